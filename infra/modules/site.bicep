@@ -26,7 +26,7 @@ var lockDuration = 'PT1M'
 var deliveriesThroughAnOutage = 2000
 
 // A replicated message has the property that this action sets, and is not replicated back. Without it two sites would
-// send one message to each other for ever. `replication <> 1` would select nothing, because a comparison with a
+// send one message to each other forever. `replication <> 1` would select nothing, because a comparison with a
 // missing property is unknown, and unknown is not true.
 //
 // This must be the only rule of its subscription. Each matching rule with an action makes its own copy, so $Default

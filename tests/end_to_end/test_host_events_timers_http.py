@@ -87,10 +87,10 @@ def test_stock_event_gets_body_and_system_properties(host: HostProcess, broker: 
 
 
 def test_failing_events_are_retried_by_the_policy_and_then_skipped(host: HostProcess, broker: RunningBroker) -> None:
-    send(broker, "fail for ever", partition_id="0")
+    send(broker, "fail forever", partition_id="0")
     send(broker, "after the failure", partition_id="0")
     host.wait_for(lambda: "after the failure" in host.bodies("raw_events"))
-    assert host.bodies("raw_events").count("fail for ever") == 3
+    assert host.bodies("raw_events").count("fail forever") == 3
 
 
 def test_timer_fires_every_second(host: HostProcess) -> None:

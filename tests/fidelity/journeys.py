@@ -1,8 +1,8 @@
 """
-The specimens, sent over every route, and what arrives of them.
+Sends the specimens over every route and reads what arrives.
 
-A journey is the kinds of the entities on it: `SE` is one hop from Service Bus to Event Hubs, `SESESS` five hops. Each
-has entities and sites of its own, and a function per hop in a host of its own mode.
+A journey is a list of kinds of entities: `SE` is one hop from Service Bus to Event Hubs, `SESESS` five hops. Each has
+its own entities and sites, and one function per hop in a host of its mode.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _SECONDS = 90
 
 
 class Journey(NamedTuple):
-    """A way, and how the host hands messages over on it."""
+    """A route, and how the host passes messages to functions on it."""
 
     mode: str
     kinds: str
@@ -56,7 +56,7 @@ class Journey(NamedTuple):
         )
 
     def takes(self, content: bytes) -> bool:
-        """Return whether the host can deliver a message, which would otherwise block the ones behind it."""
+        """Return whether the host can deliver a message; otherwise it would block the following ones."""
         try:
             if self.mode == AZURE:
                 reencode(content, 0)
@@ -72,15 +72,15 @@ JOURNEYS = [
     *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
     *(Journey(STOCK, kinds) for kinds in ONE_HOP),
 ]
-# No task takes from these: they show what the services themselves keep.
+# No task reads these: they show what the services themselves preserve.
 CONTROL = {"S": "control-queue", "E": "control-hub"}
 
 type Arrivals = dict[str, bytes]
-"""The messages that an entity holds, by the keys of their specimens."""
+"""The messages in an entity, by the keys of their specimens."""
 
 
 class Observations(NamedTuple):
-    """What a source delivers, by its kind; what arrives, by the journey; and what was not handed over on it."""
+    """The messages that a source delivers, by kind; those that arrive, by journey; and those not sent on a journey."""
 
     delivered: dict[str, Arrivals]
     arrived: dict[Journey, Arrivals]
@@ -88,7 +88,7 @@ class Observations(NamedTuple):
 
 
 def observe(folder: Path) -> Observations:
-    """Send all specimens on all journeys; AssertionError when one does not arrive, or more than one."""
+    """Send all specimens on all journeys; raises AssertionError if one is missing or arrives twice."""
     configuration = folder / "config"
     for mode in (WIRE, AZURE):
         (configuration / mode / "tasks").mkdir(parents=True)
@@ -153,7 +153,7 @@ def _namespace() -> NamespaceConfig:
 
 
 async def _send(settings: dict[str, str]) -> None:
-    """Send to the first entity of every journey what its host can hand over, and to the controls everything."""
+    """Send to the first entity of each journey the specimens that its host can deliver, and all to the controls."""
     outputs: dict[str, Output] = {
         "S": ServiceBusOutput("cloud", lambda: service_bus_client("CLOUD", settings)),
         "E": EventHubsOutput("cloud", lambda hub: event_hub_client("CLOUD", settings, hub)),

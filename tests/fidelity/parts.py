@@ -1,4 +1,4 @@
-"""A delivered message taken apart: what its sender may have set, by the names of the places."""
+"""Takes a delivered message apart: the values that its sender may have set, by the names of their places."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,7 +10,7 @@ from shared.message.metadata import ENQUEUE_TIME, OFFSET, PATH, SEQUENCE
 from tests.fidelity.specimens import SPECIMEN
 
 STAMPS = frozenset((PATH, ENQUEUE_TIME, SEQUENCE, OFFSET, SPECIMEN))
-# What the delivering service writes on a message, and what it counts.
+# The values that the delivering service sets or counts.
 _OF_THE_DELIVERY = frozenset(
     (
         *("x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-offset", "x-opt-message-state"),
@@ -22,7 +22,7 @@ _NULL = b"\x40"
 
 
 def parts(content: bytes) -> dict[str, bytes]:
-    """Return the encoded value of every place of a message but the stamps and what the delivery is about."""
+    """Return the encoded value of every place of a message, without stamps and values of the delivery."""
     return dict(_parts(content))
 
 
@@ -47,7 +47,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, tuple[bytes, bytes]]:
-    """Return the places that differ by a bit; empty bytes mean that a part is missing."""
+    """Return the places that differ in any bit; empty bytes mean that a part is missing."""
     return {
         place: (before.get(place, b""), after.get(place, b""))
         for place in sorted(before.keys() | after.keys())
@@ -56,7 +56,7 @@ def changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str
 
 
 def is_same_value(place: str, before: bytes, after: bytes) -> bool:
-    """Return whether two encodings, possibly of different widths, are of one value of one type."""
+    """Return whether two encodings, possibly of different widths, represent the same value and type."""
     if place == "body":
         return _body(before) == _body(after)
     return bool(before) and bool(after) and _typed(decode_all(before)) == _typed(decode_all(after))
@@ -67,7 +67,7 @@ def _body(body: bytes) -> list[object]:
 
 
 def _typed(value: Value) -> object:
-    """Return kind and content of a value, whatever the width it is encoded with."""
+    """Return kind and content of a value, without the width of its encoding."""
     payload = value.payload
     if isinstance(payload, Array):
         return (value.kind, [_typed(item) for item in payload.items])

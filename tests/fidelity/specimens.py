@@ -36,13 +36,13 @@ from shared.amqp.values import (
 from shared.amqp.values import uuid as amqp_uuid
 
 SPECIMEN = "specimen"
-"""The application property by which a specimen is known again."""
+"""The application property that identifies a specimen."""
 
 MOMENT = 1_700_000_000_123
 LIFE = 3_600_500
 _A_DECIMAL = bytes.fromhex("30400000000000000000000000003039")
 
-# By the names of .NET where they are others.
+# With the names of .NET if they differ.
 SIMPLE: dict[str, Value] = {
     "null": NULL,
     "boolean": TRUE,
@@ -71,7 +71,7 @@ SIMPLE: dict[str, Value] = {
     "com.microsoft:datetime-offset": described(symbol("com.microsoft:datetime-offset"), long(638_000_000_000_000_000)),
     "another described type": described(symbol("example:temperature"), double(21.5)),
 }
-# What Service Bus takes as no property.
+# Types that Service Bus refuses as properties.
 COMPOUND: dict[str, Value] = {
     "binary": binary(b"\x00\xff"),
     "list": list_([int_(1), string("a")]),
@@ -137,7 +137,7 @@ BODIES: dict[str, bytes] = {
 
 @dataclass(frozen=True)
 class Specimen:
-    """A message that differs from all others in one part; `place` is that part's in `observations.parts`."""
+    """A message that differs from all others in one part; `place` is the name of that part in `parts`."""
 
     part: str
     name: str
@@ -150,10 +150,10 @@ class Specimen:
     footer: Mapping[str, Value] = field(default_factory=dict)
     body: bytes = sections.data(b"body")
     only_hubs: bool = False
-    """Whether Service Bus refuses it, or gives it what it is to lack."""
+    """Whether Service Bus refuses it, or adds the part that it should lack."""
 
     def encode(self, key: str) -> bytes:
-        """Return the message, with an id unless that is what it is about, and *key* to be known by."""
+        """Return the message with *key*, and with an id unless the specimen tests the id."""
         properties = {0: string(f"id-{key}"), **self.properties}
         named = {SPECIMEN: string(key), **self.application_properties}
         return Sections(

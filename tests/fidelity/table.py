@@ -1,4 +1,4 @@
-"""The results of the journeys as a table: one row for all specimens with the same results, a note for each change."""
+"""The results of the journeys as a table: one row for specimens with the same results, a note for each change."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -23,7 +23,7 @@ NOT_THERE = "-"
 REFUSED = "**refused**"
 _EMPTY_DATA = sections.data(b"")
 _CREATION_TIME = "field 9"
-# Where the time to live goes, and how session and partition key change each other.
+# The places of the time to live, and those where session and partition key are converted.
 _LIFE = {"header 2", f"property {TIME_TO_LIVE}"}
 _KEYS = {
     *("annotation x-opt-partition-key", "field 10"),
@@ -58,7 +58,7 @@ NOTES = {
     "host": "Azure's host changes it before Busway receives the message.",
     "created": "Azure's host replaces `creation-time` if there is a time to live.",
     "refused": "The host cannot read it or pass it to a function ([mapping.md](mapping.md#poison-for-the-host)). "
-    "An event is retried for ever and its partition waits; a message ends in the source's dead-letter queue, and what "
+    "An event is retried forever and its partition waits; a message ends in the source's dead-letter queue, and what "
     "was received with it is delivered later. Nothing is lost, nothing is sent.",
     "json": "The stock binding passes values on as JSON.",
     "stock": "The stock binding leaves it out, or joins the sections.",
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 def rows(observed: Observations) -> list[Row]:
-    """Return the rows of the table; AssertionError where a change has no note, or journeys of a column disagree."""
+    """Return the rows of the table; raises AssertionError if a change has no note or journeys of a column disagree."""
     results: dict[tuple[str, tuple[Cell, ...]], list[str]] = {}
     for key, specimen in SPECIMENS.items():
         cells = tuple(_common(column, journeys, key, observed) for column, journeys in COLUMNS.items())

@@ -1,7 +1,7 @@
 """
-Sets of tasks that are readable and wrong: each folder of `broken/` with all that a review finds in it.
+Sets of tasks that can be loaded but are wrong: each folder of `broken/` with all findings of a review.
 
-`findings.txt` has a line for each finding: severity, check, place, what is seen. `busway check tests/golden/broken/*`
+`findings.txt` has a line for each finding: severity, check, place, problem. `busway check tests/golden/broken/*`
 reports all of them with their remedies.
 """
 
@@ -42,5 +42,5 @@ def test_one_command_reports_all_sets_with_the_remedies() -> None:
 
 
 @pytest.mark.parametrize("folder", BROKEN, ids=lambda path: path.name)
-def test_what_is_wrong_is_found(folder: Path) -> None:
+def test_all_findings_are_reported(folder: Path) -> None:
     assert findings_in(folder) == folder.joinpath("findings.txt").read_text(encoding="utf-8").splitlines()

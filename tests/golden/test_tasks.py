@@ -1,17 +1,17 @@
 """
-Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
+Runs task files: received messages, outcomes, sent messages and journal lines, one case per file.
 
 A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps.
 `connections` replace those of the repository. `files` are the other files of the configuration folder, as text, JSON or
-bytes (!!binary, as for bodies). `settings` are app settings: `{keys: [{kind: oct, kid: ID}]}` are made for the run, and
-`{file: NAME}` is in a folder of its own.
+bytes (!!binary, as for bodies). `settings` are app settings: `{keys: [{kind: oct, kid: ID}]}` are generated for the
+run, and `{file: NAME}` is in a separate folder.
 
-A step delivers messages to one task, from one `partition` where it has any, and states the outcomes. A message is
-written out, or `taken` from where an earlier step has sent it (the next one, or the one `at` a number). `refuses`
+A step delivers messages to one task, from one `partition` if it has any, and lists the outcomes. A message is written
+out, or `taken` from the entity to which an earlier step sent it (the next one, or the one `at` an index). `refuses`
 lists, by connection, the ids of messages that the target refuses in this step.
 
-Expected messages are compared in the keys that the case names, their application properties as a whole.
-`{matches: EXPRESSION}` matches a text that differs each time.
+Expected messages are compared by the keys in the case, their application properties as a whole.
+`{matches: EXPRESSION}` matches text that differs in each run.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ TEXTS = ("message_id", "session_id", "subject", "content_type", "content_encodin
 
 
 class Play:
-    """The tasks of one case on outputs that keep what they take."""
+    """The tasks of one case, with outputs that store what they accept."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         configuration = load(folder)
@@ -100,7 +100,7 @@ class Play:
         message.set_properties(named)
         if "body" in written:
             message.body = written["body"].encode()
-        # The service puts in again what Busway has taken out.
+        # The service assigns the annotations that Busway has removed.
         message.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
         return message.encode()
 
@@ -162,7 +162,7 @@ def written(case: Mapping[str, Any], folder: Path) -> Path:
 
 
 def settings_of(case: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Return the app settings of a case, with the keys and files that it asks for."""
+    """Return the app settings of a case, with its keys and files."""
     found: dict[str, str] = {}
     for name, value in case.get("settings", {}).items():
         match value:
@@ -184,7 +184,7 @@ class Matching:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, str) and re.fullmatch(self.expression, other, re.DOTALL) is not None
 
-    __hash__ = None  # type: ignore[assignment] # it is equal to many
+    __hash__ = None  # type: ignore[assignment] # it is equal to many texts texts
 
     def __repr__(self) -> str:
         return f"{{matches: {self.expression!r}}}"

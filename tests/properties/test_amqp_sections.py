@@ -40,7 +40,7 @@ def test_the_descriptor_names_the_section_and_says_where_its_content_starts(sect
 
 @thorough
 @given(strategies.bodies)
-def test_the_parts_of_a_body_are_of_one_kind_and_hold_all_of_it(body: bytes) -> None:
+def test_body_parts_have_one_kind_and_contain_the_whole_body(body: bytes) -> None:
     parts = body_parts(body)
     assert len({number for number, _ in parts}) == (1 if body else 0)
     assert all(value.kind == {DATA: "binary", SEQUENCE: "list"}.get(number, value.kind) for number, value in parts)
@@ -56,7 +56,7 @@ def test_a_data_section_holds_its_content(content: bytes) -> None:
 
 @thorough
 @given(strategies.map_values)
-def test_scanned_entries_joined_are_the_map_again(value: Value) -> None:
+def test_scanned_entries_join_to_the_map(value: Value) -> None:
     raw = encode(value)
     pairs = [raw[start:stop] for _, start, _, stop in map_entries(raw, 0, len(raw))]
     joined = join_map(b"\x00\x53\x72", pairs, len(pairs))
@@ -66,7 +66,7 @@ def test_scanned_entries_joined_are_the_map_again(value: Value) -> None:
 
 @thorough
 @given(strategies.list_values)
-def test_scanned_fields_joined_are_the_list_again_without_the_nulls_at_its_end(value: Value) -> None:
+def test_scanned_fields_join_to_the_list_without_trailing_nulls(value: Value) -> None:
     raw = encode(value)
     fields = list_fields(raw, 0, len(raw))
     joined = list_fields(join_list(b"", fields), 0, len(join_list(b"", fields)))
@@ -91,5 +91,5 @@ def test_sections_out_of_order_are_malformed(numbers: Any) -> None:
 
 @thorough
 @given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
-def test_any_bytes_are_malformed_or_come_back_the_same(raw: bytes) -> None:
+def test_any_bytes_are_malformed_or_round_trip(raw: bytes) -> None:
     amqp.check(raw)

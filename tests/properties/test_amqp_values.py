@@ -17,7 +17,7 @@ encoded = strategies.values.map(encode)
 
 @thorough
 @given(strategies.values)
-def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value: Value) -> None:
+def test_encoded_values_round_trip(value: Value) -> None:
     raw = encode(value)
     decoded = decode_all(raw)
     assert repr(decoded) == repr(value)  # unlike ==, the text tells 1 from True and finds a NaN equal to itself
@@ -27,7 +27,7 @@ def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value: 
 @pytest.mark.parametrize("code", strategies.PAYLOADS)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_every_format_code_comes_back_as_it_was(code: int, data: st.DataObject) -> None:
+def test_every_format_code_round_trips(code: int, data: st.DataObject) -> None:
     value = data.draw(strategies.of_codes(code))
     raw = encode(value)
     assert raw[0] == code
@@ -39,7 +39,7 @@ def test_every_format_code_comes_back_as_it_was(code: int, data: st.DataObject) 
 
 @thorough
 @given(encoded, around, around)
-def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw: bytes, before: bytes, after: bytes) -> None:
+def test_end_of_a_value_does_not_depend_on_the_surrounding_bytes(raw: bytes, before: bytes, after: bytes) -> None:
     buffer = before + raw + after
     stop = len(before) + len(raw)
     assert decode(buffer, len(before))[1] == stop
@@ -49,7 +49,7 @@ def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw: bytes, before
 
 @thorough
 @given(encoded, st.data())
-def test_every_cut_of_a_value_is_malformed(raw: bytes, data: st.DataObject) -> None:
+def test_every_truncated_value_is_malformed(raw: bytes, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(Malformed):
         decode(raw[:cut])
@@ -82,7 +82,7 @@ def test_scanned_fields_are_the_decoded_items(value: Value, before: bytes) -> No
 
 @thorough
 @given(strategies.primitives)
-def test_text_is_read_from_strings_and_symbols_alone(value: Value) -> None:
+def test_text_is_read_from_strings_and_symbols_only(value: Value) -> None:
     raw = encode(value)
     if value.kind in ("string", "symbol", "null"):
         assert text(raw) == value.payload
@@ -109,12 +109,12 @@ def test_every_value_has_plain_data(value: Value) -> None:
 
 @thorough
 @given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
-def test_any_bytes_are_malformed_or_come_back_the_same(raw: bytes) -> None:
+def test_any_bytes_are_malformed_or_round_trip(raw: bytes) -> None:
     amqp.check_value(raw)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_values_and_messages_are_malformed_or_come_back_the_same(seed: int) -> None:
+def test_damaged_values_and_messages_are_malformed_or_round_trip(seed: int) -> None:
     verdicts = amqp.run(seed, cases=20_000)
     assert verdicts["malformed"] > 1000
     assert verdicts["message"] > 500

@@ -1,5 +1,5 @@
 """
-No deletion, swap, alteration or insertion in a chained sequence goes unnoticed, whatever restarts lie between.
+No deletion, swap, alteration or insertion in a chained sequence goes unnoticed, with restarts at any point.
 
 The end of a sequence is the one thing that can be cut off: what is tampered with here ends with the genuine last
 message.
@@ -55,7 +55,7 @@ def in_batches(items: Any, sizes: list[int]) -> Any:
 
 
 def chain_of(count: int, sizes: list[int], redelivered: Any) -> Any:
-    """Return a chain that was made in batches, of which some were delivered twice, with a restart each time."""
+    """Return a chain that was created in batches, some of them delivered twice, with a restart before each."""
     store = InMemory()
     made: dict[int, Message] = {}
     for start, numbers in in_batches(range(1, count + 1), sizes):
@@ -89,7 +89,7 @@ def test_a_whole_chain_passes_with_redeliveries(
 
 @few
 @given(batches, batches, st.sampled_from(["delete", "swap", "alter", "alter link", "insert", "exchange"]), st.data())
-def test_whatever_is_tampered_with_is_noticed(sizes: list[int], others: Any, what: Any, data: st.DataObject) -> None:
+def test_any_tampering_is_detected(sizes: list[int], others: Any, what: Any, data: st.DataObject) -> None:
     links = chain_of(sum(sizes), sizes, 0)
     tampered = [each.copy() for each in links]
     index = data.draw(st.integers(0, len(links) - 2))

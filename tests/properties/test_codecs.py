@@ -1,4 +1,4 @@
-"""Codecs and compression: what is written reads back as it was, and no bytes raise anything but MessageRejected."""
+"""Codecs and compression: written values round-trip, and any bytes raise only MessageRejected."""
 
 import contextlib
 import datetime as dt
@@ -96,7 +96,7 @@ def descriptors() -> bytes:
 single = st.floats(width=32, allow_nan=False, allow_infinity=False).map(
     lambda x: struct.unpack("f", struct.pack("f", x))[0]
 )
-# Fields that are as they would be without being there are not written.
+# Fields with their default values are not written.
 proto_trees: st.SearchStrategy = st.deferred(
     lambda: st.fixed_dictionaries(
         {},
@@ -132,7 +132,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 @settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals))
-def test_json_reads_what_it_has_written(value: Any) -> None:
+def test_json_round_trips(value: Any) -> None:
     codec = PlainJson()
     written = codec.write(value)
     assert same_numbers(codec.read(written), value)
@@ -141,19 +141,19 @@ def test_json_reads_what_it_has_written(value: Any) -> None:
 
 @settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals | st.binary(max_size=9) | instants | st.uuids()))
-def test_cbor_reads_what_it_has_written(value: Any) -> None:
+def test_cbor_round_trips(value: Any) -> None:
     assert Cbor().read(Cbor().write(value)) == value
 
 
 @settings(max_examples=60)
 @given(value=trees(scalars | longs | st.binary(max_size=9)))
-def test_messagepack_reads_what_it_has_written(value: Any) -> None:
+def test_messagepack_round_trips(value: Any) -> None:
     assert MessagePack().read(MessagePack().write(value)) == value
 
 
 @settings(max_examples=60)
 @given(value=trees(scalars | longs))
-def test_json_goes_through_every_format_without_a_schema_and_back(value: Any) -> None:
+def test_json_round_trips_through_every_format_without_a_schema(value: Any) -> None:
     written = PlainJson().write(value)
     for codec in (Cbor(), MessagePack()):
         through = codec.read(codec.write(PlainJson().read(written)))
@@ -162,7 +162,7 @@ def test_json_goes_through_every_format_without_a_schema_and_back(value: Any) ->
 
 @settings(max_examples=40)
 @given(value=avro_trees)
-def test_avro_reads_what_it_has_written_also_by_way_of_json(value: Any) -> None:
+def test_avro_round_trips_also_through_json(value: Any) -> None:
     for codec in (RawAvro(SCHEMA), SingleObject(SCHEMA), Container(SCHEMA)):
         written = codec.write(value)
         assert codec.read(written) == value
@@ -171,14 +171,14 @@ def test_avro_reads_what_it_has_written_also_by_way_of_json(value: Any) -> None:
 
 @settings(max_examples=20)
 @given(values=st.lists(avro_trees, max_size=3))
-def test_a_container_holds_any_number_of_values(values: Any) -> None:
+def test_container_has_any_number_of_values(values: Any) -> None:
     content = write_container(SCHEMA, values)
     assert read_container(content) == read_container(content, SCHEMA) == values
 
 
 @settings(max_examples=60)
 @given(value=proto_trees)
-def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value: Any) -> None:
+def test_protobuf_round_trips_also_through_json(value: Any) -> None:
     written = PROTOBUF.write(value)
     assert PROTOBUF.read(written) == value
     beside_json = Protobuf(descriptors(), "t.Tree")
@@ -195,7 +195,7 @@ def test_protobuf_writes_a_float_in_the_fewest_digits(value: Any) -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=25)
 @given(content=st.binary(max_size=400) | st.binary(max_size=5).map(lambda piece: piece * 3000))
-def test_what_was_compressed_is_decompressed(encoding: Any, content: bytes) -> None:
+def test_compressed_content_is_decompressed(encoding: Any, content: bytes) -> None:
     compressed = compressor(encoding, 5)(content)
     assert decompressor(encoding, Limits(20_000))(compressed) == content
 
@@ -203,7 +203,7 @@ def test_what_was_compressed_is_decompressed(encoding: Any, content: bytes) -> N
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=25)
 @given(content=st.binary(max_size=60), data=st.data())
-def test_what_is_compressed_and_cut_off_is_rejected(encoding: Any, content: bytes, data: st.DataObject) -> None:
+def test_truncated_compressed_content_is_rejected(encoding: Any, content: bytes, data: st.DataObject) -> None:
     compressed = compressor(encoding, 5)(content)
     end = data.draw(st.integers(0, len(compressed) - 1))
     with pytest.raises(MessageRejected):
@@ -221,7 +221,7 @@ def test_what_is_compressed_and_cut_off_is_rejected(encoding: Any, content: byte
 @example(content=b"\x42" * 100_000)
 @example(content=b"\xff" * 40)
 @given(content=st.binary(max_size=60))
-def test_no_bytes_raise_anything_else(name: str, content: bytes) -> None:
+def test_any_bytes_raise_only_message_rejected(name: str, content: bytes) -> None:
     with contextlib.suppress(MessageRejected):
         READERS[name](content)
 
@@ -229,7 +229,7 @@ def test_no_bytes_raise_anything_else(name: str, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["raw", "cbor", "messagepack", "protobuf", "gzip", "zstd", "brotli", "container"])
 @settings(max_examples=60)
 @given(data=st.data())
-def test_no_damage_raises_anything_else(name: Any, data: st.DataObject) -> None:
+def test_damaged_content_raises_only_message_rejected(name: Any, data: st.DataObject) -> None:
     tree = {
         "whole": 1,
         "long": {"a": 5},

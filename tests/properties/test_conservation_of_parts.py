@@ -1,4 +1,4 @@
-"""Splits, joins, failures, refusals and outages at random: every part arrives once, replayed if rejected."""
+"""Random splits, joins, failures, refusals and outages: every part arrives once, after a replay if it was rejected."""
 
 import asyncio
 from collections import Counter
@@ -25,13 +25,13 @@ ORIGIN = Origin("west", "orders")
 
 
 class Plan(NamedTuple):
-    """What goes wrong in the first delivery, by the number of the part."""
+    """The failures of the first delivery, by the number of the part."""
 
     parts: Sequence[int]
-    """How many parts each message has."""
+    """The number of parts of each message."""
     joins: bool
     groups: Sequence[int]
-    """The group that each part is joined in."""
+    """The group into which each part is joined."""
     bad_before: frozenset[int]
     bad_in: frozenset[int]
     bad_behind: frozenset[int]
@@ -139,7 +139,7 @@ class Output(OutputThatAccepts):
 
 @given(PLANS)
 @settings(max_examples=300, deadline=None)
-def test_every_part_is_sent_once_at_the_latest_by_replaying_the_rejects(plan: Plan) -> None:
+def test_every_part_is_sent_once_after_the_rejects_are_replayed(plan: Plan) -> None:
     bad_before, bad_in, bad_behind = set(plan.bad_before), set(plan.bad_in), set(plan.bad_behind)
     raises, refused = set(plan.raises), set(plan.refused)
     output, rejects, clock = Output(refused, plan.sent_before_outage), OutputThatAccepts(), clock_at_delivery()
@@ -168,6 +168,6 @@ def test_every_part_is_sent_once_at_the_latest_by_replaying_the_rejects(plan: Pl
 
 
 def redelivered(reject: Message, number: int) -> bytes:
-    """Return a message of `rejects` as it is delivered when it is sent to the source again."""
+    """Return a message of `rejects` as it is delivered after it was sent to the source again."""
     reject.set_annotations({"x-opt-sequence-number": long(1000 + number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
     return reject.encode()

@@ -1,4 +1,4 @@
-"""Editors over any message: what they are not asked to change stays, and no message is lost."""
+"""Editors with any message: they change only what they are configured to change, and lose no message."""
 
 from typing import Any
 
@@ -38,13 +38,13 @@ expressions = st.sampled_from(
 
 @FEW
 @given(documents)
-def test_what_is_written_is_read_as_it_was(document: Any) -> None:
+def test_written_documents_are_read_back_unchanged(document: Any) -> None:
     assert read_exact(write(document)) == document
 
 
 @FEW
 @given(documents.filter(lambda document: document is not None))
-def test_the_identity_leaves_the_value(document: Any) -> None:
+def test_identity_expression_keeps_the_value(document: Any) -> None:
     sent = edited({"transform": {"expression": "@"}}, message(write(document))).message
     assert read_exact(sent.body or b"") == document
 
@@ -102,7 +102,7 @@ def test_the_python_editor_loses_no_message(choices: Any, data: st.DataObject) -
 
 @FEW
 @given(documents)
-def test_an_expression_keeps_nothing_from_one_message_to_the_next(document: Any) -> None:
+def test_expression_keeps_no_state_between_messages(document: Any) -> None:
     expression = Expression("[@, property('p')]")
     first, second = message(properties={"p": 1}), Message(message().sections, Arrival(Origin("a", "b")))
     assert expression.of([document], first) == [[document], 1]

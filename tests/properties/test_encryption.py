@@ -1,4 +1,4 @@
-"""decrypt of encrypt is what there was, whatever that is; nothing that was touched is taken for genuine."""
+"""Decrypt reverses encrypt for any content, and altered content is never accepted."""
 
 import asyncio
 import json
@@ -63,10 +63,10 @@ json_values = st.recursive(
 
 @few
 @given(sealable(of=bodies.filter(bool)), st.sampled_from(KINDS))
-def test_decrypt_of_encrypt_is_identity(message: Any, kind: str) -> None:
+def test_decrypt_reverses_encrypt(message: Any, kind: str) -> None:
     sealed = one(EDITORS["encrypt", kind], message)
     back = one(EDITORS["decrypt", kind], sealed)
-    # The length of a single data section may have been written in more bytes than it takes.
+    # The length of a single data section may have been encoded in more bytes than necessary.
     ((number, value), *more) = sections.body_parts(message.sections.body)
     if number == sections.DATA and not more:
         assert back.body == value.payload
@@ -102,14 +102,14 @@ def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObjec
 
 @few
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | json_values.map(json.dumps).map(str.encode))
-def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body: Any) -> None:
+def test_other_content_is_rejected_by_decrypt(body: Any) -> None:
     message = messages.message(1, body=body)
     assert isinstance(result(BOUND["decrypt"], message), MessageRejected)
 
 
 @few
 @given(sealable(), st.data())
-def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message: Any, data: st.DataObject) -> None:
+def test_signature_is_valid_and_no_bit_can_be_flipped(message: Any, data: st.DataObject) -> None:
     signed = one(SIGN, message)
     assert isinstance(result(VERIFY, signed), tuple)
     part = data.draw(st.sampled_from(["body", "id", "signature"]))
@@ -132,7 +132,7 @@ def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message: 
 
 @few
 @given(st.text(max_size=200))
-def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text: str) -> None:
+def test_other_text_is_rejected_by_verify(text: str) -> None:
     from shared.amqp.values import string  # noqa: PLC0415 - for this test alone
 
     try:
@@ -145,7 +145,7 @@ def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text: st
 
 @few
 @given(json_values, st.lists(st.sampled_from(["a", "b", 0, 1, None]), min_size=1, max_size=3))
-def test_a_path_finds_what_it_leads_to(document: Any, steps: Any) -> None:
+def test_path_finds_its_value(document: Any, steps: Any) -> None:
     text = json.dumps(document)
     path = "$" + "".join("[*]" if step is None else f"[{step!r}]" for step in steps)
     found: list[object] = []

@@ -1,4 +1,4 @@
-"""What goes into an envelope comes out of it, and whatever bytes claim to be one are read or rejected."""
+"""Envelopes return the contents that were put in, and any bytes are read as an envelope or rejected."""
 
 import asyncio
 import json
@@ -46,19 +46,19 @@ def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
 
 @settings(max_examples=60)
 @given(FORMATS, st.lists(WRITTEN, min_size=1, max_size=6))
-def test_json_comes_out_with_the_value_that_it_had(kind: str, contents: Any) -> None:
+def test_json_values_survive_an_envelope(kind: str, contents: Any) -> None:
     assert [json.loads(each) for each in round_trip(kind, contents)] == [json.loads(each) for each in contents]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
-def test_a_container_gives_back_every_byte(contents: Any) -> None:
+def test_container_returns_every_byte(contents: Any) -> None:
     assert round_trip("avro", contents) == contents
 
 
 @settings(max_examples=150)
 @given(FORMATS, st.binary(max_size=80) | WRITTEN | st.binary(max_size=60).map(lambda each: b"Obj\x01" + each))
-def test_whatever_it_is_it_is_read_or_rejected(kind: str, content: bytes) -> None:
+def test_any_content_is_read_or_rejected(kind: str, content: bytes) -> None:
     split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
     try:
         split.edit(message(1, body=content))

@@ -1,4 +1,4 @@
-"""What is read by a layout is what a walk through the map finds, whatever came before."""
+"""A layout reads the same values as a walk through the map, whatever was read before."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ sections = st.dictionaries(keys, values, max_size=5).map(
 
 
 @given(st.lists(sections, min_size=1, max_size=8))
-def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(examples: list[bytes]) -> None:
+def test_layout_reads_the_same_as_a_walk_or_gives_up(examples: list[bytes]) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     for section in examples + examples:
         found = {key: decode(section, start, stop)[0] for key, _, start, stop in entries(section)}
@@ -44,7 +44,7 @@ def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(examples: list[byte
 
 
 @given(strategies.damaged(sections))
-def test_what_is_no_map_is_left_to_a_walk_or_malformed(section: bytes) -> None:
+def test_layout_gives_up_on_anything_but_a_map(section: bytes) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     try:
         layouts.read(section)
@@ -52,7 +52,7 @@ def test_what_is_no_map_is_left_to_a_walk_or_malformed(section: bytes) -> None:
         return
 
 
-def test_a_usual_map_is_read_by_its_layout() -> None:
+def test_common_map_is_read_by_its_layout() -> None:
     section = join_map(
         b"\x00\x53\x72",
         [b"\xa3\x06number\x81" + (7).to_bytes(8), b"\xa3\x04time\x83" + (8).to_bytes(8), b"\xa3\x04text\xa1\x01x"],
@@ -61,5 +61,5 @@ def test_a_usual_map_is_read_by_its_layout() -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     assert layouts.read(section) == ([7, 8], ["x"])
     assert layouts.read(section.replace((7).to_bytes(8), (9).to_bytes(8))) == ([9, 8], ["x"])
-    assert layouts.read(section.replace(b"\x01x", b"\x01\xff")) is None, "no UTF-8"
+    assert layouts.read(section.replace(b"\x01x", b"\x01\xff")) is None, "not UTF-8"
     assert layouts.read(section.replace(b"time\x83", b"time\x80")) is None, "of another type"

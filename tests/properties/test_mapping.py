@@ -1,4 +1,4 @@
-"""Messages there and back between the two worlds, through what our broker takes and hands on of them."""
+"""Messages from Service Bus to Event Hubs and back, with what the local broker accepts and delivers."""
 
 from typing import Any
 
@@ -54,12 +54,12 @@ def messages(draw: st.DrawFn, contents: st.SearchStrategy[Value], *, has_header:
 
 
 def in_a_hub(message: Message) -> bytes:
-    """Return the event that a hub hands out for an event that it was sent."""
+    """Return the event that a hub delivers for an event that was sent to it."""
     return Event(read_event(message.encode(), message.partition_key), 1, 1, 1).encode()
 
 
 def in_a_queue(message: Message) -> bytes:
-    """Return the message that a queue takes; a refusal is an error."""
+    """Return the message that a queue accepts; a refusal is an error."""
     content = message.encode()
     read_content(content)
     return content
@@ -76,7 +76,7 @@ def carried(content: bytes, source: str, target: str) -> Message:
 
 
 def said(message: Message) -> tuple[dict[str, object], bytes]:
-    """Return all parts of a message; binaries without the width of their encoding, which Service Bus does not get."""
+    """Return all parts of a message; binaries without the width of their encoding, which is not preserved."""
     found: dict[str, object] = {
         name: value.payload if value.code in BINARIES else encode(value) for name, value in parts(message).items()
     }
@@ -84,7 +84,7 @@ def said(message: Message) -> tuple[dict[str, object], bytes]:
 
 
 @given(messages(service_bus_values, has_header=True, keys_agree=True), st.integers(1, 3))
-def test_a_message_comes_back_from_a_hub_as_it_was(content: Any, hubs: Any) -> None:
+def test_message_round_trips_through_a_hub(content: Any, hubs: Any) -> None:
     event = in_a_hub(carried(content, "service-bus", "event-hubs"))
     for _ in range(hubs - 1):
         event = in_a_hub(carried(event, "event-hubs", "event-hubs"))
@@ -94,7 +94,7 @@ def test_a_message_comes_back_from_a_hub_as_it_was(content: Any, hubs: Any) -> N
 
 
 @given(messages(event_values, has_header=False, keys_agree=False), st.integers(1, 3))
-def test_an_event_comes_back_from_service_bus_as_it_was(content: Any, queues: Any) -> None:
+def test_event_round_trips_through_service_bus(content: Any, queues: Any) -> None:
     message = in_a_queue(carried(content, "event-hubs", "service-bus"))
     for _ in range(queues - 1):
         message = in_a_queue(carried(message, "service-bus", "service-bus"))

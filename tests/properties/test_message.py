@@ -1,4 +1,4 @@
-"""For every valid message: what Busway does not touch leaves as the bytes that came."""
+"""Every valid message: parts that Busway does not change are sent with the bytes that were received."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ ORIGIN = Origin("west", "orders")
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 settable = strategies.of_kind("string", "long", "boolean", "uuid", "timestamp")
 
-# What a service puts in, of the types that it puts in.
+# The annotations that a service assigns, with their types.
 service_annotations = st.fixed_dictionaries(
     {},
     optional={
@@ -56,7 +56,7 @@ def fields(section: bytes) -> list[bytes]:
 
 
 def pairs(section: bytes) -> list[tuple[str | None, bytes, bytes]]:
-    """Return each entry of a map: its key as text, its key's bytes, its value's bytes."""
+    """Return each entry of a map: key as text, bytes of the key, bytes of the value."""
     entries = map_entries(section, descriptor(section, 0)[1], len(section)) if section else []
     return [(key, section[start:middle], section[middle:stop]) for key, start, middle, stop in entries]
 
@@ -68,7 +68,7 @@ def without_nulls_at_the_end(values: list[bytes]) -> list[bytes]:
 
 
 def stamped(message: Message) -> Message | None:
-    """Return *message* after a stamp, None where what it says is no time or a stamp is no text."""
+    """Return *message* with stamps, None if its enqueued time is invalid or an existing stamp is not text."""
     try:
         stamp(message)
     except Malformed:
@@ -78,7 +78,7 @@ def stamped(message: Message) -> Message | None:
 
 @thorough
 @given(messages)
-def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(sections: Any) -> None:
+def test_message_is_sent_unchanged_except_for_delivery_fields(sections: Any) -> None:
     sent = split(Message.received(sections.encode(), ORIGIN).encode())
     assert sent.delivery_annotations == b""
     assert without_nulls_at_the_end(fields(sent.header)) == without_nulls_at_the_end(fields(sections.header)[:3])
@@ -110,7 +110,7 @@ def test_any_valid_message_can_be_received_or_is_malformed(sections: Any) -> Non
 def test_setting_properties_touches_only_their_entries(sections: Any, changes: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     before = pairs(sections.application_properties)
-    # Names that are there already, as well as new ones.
+    # Existing and new names.
     changes |= dict.fromkeys([key for key, _, _ in before[:2] if key is not None], string("changed"))
     message.set_properties(changes)
     after = pairs(message.sections.application_properties)
@@ -140,13 +140,13 @@ def test_a_stamp_adds_its_properties_and_touches_no_other(sections: Any) -> None
 
 @thorough
 @given(messages, st.integers(1, 5))
-def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had(sections: Any, hops: Any) -> None:
+def test_hops_keep_the_bytes_of_all_other_properties(sections: Any, hops: Any) -> None:
     content = sections.encode()
     before = pairs(sections.application_properties)
     assume(not any((key or "").startswith(("repl-", "DeadLetter")) for key, _, _ in before))
     sites = [f"site-{hop}" for hop in range(hops)]
     for hop, site in enumerate(sites):
-        # What arrives is what left, with the marks of another delivery.
+        # The message that was sent arrives with the annotations of a new delivery.
         raw = split(content)
         assigned = {"x-opt-sequence-number": Value(0x81, hop), "x-opt-enqueued-time": Value(0x83, hop * 1000)}
         raw.message_annotations = annotations(assigned)
@@ -173,7 +173,7 @@ def test_a_time_to_live_touches_only_its_field(sections: Any, milliseconds: Any)
     assert (fields(sent.sections.header) + [encode(NULL)] * 3)[:2] == before
 
 
-# The whole line: whatever comes, no message is lost and none is sent twice.
+# The whole line: with any input, no message is lost and none is sent twice.
 
 ROUTES = (
     ("colour = 'red' OR sys.TimeToLive IS NULL", "SET colour = 'blue'; SET sys.Label = sys.MessageId; REMOVE old"),
@@ -198,7 +198,7 @@ def line(output: OutputThatAccepts, rejects: OutputThatAccepts) -> tuple[Pipelin
 
 
 def identity(content: bytes) -> object:
-    """Return what the service tells messages apart by, where it can be read."""
+    """Return the sequence number by which the service identifies a message, if it can be read."""
     try:
         number = Message.received(content, ORIGIN).arrival.sequence_number
     except Malformed:
@@ -210,7 +210,7 @@ def identity(content: bytes) -> object:
 @given(
     st.lists(strategies.damaged(strategies.messages.map(Sections.encode)) | messages.map(Sections.encode), max_size=6)
 )
-def test_whatever_comes_every_message_has_one_outcome_and_its_neighbours_go_on(contents: Any) -> None:
+def test_every_message_of_any_batch_has_one_outcome(contents: Any) -> None:
     contents = list({identity(content): content for content in contents}.values())
     output, rejects = OutputThatAccepts(), OutputThatAccepts()
     pipeline, journal = line(output, rejects)

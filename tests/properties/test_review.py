@@ -1,4 +1,4 @@
-"""Whatever the rule or the set of tasks: what is known is true, and a review comes to its end."""
+"""Any rule or set of tasks: the derived facts are true, and a review ends."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.properties.test_rules import conditions as any_conditions
 from tests.properties.test_rules import messages as any_messages
 from tests.unit.rules.properties_in_memory import PropertiesInMemory
 
-# Few names and values, so that conditions meet.
+# Few names and values, so that conditions overlap.
 constants = st.sampled_from([values.NULL, values.long(1), values.long(2), values.string("1"), values.string("a")])
 literals = constants.map(Literal)
 names = st.sampled_from(["p", "q", "P"]).map(Property)
@@ -75,14 +75,14 @@ def holds(facts: Any, message: Any) -> bool:
 
 
 @given(conditions, messages)
-def test_what_a_condition_yields_is_among_its_outcomes_with_what_is_known_then(condition: Any, properties: Any) -> None:
+def test_result_of_a_condition_is_among_the_predicted_outcomes(condition: Any, properties: Any) -> None:
     message = PropertiesInMemory(**properties)
     truth = SqlFilter(condition).evaluate(message)
     assert any(each is truth and holds(facts, message) for each, facts in outcomes(condition, Facts()))
 
 
 @given(conditions, actions, conditions, messages)
-def test_what_is_known_holds_after_an_action_too(before: Any, action: Any, after: Any, properties: Any) -> None:
+def test_known_facts_hold_after_an_action(before: Any, action: Any, after: Any, properties: Any) -> None:
     message = PropertiesInMemory(**properties)
     truth = SqlFilter(before).evaluate(message)
     known = [facts for each, facts in outcomes(before, Facts()) if each is truth and holds(facts, message)]
@@ -94,7 +94,7 @@ def test_what_is_known_holds_after_an_action_too(before: Any, action: Any, after
 
 
 @given(any_conditions, any_messages)
-def test_any_condition_has_its_truth_among_its_outcomes(condition: Any, message: Any) -> None:
+def test_any_condition_has_its_result_among_its_outcomes(condition: Any, message: Any) -> None:
     try:
         truth = SqlFilter(condition).evaluate(message)
     except RuleEvaluationError:

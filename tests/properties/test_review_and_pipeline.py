@@ -1,8 +1,8 @@
 """
-Where a review says that a message goes is where the pipeline sends it, hop after hop, for any set of tasks.
+The pipeline sends a message where the review predicts, hop by hop, for any set of tasks.
 
-The two are written apart: the review judges what is known of messages (`shared.config.review.network`), the pipeline
-carries one. Here each message travels through both.
+The two are written independently: the review reasons about known facts (`shared.config.review.network`), the pipeline
+sends a concrete message. Here each message passes through both.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ configurations = st.lists(tasks, min_size=1, max_size=5).map(configured).filter(
 
 
 class Carrier:
-    """The rules of sources and the pipelines of a configuration, with outputs that keep what they take."""
+    """The source rules and the pipelines of a configuration, with outputs that store what they accept."""
 
     def __init__(self, configuration: Any) -> None:
         self._configuration = configuration
@@ -106,7 +106,7 @@ class Carrier:
         )
 
     def carry(self, task: Any, named: Any) -> Any:
-        """Return outcome, target as SITE/ENTITY, and the properties with which the message comes there."""
+        """Return the outcome, the target as SITE/ENTITY, and the properties of the message that arrives there."""
         origin = Origin(self._configuration.site(task.source.connection), task.source.entity)
         selected = message(1, named=named, origin=origin)
         rule = task.source.rule
@@ -138,7 +138,7 @@ class Carrier:
 
 
 def exactly(task: Any, network: Any, named: Any) -> Any:
-    """Return the passage of a message of which all is known."""
+    """Return the passage of a fully known message."""
     known = {(Scope.USER, name): value for name, value in named.items()}
     return Passage(network.source_node(task.source), Facts(known, Unknown.ABSENT), (network.label(task.source),))
 
@@ -170,7 +170,7 @@ def label(network: Any, edge: Any) -> Any:
 
 @settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages, histories)
-def test_a_message_of_which_all_is_known_goes_where_the_review_says(
+def test_fully_known_message_goes_where_the_review_predicts(
     configuration: Any, first: Any, properties: Any, history: Any
 ) -> None:
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
@@ -200,11 +200,11 @@ def test_a_message_of_which_all_is_known_goes_where_the_review_says(
             case Outcome.FILTERED:
                 assert (way.onward, guarded) == ([], [])
             case _:
-                # Actions can make of a history what no stamp can be appended to; the review follows no such message.
+                # An action can change a history so that no stamp can be appended; the review ignores such messages.
                 assert (outcome, "repl-" in place) == (Outcome.REJECTED, True)
 
 
-# A path that an action has made of a property is no path that the review could know.
+# The review cannot know a path that an action has set from a property.
 PATH_OF_A_PROPERTY = {
     "source": {
         "connection": "west",
@@ -221,9 +221,7 @@ PATH_OF_A_PROPERTY = {
 @settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages)
 @example(configured([PATH_OF_A_PROPERTY]), 0, {"p": string("1")})
-def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(
-    configuration: Any, first: Any, properties: Any
-) -> None:
+def test_known_facts_hold_for_any_message_at_every_hop(configuration: Any, first: Any, properties: Any) -> None:
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
     start = configuration.tasks[first % len(configuration.tasks)]
     waiting = deque([(start, [network.start(start)], properties)])

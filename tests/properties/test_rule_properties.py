@@ -1,4 +1,4 @@
-"""What rules see and change of a message is what a plain dict of its properties would show."""
+"""Rules read and change the properties of a message like those of a plain dict."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from shared.amqp.values import Value, string
 from shared.message.rule_properties import RuleProperties
 from tests import messages, strategies
 
-# Few letters, so that names meet in other cases, some of them beyond ASCII.
+# Few letters, some beyond ASCII, so that names differ only in case.
 names = st.text("aAbBéÉß", min_size=1, max_size=3)
 values = strategies.of_kind("string", "long", "int", "boolean", "uuid", "timestamp")
 steps = st.lists(st.tuples(st.sampled_from(("ask", "set", "remove")), names, values), max_size=8)
 
 
 def folded(named: dict[str, Value]) -> dict[str, tuple[str, Value]]:
-    """Return name and value by name in lower case; of several names that differ in case only, the first."""
+    """Return name and value by lower-case name; the first of several names that differ only in case."""
     found: dict[str, tuple[str, Value]] = {}
     for name, value in named.items():
         found.setdefault(name.lower(), (name, value))
@@ -24,9 +24,9 @@ def folded(named: dict[str, Value]) -> dict[str, tuple[str, Value]]:
 
 
 @given(named=st.dictionaries(names, values, max_size=6), walk=steps)
-def test_rules_see_and_change_what_is_there(named: Any, walk: Any) -> None:
+def test_rules_read_and_change_properties_like_a_dict(named: Any, walk: Any) -> None:
     named = {name: named[name] for name, _ in folded(named).values()}
-    # Text in a value that looks like a property's name is none.
+    # A value can look like the name of a property.
     named["decoy"] = string("".join(named) + "\xa1\x01a")
     message = messages.message(1, named=named)
     properties, expected = RuleProperties(message), dict(named)

@@ -65,7 +65,7 @@ expressions = st.recursive(
     lambda inner: chains(inner) | st.builds(Signed, st.sampled_from("+-"), inner) | st.builds(PropertyNamed, inner),
     max_leaves=6,
 )
-# A pattern that is a constant is checked when it is read; the unit tests hold that.
+# Constant patterns are checked when the rule is parsed, which the unit tests cover.
 patterns = st.builds(Literal, texts.map(values.string)) | properties
 comparisons = st.one_of(
     st.builds(Comparison, expressions, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), expressions),
@@ -100,7 +100,7 @@ messages = st.builds(
     moment=st.integers(-(2**63), 2**63 - 1).map(values.timestamp),
 )
 
-# Text that is nearly a rule finds more than text of any kind.
+# Text that is nearly a rule finds more faults than random text.
 WORDS = """
     a b sys. user. Label To TimeToLive = <> != < >= ( ) , ; ' '' [ ] " 'x' 'a%' '0:2:0' 1 -1 2.5 1E5 + - * / % @p
     AND OR NOT IS NULL IN LIKE ESCAPE EXISTS TRUE SET REMOVE newid() p( property(
@@ -114,12 +114,12 @@ def is_short_enough(node: Any) -> Any:
 
 
 @given(conditions.filter(is_short_enough))
-def test_a_condition_reads_back(condition: Predicate) -> None:
+def test_condition_round_trips(condition: Predicate) -> None:
     assert parse_filter(str(condition)) == SqlFilter(condition)
 
 
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple).map(Action).filter(is_short_enough))
-def test_an_action_reads_back(action: Action) -> None:
+def test_action_round_trips(action: Action) -> None:
     assert parse_action(str(action)) == action
 
 
@@ -143,7 +143,7 @@ def rule_or_error(parse: Any, text: str) -> Any:
 
 
 @given(conditions, messages)
-def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(
+def test_any_condition_has_an_outcome_or_an_error_and_not_inverts_it(
     condition: Predicate, message: PropertiesInMemory
 ) -> None:
     parameters = {"a": values.long(1)}

@@ -1,4 +1,4 @@
-"""A secret shows itself nowhere, whatever it holds."""
+"""A secret is never printed, whatever its content."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from shared.protocols import Outgoing, Secret
 hidden = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=8, max_size=40).filter(
     lambda text: text.strip() == text
 )
-# Shapes that get as far as the parser of connection strings, and are refused there or by the rules of Busway.
+# Values that reach the parser of connection strings and are refused there or by Busway.
 unusable = st.sampled_from(
     [
         "{}",
@@ -32,7 +32,7 @@ unusable = st.sampled_from(
 
 
 @given(hidden)
-def test_in_no_text_of_its_own(value: Any) -> None:
+def test_secret_is_not_in_its_own_text(value: Any) -> None:
     secret = Secret("name", "1", value)
     assert value not in f"{secret!r} {secret} {[secret]}"
     assert secret.reveal() == value
@@ -40,7 +40,7 @@ def test_in_no_text_of_its_own(value: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["service-bus", "event-hubs"])
 @given(hidden, unusable)
-def test_in_no_error_and_in_no_log_line(kind: str, value: Any, shape: Any) -> None:
+def test_secret_is_in_no_error_and_no_log_line(kind: str, value: Any, shape: Any) -> None:
     async def send() -> Any:
         secrets = SettingSecrets({setting_of("east-key"): shape.format(value)})
         output = RenewedOutput(

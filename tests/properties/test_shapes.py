@@ -1,4 +1,4 @@
-"""What is known of a section by its shape is what a walk through it finds, whatever came before."""
+"""Reading a section by its shape gives the same result as walking through it, whatever was read before."""
 
 from hashlib import blake2b
 from typing import Any
@@ -18,7 +18,7 @@ from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from tests import strategies
 
-# Few keys and short texts, so that sections of the same length and of the same shape come up.
+# Few keys and short texts, so that sections of the same length and shape occur.
 keys = st.sampled_from(("a", "b", "B", "c", "due", "repl-path", "DeadLetterReason", "ä"))
 values = (
     st.text("ab", max_size=2).map(string)
@@ -39,7 +39,7 @@ def or_malformed(function: Any, *arguments: Any) -> Any:
 
 
 @given(st.lists(lists | strategies.damaged(lists), min_size=1, max_size=6))
-def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples: list[bytes]) -> None:
+def test_fields_of_a_list_are_those_of_a_walk(examples: list[bytes]) -> None:
     for section in examples + examples:
         walked = or_malformed(list_fields, section, 3, len(section)) if section[:3] == b"\x00\x53\x73" else None
         fields = or_malformed(fields_of, section)
@@ -48,7 +48,7 @@ def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples: list[bytes])
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6), st.sampled_from(("a", "b", "due", "ä", "x")))
-def test_a_name_is_found_where_a_walk_finds_it(examples: list[bytes], wanted: Any) -> None:
+def test_name_is_found_like_in_a_walk(examples: list[bytes], wanted: Any) -> None:
     for section in examples + examples:
         try:
             walked = next(
@@ -65,7 +65,7 @@ def test_a_name_is_found_where_a_walk_finds_it(examples: list[bytes], wanted: An
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))
-def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples: list[bytes]) -> None:
+def test_digest_of_properties_uses_their_canonical_encoding(examples: list[bytes]) -> None:
     imprinter = Imprinter()
     for section in examples + examples:
         try:
@@ -81,7 +81,7 @@ def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples: 
         assert imprinter.arriving(content).property_digest == digest
 
 
-def test_a_section_of_a_known_shape_is_not_walked_over() -> None:
+def test_section_of_a_known_shape_needs_no_walk() -> None:
     walked = []
 
     def walk(section: bytes) -> Any:

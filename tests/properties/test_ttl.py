@@ -1,4 +1,4 @@
-"""Lives that are handed on: by clocks that are apart, over any number of hops, and never longer than they were."""
+"""Remaining time to live: with skewed clocks, over any number of hops, it never grows."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,16 +18,14 @@ skews = st.integers(-SKEW, SKEW)
 
 
 def passed_on(life: Any, enqueued: Any, now: Any) -> Any:
-    """Return the life of the copy by a clock that says *now*, None where the message is withheld."""
+    """Return the time to live of the copy at *now*, None if the message is withheld."""
     message = messages.message(1, time_to_live=life, enqueued=enqueued, origin=Origin("west", "q"))
     moment = datetime.fromtimestamp(now / 1000, UTC)
     return None if Remaining().expires(message, moment) else message.time_to_live
 
 
 @given(lives, st.data())
-def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or_take_the_skew(
-    life: Any, data: Any
-) -> None:
+def test_live_message_gets_the_remaining_time_to_live_within_the_skew(life: Any, data: Any) -> None:
     age = data.draw(st.integers(0, life - 1) | st.integers(0, min(life - 1, 3 * SKEW)))
     skew = data.draw(skews)
     left = passed_on(life, ENQUEUED, ENQUEUED + age + skew)
@@ -37,7 +35,7 @@ def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or
 
 
 @given(lives, st.integers(0, 10**12), skews)
-def test_what_is_surely_over_is_withheld(life: Any, beyond: Any, skew: Any) -> None:
+def test_certainly_expired_message_is_withheld(life: Any, beyond: Any, skew: Any) -> None:
     assert passed_on(life, ENQUEUED, ENQUEUED + life + 2 * SKEW + beyond + skew) is None
 
 
@@ -45,23 +43,23 @@ def test_what_is_surely_over_is_withheld(life: Any, beyond: Any, skew: Any) -> N
 @example(1, 0)
 @example(1, SKEW)
 @example(MAX_MILLISECONDS, -SKEW)
-def test_a_life_never_becomes_none_nothing_or_longer_whatever_the_clocks_say(life: Any, difference: Any) -> None:
+def test_time_to_live_never_disappears_or_grows_with_any_clocks(life: Any, difference: Any) -> None:
     left = passed_on(life, ENQUEUED, ENQUEUED + difference)
     assert left is None or MIN_MILLISECONDS <= left <= life
 
 
 @given(lives, st.lists(st.tuples(st.integers(0, 60_000), skews, skews), min_size=5, max_size=5))
-def test_five_hops_never_lengthen_a_life(life: Any, hops: Any) -> None:
-    """Each hop: how long the message lay there, and by how much the clocks of its site and of the app are wrong."""
+def test_five_hops_never_lengthen_the_time_to_live(life: Any, hops: Any) -> None:
+    """Each hop: how long the message waited, and the clock errors of its site and of the app."""
     moment = ENQUEUED
     end = moment + life
     for lay, site_skew, app_skew in hops:
         if lay >= life:
-            return  # it has expired where it lay
+            return  # it expired at the source
         enqueued, moment = moment + site_skew, moment + lay
         left = passed_on(life, enqueued, moment + app_skew)
         if left is None:
-            # Both clocks are wrong here, so the difference can be twice the skew that one of them is allowed.
+            # Both clocks may be wrong by the allowed skew, so they can differ by twice that.
             assert abs(app_skew - site_skew) > SKEW
             return
         assert MIN_MILLISECONDS <= left <= life
@@ -70,7 +68,7 @@ def test_five_hops_never_lengthen_a_life(life: Any, hops: Any) -> None:
 
 
 @given(lives, st.lists(st.integers(0, 60_000), min_size=5, max_size=5))
-def test_with_clocks_that_agree_five_hops_end_a_life_when_the_first_would_have(life: Any, hops: Any) -> None:
+def test_five_hops_with_equal_clocks_keep_the_expiry(life: Any, hops: Any) -> None:
     moment = ENQUEUED
     end = moment + life
     for lay in hops:

@@ -1,4 +1,4 @@
-"""The validate editor agrees with the library it is built on, touches nothing, and says nothing of what it has seen."""
+"""The validate editor agrees with its library, changes nothing, and quotes nothing from the body."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ def editor(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def answer_of(editor: Any, message: Message) -> MessageRejected | None:
-    """Return why a message does not pass, None where it does."""
+    """Return the rejection of a message, None if it is valid."""
     try:
         assert editor.edit(message) == (message,)
     except MessageRejected as error:
@@ -58,7 +58,7 @@ def answer_of(editor: Any, message: Message) -> MessageRejected | None:
 
 
 @given(body=bodies | st.dictionaries(names, scalars | texts | st.lists(texts, max_size=4)))
-def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor: Any, body: Any) -> None:
+def test_validate_agrees_with_the_library_and_quotes_nothing(editor: Any, body: Any) -> None:
     message = messages.message(body=json.dumps(body).encode())
     before = message.encode()
     try:
@@ -72,6 +72,6 @@ def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor:
 
 
 @given(body=st.binary(max_size=40) | st.text(alphabet='{}[]",:1eE-.\\u truefalsn', max_size=40).map(str.encode))
-def test_no_body_raises_anything_else(editor: Any, body: Any) -> None:
+def test_any_body_raises_only_message_rejected(editor: Any, body: Any) -> None:
     answer = answer_of(editor, messages.message(body=body))
     assert answer is None or answer.reason in {"NotJson", "SchemaViolated"}

@@ -57,8 +57,7 @@ LOOP_THROUGH_DEAD_LETTERS = _check(
 LOOP_THROUGH_REJECTS = _check(
     _ERROR,
     "loop-through-rejects",
-    "Other tasks send the messages that one task rejects back to its source, where they are rejected again, "
-    "without end.",
+    "Other tasks send the messages that one task rejects back to its source, where they are rejected again, endlessly.",
     "give `rejects` a queue that no task receives from",
 )
 POSSIBLE_LOOP = _check(
@@ -228,7 +227,7 @@ BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
     "Azure's Functions host cannot pass events with binary, list or array properties to the raw trigger. A batch "
-    "with such an event fails before Busway is called and is retried without end: nothing is lost, but the "
+    "with such an event fails before Busway is called and is retried endlessly: nothing is lost, but the "
     "partition is stuck.",
     "if no sender uses such properties, set `binary_properties: false` in the source; if one does, set `trigger: "
     "stock` in the task, which passes binaries as base64 text. No trigger can pass an event with a map as a "

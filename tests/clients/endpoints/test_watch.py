@@ -19,7 +19,7 @@ def said(endpoint: Any, ttl: float = 10.0) -> Answer:
 
 
 class Script:
-    """A source that says one thing after the other, the last one for ever."""
+    """A source that says one thing after the other, the last one forever."""
 
     def __init__(self, *lines: Any) -> None:
         self.lines = list(lines)

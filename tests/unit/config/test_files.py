@@ -87,7 +87,7 @@ rejects: {{connection: west, queue: rejected}}
 """
 
 
-def test_two_tasks_of_one_consumer_group_are_told_of(problems: Callable[..., Any]) -> None:
+def test_two_tasks_of_one_consumer_group_are_reported(problems: Callable[..., Any]) -> None:
     first = HUB_TASK.format(task="first", hub="h", group="")
     ((path, problem, hint),) = problems(
         a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
@@ -97,7 +97,7 @@ def test_two_tasks_of_one_consumer_group_are_told_of(problems: Callable[..., Any
     assert hint == "give each task its own consumer group"
 
 
-def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder: Path) -> None:
+def test_two_tasks_of_one_hub_need_separate_consumer_groups(folder: Path) -> None:
     texts = [HUB_TASK.format(task=name, hub="h", group=f", consumer_group: {name}") for name in ("first", "second")]
     folder.joinpath("tasks/a.yaml").write_text("---\n".join(texts), encoding="utf-8")
     assert [task.source.consumer_group for task in load(folder).tasks] == ["first", "second"]
@@ -315,7 +315,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[2]}: {fault[3]}")
-def test_a_fault_is_told_with_its_place(problems: Callable[..., Any], fault: tuple[str, ...]) -> None:
+def test_every_fault_is_reported_with_its_place(problems: Callable[..., Any], fault: tuple[str, ...]) -> None:
     good, bad, path, problem, hint = fault
     assert good in TASK
     (found,) = problems(copy=TASK.replace(good, bad, 1))
@@ -324,7 +324,7 @@ def test_a_fault_is_told_with_its_place(problems: Callable[..., Any], fault: tup
     assert found[2] == hint
 
 
-def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems: Callable[..., Any]) -> None:
+def test_invalid_rule_is_reported_with_a_mark_below_the_fault(problems: Callable[..., Any]) -> None:
     (found,) = problems(copy=TASK.replace("- target", '- when: "priority >> 5"\n    target'))
     assert found[0] == "tasks/copy.yaml: routes[0].when"
     first, line, mark = found[1].split("\n")
@@ -340,7 +340,7 @@ def test_the_rules_of_all_routes_are_looked_at(problems: Callable[..., Any], key
     assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
 
 
-def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_themselves(
+def test_invalid_editor_options_are_reported_with_their_place(
     problems: Callable[..., Any],
 ) -> None:
     steps = (
@@ -360,7 +360,7 @@ def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_t
     ]
 
 
-def test_an_unknown_editor_is_told(problems: Callable[..., Any]) -> None:
+def test_unknown_editor_is_reported(problems: Callable[..., Any]) -> None:
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [
         ("tasks/copy.yaml: editors[0]", "unknown editor 'fliter', did you mean 'filter'?", ""),
@@ -371,7 +371,7 @@ def test_an_unknown_editor_is_told(problems: Callable[..., Any]) -> None:
     ]
 
 
-def test_a_schema_at_fault_is_told_with_the_other_problems(folder: Path, problems: Callable[..., Any]) -> None:
+def test_invalid_schema_is_reported_with_the_other_problems(folder: Path, problems: Callable[..., Any]) -> None:
     folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
     found = problems(
         copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
@@ -387,7 +387,7 @@ def test_a_schema_at_fault_is_told_with_the_other_problems(folder: Path, problem
     ]
 
 
-def test_the_options_of_an_editor_are_told_by_their_path(problems: Callable[..., Any]) -> None:
+def test_editor_options_are_reported_by_their_path(problems: Callable[..., Any]) -> None:
     found = problems(
         copy=TASK
         + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"
@@ -407,7 +407,7 @@ def test_the_options_of_an_editor_are_told_by_their_path(problems: Callable[...,
     ]
 
 
-def test_all_problems_of_all_files_are_told_at_once(problems: Callable[..., Any]) -> None:
+def test_all_problems_of_all_files_are_reported_together(problems: Callable[..., Any]) -> None:
     found = problems(
         connections=CONNECTIONS + "south: {kind: kafka, setting: SOUTH}\nnorth: {kind: service-bus}\n",
         a=TASK.replace("west", "wets") + "---\n" + TASK.replace("task: copy", "task: other\nttl: kep"),
@@ -428,7 +428,7 @@ def test_all_problems_of_all_files_are_told_at_once(problems: Callable[..., Any]
     ]
 
 
-def test_the_error_tells_each_problem_on_a_line(folder: Path) -> None:
+def test_error_has_one_line_per_problem(folder: Path) -> None:
     folder.joinpath("tasks/a.yaml").write_text(TASK.replace("west", "wets") + "zzz: 1\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(folder)
@@ -438,13 +438,13 @@ def test_the_error_tells_each_problem_on_a_line(folder: Path) -> None:
     ]
 
 
-def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems: Callable[..., Any]) -> None:
+def test_invalid_connection_is_reported_once_and_not_at_its_uses(problems: Callable[..., Any]) -> None:
     found = problems(connections=CONNECTIONS.replace("site: e", "sites: e"), copy=TASK)
     assert found == [("connections.yaml: east: sites", "unknown key", "did you mean 'site'?")]
 
 
 @pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
-def test_an_alias_is_a_name_that_a_path_can_hold(problems: Callable[..., Any], alias: str) -> None:
+def test_alias_is_a_name_that_fits_into_a_path(problems: Callable[..., Any], alias: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
     assert "is not a valid alias" in found[1]
 
@@ -477,19 +477,19 @@ def test_connections_are_looked_at(problems: Callable[..., Any], connection: str
         ("- 1\n", "expected a mapping"),
     ],
 )
-def test_a_file_that_is_no_task(problems: Callable[..., Any], content: str, problem: str) -> None:
+def test_file_that_is_not_a_task_is_reported(problems: Callable[..., Any], content: str, problem: str) -> None:
     (found,) = problems(copy=content)
     assert found[0] == "tasks/copy.yaml"
     assert problem in found[1]
 
 
-def test_a_file_that_is_no_text(folder: Path) -> None:
+def test_file_that_is_not_text_is_reported(folder: Path) -> None:
     folder.joinpath("tasks/a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"a\.yaml: "):
         load(folder)
 
 
-def test_a_task_that_stands_twice(problems: Callable[..., Any]) -> None:
+def test_duplicate_task_is_reported(problems: Callable[..., Any]) -> None:
     found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
     assert found == [("tasks/b.yaml: task", "'COPY' is already the name of a task in tasks/a.yaml", "")]
 

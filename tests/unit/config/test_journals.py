@@ -102,11 +102,11 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable
         ),
     ],
 )
-def test_what_is_wrong_with_a_tap_is_told(folder: Callable[..., Any], document: str, expected: str) -> None:
+def test_invalid_tap_is_reported(folder: Callable[..., Any], document: str, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, document)))
 
 
-def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder: Callable[..., Any]) -> None:
+def test_peek_at_the_source_does_not_compete_with_the_task(folder: Callable[..., Any]) -> None:
     source = "{connection: west, topic: orders, subscription: replication}"
     configuration = load(folder(TASK, tap(source, side="source", peek='"0 * * * * *"')))
     assert configuration.taps[0].tap.peek == "0 * * * * *"
@@ -122,17 +122,17 @@ def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder: Callabl
         ("blobs: {}", "journal.yaml: blobs: unknown key"),
     ],
 )
-def test_what_is_wrong_with_the_journal_is_told(folder: Callable[..., Any], journal: str, expected: str) -> None:
+def test_invalid_journal_is_reported(folder: Callable[..., Any], journal: str, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
 
 
-def test_taps_need_a_journal_and_a_peek_needs_one_that_keeps_marks(folder: Callable[..., Any]) -> None:
+def test_taps_need_a_journal_and_a_peek_needs_a_blob_journal(folder: Callable[..., Any]) -> None:
     assert problems(folder(TASK, tap(EAST_JOURNAL), journal=None)) == [
         "all.yaml: document 2: there is no journal to write to"
     ]
 
 
-def test_a_peek_needs_a_journal_that_keeps_marks(folder: Callable[..., Any]) -> None:
+def test_peek_needs_a_journal_that_stores_its_position(folder: Callable[..., Any]) -> None:
     written = folder(TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"'), journal="event_hub: {connection: hub, hub: j}")
     (problem,) = problems(written)
     assert problem.startswith("all.yaml: document 2: tap.peek: peeks, but a journal in an event hub")
@@ -156,7 +156,7 @@ def test_the_setting_of_the_journal_is_checked_at_the_start(
     ]
 
 
-def test_each_task_has_the_journal_that_it_asks_for(folder: Callable[..., Any]) -> None:
+def test_each_task_has_its_configured_journal(folder: Callable[..., Any]) -> None:
     others = [TASK.replace("task: copy", f"task: {name}\njournal: {word}") for name, word in [("b", "best_effort")]]
     configuration = load(folder(TASK, *others, TASK.replace("task: copy", "task: c\njournal: off")))
     journals = Journals(configuration, {"JOURNAL": STORAGE})

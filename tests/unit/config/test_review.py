@@ -74,7 +74,7 @@ def test_nothing_is_found_in_the_tasks_of_the_repository() -> None:
     assert review(load(ROOT / "config"), Entities({})) == []
 
 
-def test_with_its_emulators_the_repository_has_the_short_windows_that_they_allow() -> None:
+def test_repository_with_its_emulators_has_short_duplicate_windows() -> None:
     configuration = load(ROOT / "config")
     files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
@@ -100,7 +100,7 @@ def test_the_path_alone_carries_round_a_ring(found: Callable[..., Any]) -> None:
     assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
 
 
-def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found: Callable[..., Any]) -> None:
+def test_growing_text_is_not_followed_endlessly(found: Callable[..., Any]) -> None:
     doubling = "\n    action: SET p = p + p"
     tasks = [
         task(
@@ -115,12 +115,12 @@ def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found: Ca
     assert names(found(*tasks)) == ["possible-loop"]
 
 
-def test_one_guard_ends_a_loop_of_two(found: Callable[..., Any]) -> None:
+def test_one_guard_stops_a_loop_of_two_tasks(found: Callable[..., Any]) -> None:
     unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
     assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []
 
 
-def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found: Callable[..., Any]) -> None:
+def test_route_for_messages_that_failed_twice_stops_a_dead_letter_loop(found: Callable[..., Any]) -> None:
     auxiliary = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
     tasks = [
         task(
@@ -138,7 +138,7 @@ def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found: Ca
 # What is wrong, beyond the golden sets
 
 
-def test_a_loop_through_rules_that_nobody_knows_is_possible(found: Callable[..., Any]) -> None:
+def test_loop_through_unknown_rules_is_possible(found: Callable[..., Any]) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -150,7 +150,9 @@ def test_a_loop_through_rules_that_nobody_knows_is_possible(found: Callable[...,
     ("condition", "name"),
     [("kind = 'order'", "endless-loop"), ("kind LIKE 'order%'", "possible-loop"), ("sys.Label = 'a'", "endless-loop")],
 )
-def test_a_condition_that_both_ways_ask_for_stops_nothing(found: Callable[..., Any], condition: str, name: str) -> None:
+def test_same_condition_in_both_directions_does_not_stop_a_loop(
+    found: Callable[..., Any], condition: str, name: str
+) -> None:
     tasks = [
         task(
             f"{a}-{b}",
@@ -164,7 +166,7 @@ def test_a_condition_that_both_ways_ask_for_stops_nothing(found: Callable[..., A
     assert names(found(*tasks)) == [name]
 
 
-def test_conditions_that_exclude_each_other_make_no_loop(found: Callable[..., Any]) -> None:
+def test_exclusive_conditions_are_no_loop(found: Callable[..., Any]) -> None:
     tasks = [
         task(
             f"{a}-{b}",
@@ -178,7 +180,7 @@ def test_conditions_that_exclude_each_other_make_no_loop(found: Callable[..., An
     assert found(*tasks) == []
 
 
-def test_an_action_that_forgets_the_path_lets_messages_go_round(found: Callable[..., Any]) -> None:
+def test_action_that_removes_the_path_allows_a_loop(found: Callable[..., Any]) -> None:
     forgetting = '\n    action: "REMOVE [repl-path]"'
     tasks = [
         task(f"{a}-{b}", f"{{connection: {a}, queue: orders}}", to(b, more=forgetting))
@@ -191,13 +193,13 @@ def test_an_action_that_forgets_the_path_lets_messages_go_round(found: Callable[
     ]
 
 
-def test_a_mark_ends_a_chain_that_does_not_come_back(found: Callable[..., Any]) -> None:
+def test_mark_stops_a_chain_without_a_loop(found: Callable[..., Any]) -> None:
     there = task("there", subscribed("west", "east"), to("east", "topic: events"))
     onward = task("onward", subscribed("east", "north"), to("north", "topic: events"))
     assert found(there, onward) == [("mark-ends-chain", "document 2: source.rule.filter")]
 
 
-def test_more_loops_than_can_be_told_are_counted_out(found: Callable[..., Any]) -> None:
+def test_too_many_loops_are_reported_as_such(found: Callable[..., Any]) -> None:
     sites = ("west", "east", "north")
     tasks = [
         task(
@@ -248,13 +250,13 @@ def test_a_rule_that_selects_something(found: Callable[..., Any], rule: str) -> 
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == []
 
 
-def test_sessions_that_another_task_knows_of_are_missing(found: Callable[..., Any]) -> None:
+def test_sessions_declared_by_another_task_are_missing(found: Callable[..., Any]) -> None:
     first = task("first", "{connection: west, queue: orders}", to("east"))
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
     assert found(first, second) == [("session-id-missing", "document 1: routes[0].target")]
 
 
-def test_an_action_that_sets_the_session_makes_up_for_it(found: Callable[..., Any]) -> None:
+def test_action_that_sets_the_session_is_accepted(found: Callable[..., Any]) -> None:
     first = task(
         "first", "{connection: west, queue: orders}", to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")
     )
@@ -262,7 +264,7 @@ def test_an_action_that_sets_the_session_makes_up_for_it(found: Callable[..., An
     assert names(found(first, second)) == ["order-without-sessions"]
 
 
-def test_a_deployed_rule_wins_over_what_is_declared(found: Callable[..., Any]) -> None:
+def test_deployed_rule_takes_precedence_over_the_declared_one(found: Callable[..., Any]) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, "s"), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -274,7 +276,7 @@ def test_a_deployed_rule_wins_over_what_is_declared(found: Callable[..., Any]) -
     assert ("rule-not-deployed", "document 1: source.rule") in seen
 
 
-def test_a_life_that_the_source_grants_and_the_target_cuts(found: Callable[..., Any]) -> None:
+def test_target_that_shortens_the_time_to_live_is_reported(found: Callable[..., Any]) -> None:
     detects: dict[str, Any] = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
     long, short = (
         queue("orders", DefaultMessageTimeToLive="P1D"),
@@ -321,14 +323,14 @@ def test_messages_without_a_session_are_looked_for_at_each_route(
     ]
 
 
-def test_what_a_validation_lets_through_is_not_certain(found: Callable[..., Any]) -> None:
+def test_validation_makes_nothing_certain(found: Callable[..., Any]) -> None:
     there = task("there", "{connection: west, queue: a}", to("east"), more="loop_prevention: off\n")
     editors = "editors: [{validate: {max_size: 100}}]\nloop_prevention: off\n"
     back = task("back", "{connection: east, queue: orders}", to("west", "queue: a"), more=editors)
     assert "possible-loop" in names(found(there, back))
 
 
-def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none(found: Callable[..., Any]) -> None:
+def test_binary_properties_false_needs_no_finding(found: Callable[..., Any]) -> None:
     source = "{connection: hubs, hub: telemetry, consumer_group: GROUP}"
     tasks = [
         task("a", source.replace("GROUP", "a"), to("east", "queue: a")),
@@ -344,9 +346,7 @@ def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none
 @pytest.mark.parametrize(
     ("here", "there", "expected"), [(4, 4, None), (2, 4, "partition-counts-differ"), (4, 2, "partition-missing")]
 )
-def test_partitions_are_kept_where_the_counts_agree(
-    tmp_path: Path, here: int, there: int, expected: str | None
-) -> None:
+def test_equal_partition_counts_have_no_finding(tmp_path: Path, here: int, there: int, expected: str | None) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(
         "west: {kind: event-hubs, setting: WEST}\neast: {kind: event-hubs, setting: EAST}\n"
@@ -370,7 +370,7 @@ def test_partitions_are_kept_where_the_counts_agree(
     assert [each.check.name for each in findings] == ([] if expected is None else [expected])
 
 
-def test_source_without_sessions_has_no_order_for_what_needs_it(found: Callable[..., Any]) -> None:
+def test_source_without_sessions_is_reported_if_order_is_needed(found: Callable[..., Any]) -> None:
     chained = "editors:\n  - chain: {key: k, sequence: entity, single_instance: true, store: {setting: S}}\n"
     verified = "editors:\n  - verify-chain: {key: k, single_instance: true, store: {setting: S}}\n"
     session = ", action: \"SET sys.SessionId = 'all'\""
@@ -503,7 +503,7 @@ def test_the_page_of_checks_lists_them_all() -> None:
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
-def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found: Callable[..., Any]) -> None:
+def test_hub_source_has_findings_on_both_triggers(found: Callable[..., Any]) -> None:
     findings = found(
         task("raw", "{connection: hubs, hub: telemetry}", to("north")),
         task("stock", "{connection: hubs, hub: other}", to("north"), more="trigger: stock\n"),
@@ -516,7 +516,7 @@ def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_change
     ]
 
 
-def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found: Callable[..., Any]) -> None:
+def test_remaining_ttl_has_an_effect_if_a_task_sends_it_to_the_hub(found: Callable[..., Any]) -> None:
     out = task("out", "{connection: hubs, hub: telemetry}", to("east"), more="ttl: remaining\n")
     into = task("into", "{connection: west, queue: orders}", to("hubs", "hub: telemetry"))
     other = task("other", "{connection: hubs, hub: other}", to("north"), more="ttl: remaining\n")
@@ -565,7 +565,7 @@ def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections: 
     assert entities.hub(connections["hubs"], "Telemetry") is not None
 
 
-def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections: dict[str, Connection]) -> None:
+def test_entities_file_without_a_connection_is_a_problem(tmp_path: Path, connections: dict[str, Connection]) -> None:
     with pytest.raises(ConfigError) as caught:
         entities_of([str(hubs_file(tmp_path, "east"))], connections)
     assert "is for 'east', which is not a connection of this kind" in str(caught.value)
@@ -587,7 +587,7 @@ def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections: dict
         ("{sign: {key: k, into: Replication}}", True),
     ],
 )
-def test_a_mark_holds_where_no_editor_takes_it_away(found: Callable[..., Any], editor: str, is_loop: bool) -> None:
+def test_mark_counts_unless_an_editor_removes_it(found: Callable[..., Any], editor: str, is_loop: bool) -> None:
     editors = editor if editor.startswith("{") else "{" + editor + "}"
     more = f"loop_prevention: off\neditors: [{editors}]\n"
     there = task("there", subscribed("west", "r"), to("east", "topic: events"), more=more)
@@ -606,7 +606,7 @@ def test_a_key_from_the_body_becomes_the_session(found: Callable[..., Any], part
 
 
 @pytest.mark.parametrize(
-    ("editor", "is_told"),
+    ("editor", "is_reported"),
     [
         ("{filter: 1 = 1}", True),
         ("{route: {Mark: {value: a}}}", False),
@@ -617,10 +617,10 @@ def test_a_key_from_the_body_becomes_the_session(found: Callable[..., Any], part
         ("{sign: {key: k, into: Mark}}", False),
     ],
 )
-def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(
-    found: Callable[..., Any], editor: str, is_told: bool
+def test_mark_of_another_type_is_reported_if_nothing_else_sets_it(
+    found: Callable[..., Any], editor: str, is_reported: bool
 ) -> None:
     first = task("first", "{connection: west, queue: a}", to("east", more="\n    action: SET mark = 1"))
     more = f"editors: [{editor}]\n"
     second = task("second", "{connection: north, queue: a}", to("east", more="\n    when: mark = '1'"), more=more)
-    assert ("mark-of-another-type" in names(found(first, second))) is is_told
+    assert ("mark-of-another-type" in names(found(first, second))) is is_reported

@@ -16,7 +16,7 @@ def test_a_step_in_three_lines() -> None:
     assert result.message.json == {"id": 1}
 
 
-def test_a_message_is_made_of_what_is_given() -> None:
+def test_message_factory_uses_its_arguments() -> None:
     made = message({"a": 1}, properties={"p": 1}, message_id="i", session_id="s", partition_key="s", subject="t")
     sent = edited([], made).message
     assert (sent.message_id, sent.session_id, sent.partition_key, sent.subject) == ("i", "s", "s", "t")
@@ -26,14 +26,14 @@ def test_a_message_is_made_of_what_is_given() -> None:
     assert edited([], message([1], content_type="x/y")).message.content_type == "x/y"
 
 
-def test_messages_are_left_as_they_are() -> None:
+def test_messages_are_not_changed() -> None:
     made = message({"a": 1})
     before = made.encode()
     edited({"transform": {"expression": "a"}}, made)
     assert made.encode() == before
 
 
-def test_several_steps_and_messages_and_what_became_of_each() -> None:
+def test_several_steps_and_messages_with_their_outcomes() -> None:
     steps: list[dict[str, Any]] = [{"filter": "n > 1"}, {"transform": {"expression": "a"}}]
     bodies = [({"a": 1}, 1), ({"a": 2}, 2), ({}, 3)]
     result = edited(steps, *(message(body, properties={"n": n}) for body, n in bodies))
@@ -48,12 +48,12 @@ def test_a_batch_is_given_as_a_whole() -> None:
     assert result.outcomes == [Outcome.SENT, Outcome.SENT]
 
 
-def test_the_one_message_has_to_be_one() -> None:
+def test_single_message_must_be_one() -> None:
     with pytest.raises(AssertionError, match=r"0 messages were sent, expected one: .*withheld by an editor"):
         _ = edited({"filter": "1 = 2"}, message()).message
 
 
-def test_steps_at_fault_are_told() -> None:
+def test_invalid_steps_are_reported() -> None:
     with pytest.raises(ValidationError, match="unknown editor 'redude', did you mean 'reduce'"):
         edited({"redude": {}}, message())
 
@@ -86,7 +86,7 @@ def test_a_task_of_a_folder(folder: Path) -> None:
     assert result.outcomes == [Outcome.SENT, Outcome.SENT, Outcome.FILTERED, Outcome.REJECTED]
 
 
-def test_a_folder_or_a_task_that_is_not_there_is_told(folder: Path) -> None:
+def test_missing_folder_or_task_is_reported(folder: Path) -> None:
     with pytest.raises(ConfigError):
         carried(folder / "nowhere", "orders", message())
     with pytest.raises(ValueError, match="unknown task 'other', expected one of orders"):

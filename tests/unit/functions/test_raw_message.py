@@ -65,11 +65,11 @@ def test_events_come_whole_and_with_their_partition(context: TypedData | None, p
     assert [(message.content, message.partition) for message in messages] == [(CONTENT, partition)] * 2
 
 
-def test_a_source_that_is_not_known_is_told() -> None:
+def test_unknown_source_is_reported() -> None:
     with pytest.raises(ValueError, match="SomeoneElse"):
         decoded("serviceBusTrigger", many("SomeoneElse", CONTENT))
 
 
-def test_a_host_without_sdk_types_is_told_the_way_out() -> None:
+def test_host_without_sdk_types_gets_a_hint() -> None:
     with pytest.raises(ValueError, match="trigger: stock"):
         decoded("serviceBusTrigger", TypedData(string="text"))

@@ -34,7 +34,7 @@ def test_app_with_two_faults_in_its_files_prints_both_to_standard_error(tmp_path
     assert any("routes: is missing" in line for line in printed)
 
 
-def test_problems_are_printed_one_a_line_and_the_error_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
+def test_problems_are_printed_one_per_line_and_the_error_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
     problems = [Problem("tasks/a.yaml: ttl", "is wrong", "fix it"), Problem("tasks/b.yaml", "the file is empty")]
     with pytest.raises(ConfigError), problems_on_standard_error():
         raise ConfigError(problems)
@@ -62,7 +62,7 @@ def test_worker_that_may_hang_on_large_batches_is_reported(
 
 
 @pytest.mark.parametrize("version", ["", "unknown", "4.41"])
-def test_version_that_cannot_be_read_is_no_problem(version: str) -> None:
+def test_unreadable_version_is_ignored(version: str) -> None:
     assert worker_problem(version) is None
 
 

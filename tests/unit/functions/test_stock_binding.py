@@ -86,7 +86,7 @@ def events(
     return batch
 
 
-def test_what_the_host_hands_over_is_in_the_message() -> None:
+def test_message_has_everything_that_the_host_passes_on() -> None:
     message = service_bus(
         b"\xff\x00",
         EnqueuedTimeUtc="2026-11-21T08:00:00.123Z",
@@ -109,7 +109,7 @@ def test_what_the_host_hands_over_is_in_the_message() -> None:
     assert dict(message.application_properties()) == VALUES
 
 
-def test_what_the_host_leaves_out_is_not_in_the_message() -> None:
+def test_message_lacks_what_the_host_omits() -> None:
     message = service_bus(b"")
     assert message.body == b""
     assert (message.session_id, message.subject, message.content_type) == (None, None, None)
@@ -144,7 +144,7 @@ SYSTEM = {
 }
 
 
-def test_each_event_of_a_batch_with_what_is_its_own() -> None:
+def test_each_event_of_a_batch_has_its_own_metadata() -> None:
     other = {"SequenceNumber": 8, "Offset": -1, "OffsetString": "0x12", "PartitionKey": None}
     given = events(
         b"\xff",
@@ -181,7 +181,7 @@ def test_each_event_of_a_batch_with_what_is_its_own() -> None:
     assert event_partition(given) == "3"
 
 
-def test_both_triggers_tell_the_same_of_where_an_event_is_from() -> None:
+def test_both_triggers_report_the_same_origin() -> None:
     """Its id, where it has none, is made of that: a task may change its trigger and send nothing twice for it."""
     wire = delivered(7, message_id=None, annotated={"x-opt-offset": string("4711")}, locked_until=None)
     function = Function(
@@ -210,7 +210,7 @@ def test_both_triggers_tell_the_same_of_where_an_event_is_from() -> None:
 
 
 @pytest.mark.parametrize("name", ["SystemPropertiesArray", "PropertiesArray"])
-def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name: str) -> None:
+def test_batch_with_too_few_metadata_entries_is_refused(name: str) -> None:
     given = events(b"a", b"b")
     for each in given:
         assert each.metadata is not None
@@ -220,11 +220,11 @@ def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name: str) -
 
 
 @pytest.mark.parametrize("metadata", [{}, {"PartitionContext": {}}, {"PartitionContext": {"PartitionId": None}}])
-def test_an_event_whose_partition_is_not_told(metadata: dict[str, dict[str, None]]) -> None:
+def test_event_without_partition_metadata(metadata: dict[str, dict[str, None]]) -> None:
     assert event_partition(events(b"", **metadata)) is None
 
 
-def test_a_partition_context_that_comes_as_text() -> None:
+def test_partition_context_as_text() -> None:
     assert event_partition(events(b"", PartitionContext='{"PartitionId":"1"}')) == "1"
 
 
@@ -238,7 +238,7 @@ def test_a_partition_context_that_comes_as_text() -> None:
         (None, None),
     ],
 )
-def test_the_life_of_a_message_is_what_lies_between_its_times(expires: str | None, life: int | None) -> None:
+def test_time_to_live_is_computed_from_the_times(expires: str | None, life: int | None) -> None:
     expiry: dict[str, Any] = {"ExpiresAtUtc": expires} if expires else {}
     message = service_bus(EnqueuedTimeUtc="2026-11-21T08:00:00.123", **expiry)
     assert message.time_to_live == life

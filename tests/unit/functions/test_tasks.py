@@ -133,7 +133,7 @@ def test_the_function_of_each_kind_of_source(source: dict[str, Any], binding: di
 
 
 @pytest.mark.parametrize("trigger", ["raw", "stock"])
-def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger: str) -> None:
+def test_only_hubs_have_a_retry_policy_without_limit(trigger: str) -> None:
     assert registered({"queue": "q"}, trigger).get_settings_dict("retry_policy") is None
     policy = registered({"hub": "telemetry"}, trigger).get_settings_dict("retry_policy")
     assert policy is not None
@@ -141,7 +141,7 @@ def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger: str) -> No
     assert int(policy["max_retry_count"]) == -1
 
 
-def test_what_the_stock_trigger_costs_is_told_when_the_app_starts(caplog: pytest.LogCaptureFixture) -> None:
+def test_stock_trigger_is_logged_when_the_app_starts(caplog: pytest.LogCaptureFixture) -> None:
     registered({"queue": "q"}, "raw")
     registered({"queue": "q"}, "stock")
     messages = [each.getMessage() for each in caplog.records if each.name == "busway.tasks"]
@@ -184,7 +184,7 @@ def test_the_stock_function_of_a_hub_carries_a_batch() -> None:
     assert output.ids("q") == ["a", "b"]
 
 
-def test_what_the_pipeline_raises_fails_the_invocation() -> None:
+def test_pipeline_error_fails_the_invocation() -> None:
     function = registered({"queue": "q"}, "raw", line=pipeline(OutputThatIsDown())).get_user_function()
     with pytest.raises(TargetUnavailable):
         asyncio.run(function([RawMessage(delivered(1))]))

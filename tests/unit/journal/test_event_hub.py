@@ -35,7 +35,7 @@ def test_the_members_of_a_batch_are_one_event() -> None:
     assert len(text.splitlines()) == 3
 
 
-def test_what_is_too_large_is_cut_between_records() -> None:
+def test_oversized_flush_is_split_between_records() -> None:
     whole = member(LINES, {"v": 1})
     given = events([whole, whole], limit=len(whole) // 3)
     found = texts(given)
@@ -44,18 +44,18 @@ def test_what_is_too_large_is_cut_between_records() -> None:
     assert all(text.endswith(b"}\n") for text in found)
 
 
-def test_a_record_that_is_too_large_alone_is_not_cut() -> None:
+def test_oversized_record_is_not_split() -> None:
     alone = compressed(b'{"v":1}\n')
     assert events([alone], limit=5) == alone
 
 
-def test_what_is_written_outside_of_a_function_is_refused() -> None:
+def test_write_outside_of_a_function_is_refused() -> None:
     sink = EventHubSink("vm")
     with pytest.raises(TargetRefused, match="journal copy: written outside of a function"):
         asyncio.run(sink.append(Stream("copy", Role.SOURCE), b"x"))
 
 
-def test_batches_that_run_side_by_side_do_not_mix() -> None:
+def test_concurrent_batches_do_not_mix() -> None:
     sink = EventHubSink("vm")
 
     async def batch(name: str) -> Any:

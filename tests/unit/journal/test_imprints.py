@@ -62,7 +62,7 @@ def test_the_digest_of_a_value_does_not_depend_on_its_encoding() -> None:
 
 
 @given(st.permutations([("a", int_(1)), ("b", string("x")), ("c", boolean(True)), ("d", NULL)]))
-def test_the_order_of_properties_is_of_no_account(pairs: list[tuple[str, Value]]) -> None:
+def test_order_of_properties_does_not_matter(pairs: list[tuple[str, Value]]) -> None:
     assert digest(pairs) == digest([("a", int_(1)), ("b", string("x")), ("c", boolean(True)), ("d", NULL)])
 
 
@@ -82,7 +82,7 @@ def test_the_order_of_properties_is_of_no_account(pairs: list[tuple[str, Value]]
         (Value(0x74, (0x32000000 + 15).to_bytes(4)), Value(0x84, ((397 << 53) + 15).to_bytes(8))),
     ],
 )
-def test_the_encoding_of_a_value_is_of_no_account(one: Value, other: Value) -> None:
+def test_encoding_of_a_value_does_not_matter(one: Value, other: Value) -> None:
     assert digest([("name", one)]) == digest([("name", other)])
     assert digest([(Value(0xB1, "name"), one)]) == digest([(symbol("name"), other)])
 
@@ -164,7 +164,7 @@ def test_a_change_on_the_way_gives_another_imprint() -> None:
 
 
 @pytest.mark.parametrize("pairs", [[], [("a", int_(1))]])
-def test_a_property_that_an_editor_adds_gives_another_imprint(pairs: list[tuple[str, Value]]) -> None:
+def test_property_added_by_an_editor_changes_the_imprint(pairs: list[tuple[str, Value]]) -> None:
     sent = message(named=pairs, message_id=None)
     arrived = PLAIN.arriving(sent)
     sent.set_properties({"b": int_(2)})
@@ -177,7 +177,7 @@ def test_the_check_is_the_digests_combined() -> None:
     assert check_of(body, properties) == 0x953F3EA277E690E8
 
 
-def test_what_else_is_kept_of_a_message() -> None:
+def test_other_fields_of_an_imprint() -> None:
     encoded = (
         header(time_to_live=60_000, delivery_count=2)
         + annotations({"x-opt-enqueued-time": timestamp(1000), "x-opt-sequence-number": long(7)})
@@ -194,11 +194,11 @@ def test_what_else_is_kept_of_a_message() -> None:
 
 
 @pytest.mark.parametrize(("deliveries", "attempt"), [(2**31 - 1, 2**31 - 1), (2**31, None), (2**32 - 1, None)])
-def test_a_delivery_count_that_no_record_has_room_for_is_left_out(deliveries: int, attempt: int | None) -> None:
+def test_oversized_delivery_count_is_left_out(deliveries: int, attempt: int | None) -> None:
     assert PLAIN.arriving(Message.received(header(delivery_count=deliveries), ORIGIN)).attempt == attempt
 
 
-def test_what_cannot_be_read_has_an_imprint_all_the_same() -> None:
+def test_unreadable_message_has_an_imprint() -> None:
     broken = message(body=b"x")
     broken.sections.application_properties = b"\x00\x53\x74\xc1\x05\x02\xa1\x09x"
     imprint = PLAIN.arriving(broken)

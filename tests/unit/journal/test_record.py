@@ -142,14 +142,14 @@ def outcomes(line: Line) -> list[tuple[int, str]]:
     return [(record["src_seq"], record["outcome"]) for record in line.records(Role.TARGET)]
 
 
-def test_what_goes_on_in_another_message_says_so() -> None:
+def test_joined_message_names_its_leader() -> None:
     line = Line(editors=[Joining()])
     line.run(delivered(1), delivered(2))
     assert outcomes(line) == [(1, "sent"), (2, "sent")]
     assert [record.get("joined") for record in line.records(Role.TARGET)] == [None, True]
 
 
-def test_a_message_that_is_carried_leaves_two_records() -> None:
+def test_sent_message_has_two_records() -> None:
     line = Line()
     line.run(delivered(7, message_id="m", session_id="s"))
     (received,), (sent,) = line.records(Role.SOURCE), line.records(Role.TARGET)
@@ -196,7 +196,7 @@ def test_received_is_written_before_anything_is_sent() -> None:
     assert {role for role, _ in line.sink.attempted} == {Role.SOURCE}
 
 
-def test_a_journal_that_comes_back_in_time_costs_nothing_but_time() -> None:
+def test_short_journal_outage_only_delays() -> None:
     line = Line(sink=SinkThatIsDown())
     line.sink.failing = 3
     assert line.run(delivered(1)) == {Outcome.SENT: 1}
@@ -206,7 +206,7 @@ def test_a_journal_that_comes_back_in_time_costs_nothing_but_time() -> None:
     assert len(set(members)) == 1  # the same bytes at every attempt, which is how a sink tells what has landed
 
 
-def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is_not_sent_twice() -> None:
+def test_unwritten_outcome_keeps_the_batch_at_its_source_without_sending_twice() -> None:
     line = Line(sink=SinkThatIsDown())
     line.sink.failing = 0
     original = line.sink.append
@@ -256,7 +256,7 @@ def test_a_best_effort_journal_counts_lost_records_and_logs_once(
     assert [len(line.records(role)) for role in Role] == [4, 4]
 
 
-def test_what_is_withheld_says_where_and_why() -> None:
+def test_withheld_message_has_stage_and_reason() -> None:
     line = Line(when="color = 'red'", editors=[Splitting()])
     path = {"repl-path": string("east"), "color": string("red")}
     line.run(
@@ -290,7 +290,7 @@ def test_a_split_has_one_entry_and_an_outcome_for_each_part() -> None:
     assert second["property_digest"] == received["property_digest"]
 
 
-def test_what_is_at_fault_is_told_with_the_place_where_it_was_set_aside() -> None:
+def test_rejected_message_is_recorded_with_its_rejects_entity() -> None:
     line = Line(output=OutputThatRejects(lambda message: message.message_id == "bad"))
     line.run(delivered(1, message_id="good"), delivered(2, message_id="bad"), b"\x01")
     good, bad, unreadable = line.records(Role.TARGET)
@@ -302,7 +302,7 @@ def test_what_is_at_fault_is_told_with_the_place_where_it_was_set_aside() -> Non
     assert "property_digest" not in line.records(Role.SOURCE)[2]
 
 
-def test_a_message_that_must_wait_is_told_as_retry_and_those_before_it_as_sent() -> None:
+def test_waiting_message_is_recorded_as_retry_and_earlier_ones_as_sent() -> None:
     line = Line(output=OutputThatFailsOnce(after=1, error=TargetRefused("target/entity: no")))
     assert line.run(delivered(1), delivered(2)) == {Outcome.SENT: 2}
     line = Line(output=OutputThatIsDown())
@@ -345,7 +345,7 @@ class Faulty:
         ),
     ],
 )
-def test_what_no_editor_gets_to_edit_is_on_record_as_received(
+def test_message_rejected_before_the_editors_has_stage_received(
     editor: StoreThatIsAway | Faulty, error: type[TargetUnavailable], reason: str
 ) -> None:
     line = Line(editors=[editor])
@@ -358,7 +358,7 @@ def test_what_no_editor_gets_to_edit_is_on_record_as_received(
     assert (retry["outcome"], retry["stage"], retry["reason"]) == ("retry", "edited", reason)
 
 
-def test_a_batch_that_an_editor_holds_up_is_held_once() -> None:
+def test_batch_held_by_an_editor_is_recorded_once() -> None:
     line = Line(editors=[StoreThatIsAway()], sink=SinkThatIsDown())
     started = line.clock.monotonic()
     with pytest.raises(TargetUnavailable, match="store: away"):
@@ -366,7 +366,7 @@ def test_a_batch_that_an_editor_holds_up_is_held_once() -> None:
     assert line.clock.monotonic() - started <= 40  # the hold is over for the journal as well
 
 
-def test_what_is_withheld_is_told_to_the_log_once_however_long_the_journal_is_away(
+def test_withheld_message_is_logged_once_during_a_journal_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Away(SinkThatIsDown):

@@ -89,7 +89,7 @@ def test_a_copy_is_the_message_that_the_last_hop_names() -> None:
         ),
     ],
 )
-def test_what_is_no_copy_of_the_watched_task_has_no_number_of_its_source(content: bytes) -> None:
+def test_foreign_message_has_no_source_number(content: bytes) -> None:
     record = seen(content)
     assert "src_seq" not in record
     assert "enqueued_time" not in record
@@ -105,13 +105,13 @@ def test_the_partition_of_a_copy_from_a_hub_is_not_known_and_that_of_an_original
     assert original["hops"] == ["west"]
 
 
-def test_a_tap_with_numbers_of_its_own_does_not_pass_them_off_as_the_tasks() -> None:
+def test_tap_with_its_own_numbers_does_not_report_them_as_the_tasks() -> None:
     record = seen(delivered(7), Role.SOURCE)
     assert "src_seq" not in record
     assert (record["tgt_seq"], record["enqueued_time"], record["message_id"]) == (7, ENQUEUED * 1000, "m-7")
 
 
-def test_what_cannot_be_read_is_seen_all_the_same() -> None:
+def test_unreadable_message_is_recorded() -> None:
     record = seen(b"\x00nonsense")
     assert (record["body_size"], record["outcome"]) == (9, "seen")
     assert "tgt_seq" not in record
@@ -129,7 +129,7 @@ class SinkThatFails(MemorySink):
         await super().append(stream, member)
 
 
-def test_a_journal_that_is_away_for_a_moment_costs_no_delivery() -> None:
+def test_short_journal_outage_uses_up_no_delivery() -> None:
     pauses: list[float] = []
     sink = SinkThatFails(3)
     asyncio.run(tap(sink, pauses=pauses).see([delivered(1)]))
@@ -140,6 +140,6 @@ def test_a_journal_that_is_away_for_a_moment_costs_no_delivery() -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_tap_that_peeks_says_so(role: Role) -> None:
+def test_peeking_tap_is_marked(role: Role) -> None:
     assert seen(copied(7, WEST), role, is_peek=True)["peek"] is True
     assert "peek" not in seen(copied(7, WEST), role)

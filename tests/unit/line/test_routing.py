@@ -114,7 +114,7 @@ def test_times_are_timestamps() -> None:
     ("action", "named"),
     [
         ("SET sys.ContentType = colour", {"colour": string("röt")}),
-        ("SET sys.TimeToLive = colour", {"colour": string("for ever")}),
+        ("SET sys.TimeToLive = colour", {"colour": string("forever")}),
         ("SET sys.TimeToLive = size", {"size": binary(b"x")}),
     ],
 )

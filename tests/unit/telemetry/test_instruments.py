@@ -123,7 +123,7 @@ def test_a_message_that_is_redelivered_with_its_batch_is_counted_as_sent_once() 
     }
 
 
-def test_a_night_is_counted_by_what_it_came_to_and_its_findings_by_task() -> None:
+def test_nightly_run_is_counted_by_verdict_and_findings_by_task() -> None:
     reader = InMemoryMetricReader()
     night = Instruments(MeterProvider([reader]).get_meter("t"), TracerProvider().get_tracer("t"))
     night.finding("orders", "missing", 3)
@@ -162,7 +162,7 @@ def test_the_lag_is_that_of_the_oldest_message_and_never_negative() -> None:
     assert (lag.count, lag.max, lag.min) == (2, 3.0, 0.0)
 
 
-def test_bytes_are_those_taken_and_those_accepted() -> None:
+def test_bytes_are_counted_when_received_and_accepted() -> None:
     west, rejects = OutputThatRejects(lambda message: message.message_id == "m-2"), OutputThatAccepts()
     measured = Measured(west, rejects=rejects)
     batch = [delivered(1), delivered(2)]
@@ -184,7 +184,7 @@ def test_a_batch_that_fails_is_an_error_in_metrics_and_spans() -> None:
     assert format(message.context.trace_id, "032x") == PARENT.split("-")[1]
 
 
-def test_what_the_sampler_does_not_want_is_not_exported() -> None:
+def test_unsampled_spans_are_not_exported() -> None:
     measured = Measured(OutputThatAccepts(), sampler=ALWAYS_OFF)
     measured.run(delivered(1, named={"traceparent": string(PARENT)}))
     assert measured.exporter.get_finished_spans() == ()
@@ -283,7 +283,7 @@ class OutputInTrouble(OutputThatAccepts):
         return self.errors.pop(0) if self.errors else None
 
 
-def test_what_stands_in_the_way_is_counted_while_it_stands() -> None:
+def test_unavailable_targets_are_counted_during_the_outage() -> None:
     away, full = TargetUnavailable("east/copies: away"), TargetRefused("east/copies: full")
     output = OutputInTrouble(away, away, full)
     output.measured.run(delivered(1))
