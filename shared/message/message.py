@@ -19,6 +19,7 @@ from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
 from shared.message.arrival import Arrival, Origin
+from shared.message.assigned import integer, text_or_none
 
 _NULL = b"\x40"
 _HEADER = b"\x00\x53\x70"
@@ -63,8 +64,6 @@ _REPLY_TO_GROUP_ID = 12
 _DURABLE = 0
 _TTL = 2
 _SENDER_HEADER_FIELDS = 3
-_EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
-_INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
 
 
@@ -105,8 +104,9 @@ class Message:
                 kept.append(annotations[start:stop])
         if assigned:
             raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
-        sequence_number, enqueued_time, locked_until = (_integer(assigned, name) for name in _NUMBERS)
-        offset, dead_letter_source = (_text(assigned, name) for name in _TEXTS)
+        sequence_number, enqueued_time, locked_until = (integer(assigned, name) for name in _NUMBERS)
+        is_event = origin.partition is not None
+        offset, dead_letter_source = (text_or_none(assigned, name, may_be_number=is_event) for name in _TEXTS)
         return cls(raw, Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source))
 
     @classmethod
@@ -377,24 +377,6 @@ class Message:
 
     def _set_property_text(self, index: int, value: str | None) -> None:
         self._set_property_field(index, None if value is None else string(value))
-
-
-def _integer(assigned: Mapping[bytes, bytes], name: bytes) -> int | None:
-    raw = assigned.get(name)
-    if raw is None or raw == _NULL:
-        return None
-    if raw[0] in _EIGHT_BYTE_INTEGERS:
-        return int.from_bytes(raw[1:], signed=True)
-    value, _ = decode(raw)
-    if value.kind not in _INTEGERS or not isinstance(value.payload, int):
-        raise Malformed(f"annotation {name.decode()}: got a {value.kind}, expected an integer or a timestamp")
-    return value.payload
-
-
-def _text(assigned: Mapping[bytes, bytes], name: bytes) -> str | None:
-    raw = assigned.get(name)
-    # Service Bus may write a number under the name that holds the text of an offset in Event Hubs.
-    return None if raw is None or raw[0] not in _TEXT_CODES else text(raw)
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,50 @@
+"""
+The values of annotations that a service assigns, in whatever type the host hands them over.
+
+The Event Hubs extension of Azure's host below 6.5.2 changes the types: times become com.microsoft:datetime-offset, and
+an offset becomes a long (docs/decisions/0003-azure-functions-host.md).
+"""
+
+from collections.abc import Mapping
+
+from shared.amqp.codec import decode
+from shared.amqp.scan import text
+from shared.amqp.values import Described, Malformed
+
+_NULL = b"\x40"
+_EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
+_INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
+_TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
+_DATETIME_OFFSET = "com.microsoft:datetime-offset"
+_TICKS = 10_000  # of 100 ns in a millisecond
+_MILLISECONDS_AT_EPOCH = 62_135_596_800_000  # from the year 1 to 1970
+
+
+def integer(assigned: Mapping[bytes, bytes], name: bytes) -> int | None:
+    """Return a number, or a time in milliseconds since 1970 UTC; None for a missing one, Malformed for another type."""
+    raw = assigned.get(name)
+    if raw is None or raw == _NULL:
+        return None
+    if raw[0] in _EIGHT_BYTE_INTEGERS:
+        return int.from_bytes(raw[1:], signed=True)
+    value, _ = decode(raw)
+    payload = value.payload
+    if isinstance(payload, Described) and payload.descriptor.payload == _DATETIME_OFFSET:
+        ticks = payload.value.payload
+        if isinstance(ticks, int):
+            return ticks // _TICKS - _MILLISECONDS_AT_EPOCH
+    if value.kind not in _INTEGERS or not isinstance(payload, int):
+        raise Malformed(f"annotation {name.decode()}: got a {value.kind}, expected an integer or a time")
+    return payload
+
+
+def text_or_none(assigned: Mapping[bytes, bytes], name: bytes, *, may_be_number: bool) -> str | None:
+    """Return a text, with *may_be_number* also the digits of a number; None for a missing one or another type."""
+    raw = assigned.get(name)
+    if raw is None:
+        return None
+    if raw[0] in _TEXT_CODES:
+        return text(raw)
+    value, _ = decode(raw)
+    # Service Bus may write a number under the name that holds the offset in Event Hubs.
+    return str(value.payload) if may_be_number and value.kind in _INTEGERS else None
