@@ -117,6 +117,9 @@ def _event_line(partition: str, event: EventData) -> str:
         "partition": partition,
         "message_id": event.message_id,
         "partition_key": key.decode() if isinstance(key, bytes) else key,
+        "sequence_number": event.sequence_number,
+        "offset": event.offset,
+        "enqueued_time": None if event.enqueued_time is None else event.enqueued_time.isoformat(),
     }
     return _line(event.body_as_str(), system, event.properties or {})
 

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 from typer.testing import CliRunner
 
@@ -22,6 +23,8 @@ from cli.repair.replay import Repair, Report, State
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
+from local.host.dotnet_message import reencode
+from local.host.dotnet_values import CannotReceive
 from shared.amqp import values
 from shared.amqp.sections import Sections
 from shared.config.files import load
@@ -365,6 +368,41 @@ def test_an_event_is_found_among_the_retained_events_of_its_hub(site: Site) -> N
     assert applied.stderr == ""
     assert [b"".join(each.body) for each in site.arrived("events")] == [b"event 2"]
     assert "1 no copy" in applied.stdout
+
+
+def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_hand(site: Site) -> None:
+    """docs/mapping.md, "Poison for the host"."""
+    with EventHubProducerClient.from_connection_string(site.settings["WEST"], eventhub_name="telemetry") as producer:
+        batch = producer.create_batch(partition_id="0")
+        batch.add(AmqpAnnotatedMessage(value_body=["before", None], properties={"message_id": "poison"}))
+        producer.send_batch(batch)
+
+    def events(namespace: Namespace) -> list[bytes]:
+        return [event.encode() for event in namespace.hub("telemetry").partitions[0].events]
+
+    (poison,) = site.broker.inspect("west", events)
+    with pytest.raises(CannotReceive):
+        reencode(poison, 0)
+    shown = CliRunner().invoke(
+        app, ["receive", "hub-west/telemetry", "--config", str(site.folder), "--wait", "3"], env=site.settings
+    )
+    place = dict(pair.split("=", 1) for pair in shown.stdout.split("  ", 1)[1].split())
+    site.missing(
+        [
+            {
+                "task": "telemetry",
+                "src_site": "west",
+                "src_entity": "telemetry",
+                "src_part": int(place["partition"]),
+                "src_seq": int(place["sequence_number"]),
+                "enqueued_time": round(datetime.fromisoformat(place["enqueued_time"]).timestamp() * 1000) * 1000,
+            }
+        ]
+    )
+    assert site.repair("--apply").returncode == 0
+    (arrived,) = site.arrived("events")
+    assert arrived.body == [b"before", None]
+    assert arrived.message_id == "poison"
 
 
 def test_an_incomplete_manifest_is_refused(site: Site) -> None:
