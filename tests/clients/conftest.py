@@ -3,25 +3,26 @@
 import gc
 import tracemalloc  # noqa: F401 - pytest would import it while it tells what is collected, and an import collects
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from local.broker.core.namespace import Namespace
+from local.broker.thread import NamespaceFaults, RunningBroker
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.clients.applications import Application
 from tests.impatience import impatient_clients
+from tests.messages import received
 
 NAMES = ("west", "east")
 QUEUES = 60
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _impatient_clients() -> Iterator[Any]:
+def _impatient_clients() -> Iterator[None]:
     # Not for the session: tests elsewhere that come later get the SDKs as they are.
     with impatient_clients():
         yield
@@ -46,7 +47,7 @@ class Pair:
     def __init__(self, broker: RunningBroker) -> None:
         self.broker = broker
         self.places = {name: broker.connection_string(name) for name in NAMES}
-        self._down: set[Any] = set()
+        self._down: set[str] = set()
 
     def go_down(self, name: str) -> None:
         self.broker.faults(name).go_down()
@@ -57,38 +58,38 @@ class Pair:
             self.broker.faults(name).come_up()
             self._down.remove(name)
 
-    def faults(self, name: str) -> Any:
+    def faults(self, name: str) -> NamespaceFaults:
         return self.broker.faults(name)
 
-    def held(self, name: str, entity: str) -> list[Any]:
+    def held(self, name: str, entity: str) -> list[Message]:
         """Return the messages that a queue holds; scheduled ones are not there yet."""
 
-        def look(namespace: Any) -> list[Any]:
-            return [(each.encode(), each) for each in namespace.store(entity).peek(0)]
+        def look(namespace: Namespace) -> list[bytes]:
+            return [each.encode() for each in namespace.store(entity).peek(0)]
 
-        return [Message.received(encoded, Origin("", "")) for encoded, _ in self.broker.inspect(name, look)]
+        return [received(encoded, Origin("", "")) for encoded in self.broker.inspect(name, look)]
 
-    def ids(self, name: str, entity: str) -> list[Any]:
-        return [each.message_id.payload for each in self.held(name, entity)]
+    def ids(self, name: str, entity: str) -> list[object]:
+        return [None if each.message_id is None else each.message_id.payload for each in self.held(name, entity)]
 
-    def bodies(self, name: str, entity: str) -> list[Any]:
-        return [bytes(each.body).decode() for each in self.held(name, entity)]
+    def bodies(self, name: str, entity: str) -> list[str]:
+        return [(each.body or b"").decode() for each in self.held(name, entity)]
 
-    def locked(self, name: str, entity: str) -> Any:
+    def locked(self, name: str, entity: str) -> int:
         """Return how many messages of a queue are locked."""
         return self.broker.inspect(name, lambda namespace: len(namespace.store(entity)._locks))
 
-    def dead(self, name: str, entity: str) -> Any:
+    def dead(self, name: str, entity: str) -> list[object]:
         return self.ids(name, f"{entity}/$DeadLetterQueue")
 
 
 @pytest.fixture(scope="module")
-def _broker() -> Iterator[Any]:
+def _broker() -> Iterator[RunningBroker]:
     with RunningBroker([_namespace(name) for name in NAMES]) as running:
         yield running
 
 
-def pytest_collection_modifyitems(items: Any) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The SDKs leave a socket open when a connection fails while it is being opened.
     for item in items:
         if "clients" in item.path.parts:
@@ -96,14 +97,14 @@ def pytest_collection_modifyitems(items: Any) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _collected() -> Iterator[Any]:
+def _collected() -> Iterator[None]:
     """Collect what the SDKs have left over while its warnings are still ignored."""
     yield
     gc.collect()
 
 
 @pytest.fixture
-def pair(_broker: RunningBroker) -> Iterator[Any]:
+def pair(_broker: RunningBroker) -> Iterator[Pair]:
     """Return both namespaces, without faults."""
     both = Pair(_broker)
     yield both
@@ -113,7 +114,7 @@ def pair(_broker: RunningBroker) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def queue(_broker: RunningBroker) -> Any:
+def queue(_broker: RunningBroker) -> Callable[..., str]:
     """Return the name of a queue of a kind that no other test uses."""
     # Of a module, as its broker: how many modules a worker runs must not decide whether there is another queue.
     given: Counter[str] = Counter()
@@ -128,6 +129,6 @@ def queue(_broker: RunningBroker) -> Any:
 
 
 @pytest.fixture(params=["sync", "aio"])
-def application(request: pytest.FixtureRequest, pair: Pair) -> Iterator[Any]:
+def application(request: pytest.FixtureRequest, pair: Pair) -> Iterator[Application]:
     with Application(request.param, pair.places) as opened:
         yield opened
