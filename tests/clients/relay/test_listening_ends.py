@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,9 @@ def test_if_every_endpoint_refuses_the_error_of_each_is_raised() -> None:
     async def test() -> None:
         async with Pair() as pair:
             endpoints = pair.endpoints()
-            object.__setattr__(
-                endpoints["west"], "tokens", SharedAccessKey("listen-and-send", "c2VjcmV0IHRoYXQgaXMgd3Jvbmc=")
-            )
-            object.__setattr__(endpoints["east"], "path", "nowhere")
+            wrong = SharedAccessKey("listen-and-send", "c2VjcmV0IHRoYXQgaXMgd3Jvbmc=")
+            endpoints["west"] = replace(endpoints["west"], tokens=wrong)
+            endpoints["east"] = replace(endpoints["east"], path="nowhere")
             listener = pair.listener(endpoints)
             with pytest.raises(RelayFailed, match=r"HTTP 401 .*the signature is invalid.*HTTP 404") as caught:
                 await listener.open()
