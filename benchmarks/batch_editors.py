@@ -202,7 +202,7 @@ class Kept(FileBlobs):
         super().__init__(Path("none.db"), "claims")
         self.blobs: dict[str, bytes] = {}
 
-    async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:  # noqa: ARG002 - as the protocol says
+    async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:  # noqa: ARG002 - required by the protocol
         """Keep a blob."""
         self.blobs[name] = content
 
@@ -210,8 +210,8 @@ class Kept(FileBlobs):
         self,
         name: str,
         *,
-        limit: int,  # noqa: ARG002 - as the protocol says
-        known_version: str | None = None,  # noqa: ARG002 - as the protocol says
+        limit: int,  # noqa: ARG002 - required by the protocol
+        known_version: str | None = None,  # noqa: ARG002 - required by the protocol
     ) -> Blob | Unchanged | TooLarge | None:
         """Return a blob."""
         return Blob(self.blobs[name], "1")

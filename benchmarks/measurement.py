@@ -23,6 +23,6 @@ class Measurement(NamedTuple):
 
 
 def report(measurements: list[Measurement]) -> None:
-    """Write *measurements* to standard output for the parent process, one JSON object a line."""
+    """Write *measurements* to standard output for the parent process, one JSON object per line."""
     for measurement in measurements:
         sys.stdout.write(json.dumps(measurement._asdict()) + "\n")

@@ -122,7 +122,7 @@ class JournalInMemory(LogJournal):
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         return partial(self._keep, records)
 
     async def _keep(self, records: Sequence[Record]) -> None:

@@ -23,7 +23,7 @@ ON_A_PAGE = 2
 
 @dataclass
 class Trouble:
-    """An answer in place of the usual one; *after_all* does what was asked all the same, as a lost answer does."""
+    """An answer in place of the usual one; *after_all* still performs the request, like a lost answer."""
 
     status: int
     code: str = "Trouble"

@@ -1,5 +1,5 @@
 """
-What a message becomes where it passes between Service Bus and Event Hubs and back, found out by passing it.
+What a message becomes where it passes between Service Bus and Event Hubs and back, measured by sending it.
 
 `python -m tests.mapping_table` prints the tables of docs/mapping.md; tests/contracts/test_mapping_table.py compares.
 """
@@ -111,13 +111,13 @@ def table(source: Kind) -> str:
         there = Message(raw, Message.received(b"\x00\x53\x75\xa0\x00", ORIGIN).arrival)
         other = passed(there, source, target)
         back = passed(other, target, source)
-        returned = "as it was" if parts(back) == parts(there) else _told(back)
-        changed = "the same" if parts(other) == parts(there) else _told(other)
-        lines.append(f"| {_told(there)} | {changed} | {returned} |")
+        returned = "as it was" if parts(back) == parts(there) else _describe(back)
+        changed = "the same" if parts(other) == parts(there) else _describe(other)
+        lines.append(f"| {_describe(there)} | {changed} | {returned} |")
     return "\n".join(lines)
 
 
-def _told(message: Message) -> str:
+def _describe(message: Message) -> str:
     found = parts(message)
     if len(found) > 5:
         return ", ".join(found)

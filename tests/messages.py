@@ -37,7 +37,7 @@ def properties(**fields: Value) -> bytes:
 
 
 def application_properties(values: Mapping[str, Value] | Sequence[tuple[str | Value, Value]]) -> bytes:
-    """Return the section; pairs may have a name twice, or one that is no text."""
+    """Return the section; pairs may have a name twice, or one that is not text."""
     named = values.items() if isinstance(values, Mapping) else values
     pairs = [encode(name if isinstance(name, Value) else string(name)) + encode(value) for name, value in named]
     return join_map(b"\x00\x53\x74", pairs, len(pairs)) if pairs else b""

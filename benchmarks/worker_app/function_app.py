@@ -52,14 +52,14 @@ class DroppingExporter(MetricExporter):
 
     def export(
         self,
-        metrics_data: MetricsData,  # noqa: ARG002 - as the SDK says
-        timeout_millis: float = 10_000,  # noqa: ARG002 - as the SDK says
+        metrics_data: MetricsData,  # noqa: ARG002 - required by the SDK
+        timeout_millis: float = 10_000,  # noqa: ARG002 - required by the SDK
         **_: object,
     ) -> MetricExportResult:
         """Succeed."""
         return MetricExportResult.SUCCESS
 
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:  # noqa: ARG002 - as the SDK says
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:  # noqa: ARG002 - required by the SDK
         """Nothing waits."""
         return True
 
@@ -70,7 +70,7 @@ class DroppingExporter(MetricExporter):
 class DroppingSpanExporter(SpanExporter):
     """Drops all spans."""
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - as the SDK says
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - required by the SDK
         """Succeed."""
         return SpanExportResult.SUCCESS
 
@@ -80,10 +80,10 @@ class EncodingOutput:
 
     async def send(
         self,
-        entity: str,  # noqa: ARG002 - as the protocol says
+        entity: str,  # noqa: ARG002 - required by the protocol
         messages: Sequence[Outgoing],
         *,
-        timeout_seconds: float,  # noqa: ARG002 - as the protocol says
+        timeout_seconds: float,  # noqa: ARG002 - required by the protocol
     ) -> list[BuswayError | None]:
         """Encode the batches and drop them."""
         for chunk in split_by_size(messages, LIMIT):

@@ -124,7 +124,7 @@ def property_value(content: object) -> Value:
                 raise ValueError(f"type {name!r}, expected one of {', '.join(_READERS)}")
             kind, read = _READERS[name]
             if not isinstance(given, kind) or (isinstance(given, bool) and kind is not bool):
-                raise ValueError(f"value {given!r} of type {name}, expected {_TOLD[kind]}")
+                raise ValueError(f"value {given!r} of type {name}, expected {_EXPECTED[kind]}")
             try:
                 return read(given)
             except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
@@ -170,7 +170,7 @@ def _moment(text: str) -> datetime:
 type _Kind = type | tuple[type, ...]
 
 _NUMBER = (int, float)
-_TOLD: Mapping[_Kind, str] = {bool: "true or false", int: "a whole number", str: "text", _NUMBER: "a number"}
+_EXPECTED: Mapping[_Kind, str] = {bool: "true or false", int: "a whole number", str: "text", _NUMBER: "a number"}
 _READERS: Mapping[str, tuple[_Kind, Callable[..., Value]]] = {
     "bool": (bool, values.boolean),
     "byte": (int, values.ubyte),

@@ -79,7 +79,7 @@ class VaultSecrets:
             self._read[name] = secret, now
             return secret
 
-    def problem(self, name: str) -> Problem | None:  # noqa: ARG002 - as the protocol says
+    def problem(self, name: str) -> Problem | None:  # noqa: ARG002 - required by the protocol
         """Return None: only the vault can say."""
         return None
 

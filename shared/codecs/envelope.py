@@ -85,7 +85,7 @@ def open_envelope(content: bytes) -> list[Event]:
 
 def _event(entry: Any, number: int) -> Event:  # noqa: ANN401 - JSON
     if not isinstance(entry, dict):
-        raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number} is no JSON object, expected a CloudEvent")
+        raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number} is not a JSON object, expected a CloudEvent")
     expected = {"specversion": _VERSION, "type": EVENT_TYPE, "datacontenttype": CONTENT_TYPE}
     for name, value in expected.items():
         if entry.get(name) != value:

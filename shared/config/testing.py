@@ -256,7 +256,7 @@ class _Output:
         entity: str,
         messages: Sequence[Outgoing],
         *,
-        timeout_seconds: float,  # noqa: ARG002 - as the protocol says
+        timeout_seconds: float,  # noqa: ARG002 - required by the protocol
     ) -> list[BuswayError | None]:
         self.taken += [(entity, each) for each in messages]
         return [None] * len(messages)

@@ -188,7 +188,7 @@ class CloudEvents:
 
 def _event_properties(message: Message) -> Iterator[tuple[str, Value]]:
     """Yield the application properties that are attributes of an event."""
-    # Looking for the prefix first saves 5 µs for a message that is no event.
+    # Looking for the prefix first saves 5 µs for a message that is not an event.
     if b"cloudEvents" in message.sections.application_properties:
         for name, value in message.application_properties():
             if name.startswith(_PREFIXES):

@@ -40,23 +40,23 @@ class MemoryJournal:
         """Start empty."""
         self.records: list[Record] = []
 
-    def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - as the protocol says
+    def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - required by the protocol
         """Do nothing: only outcomes are kept."""
         return None
 
-    def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - as the protocol says
+    def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - required by the protocol
         """Do nothing: only outcomes are kept."""
         return None
 
-    def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - as the protocol says
+    def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - required by the protocol
         """Do nothing: only outcomes are kept."""
         return arrived
 
-    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         """Do nothing: only outcomes are kept."""
         return partial(self._keep, ())
 
-    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         """Return a flush that keeps the records."""
         return partial(self._keep, records)
 

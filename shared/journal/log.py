@@ -15,28 +15,28 @@ _LOGGER = logging.getLogger("busway.journal")
 
 class LogJournal:
     """
-    Writes withheld and rejected messages to the application's log, one JSON object a line.
+    Writes withheld and rejected messages to the application's log, one JSON object per line.
 
     Messages that are retried are logged as a batch, with its error.
     """
 
-    def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - as the protocol says
+    def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - required by the protocol
         """Do nothing: only withheld messages are logged."""
         return None
 
-    def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - as the protocol says
+    def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - required by the protocol
         """Do nothing: only withheld messages are logged."""
         return None
 
-    def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - as the protocol says
+    def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - required by the protocol
         """Do nothing: only withheld messages are logged."""
         return arrived
 
-    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         """Do nothing: only withheld messages are logged."""
         return _nothing
 
-    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         """Log every record of a message that was withheld or rejected."""
         return partial(_logged, records)
 

@@ -235,7 +235,7 @@ class Pipeline:
 
 
 def _id_of(item: Item) -> str | None:
-    """Return the id of a message that is not sent now, None if it is no text or cannot be read."""
+    """Return the id of a message that is not sent now, None if it is not text or cannot be read."""
     if item.message is None:
         return None
     try:

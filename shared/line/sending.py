@@ -79,7 +79,7 @@ class Sender:
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
         attempts.append((_REJECT_LIMIT, self._setting_aside.admit(uncounted)))
-        # At once, whatever the errors of targets: what has been found out is not to be found out again.
+        # Even if targets fail: otherwise the next attempt would have to reject these messages again.
         set_aside = await self._setting_aside.send(items, deadline)
         if set_aside is not None:
             attempts.append(set_aside)

@@ -43,7 +43,7 @@ def stamp(message: Message) -> None:
 
     Shape:   application properties in, the same plus the stamps; DeadLetterReason and DeadLetterErrorDescription move.
     Units:   repl-enqueue-time is ISO 8601 in UTC to the millisecond.
-    Raises:  Malformed where a repl-* property is there already and is no text.
+    Raises:  Malformed if an existing repl-* property is not text.
     """
     arrival = message.arrival
     origin, sequence_number, offset, enqueued_time = arrival[:4]

@@ -118,7 +118,7 @@ class Night:
         attempts = 0
         while True:
             try:
-                # Check before each attempt: one that failed may have started the job all the same.
+                # Check before each attempt: a failed one may still have started the job.
                 found = await job.execution(day)
                 if found is not None and found.is_running:
                     return attempts == 0

@@ -38,7 +38,7 @@ class Blobs(Protocol):
     """
     A store of blobs.
 
-    Raises: every method raises TargetUnavailable or TargetRefused; a write may then have succeeded all the same.
+    Raises: every method raises TargetUnavailable or TargetRefused; a write may still have succeeded.
     """
 
     url: str

@@ -20,7 +20,7 @@ class Documents(Protocol):
     """
     A store of documents.
 
-    Raises: every method raises TargetUnavailable or TargetRefused; a write may then have succeeded all the same.
+    Raises: every method raises TargetUnavailable or TargetRefused; a write may still have succeeded.
     """
 
     async def read(self, name: str) -> Document | None:

@@ -64,7 +64,7 @@ class DryRunBlobs:
         """Hide it from later reads."""
         self._written[name] = None
 
-    async def append(self, name: str, content: bytes) -> bool:  # noqa: ARG002 - as the protocol says
+    async def append(self, name: str, content: bytes) -> bool:  # noqa: ARG002 - required by the protocol
         """Forget it: editors append when a message has been sent, and in a dry run none is."""
         return True
 

@@ -99,6 +99,6 @@ def test_requirements_install_what_the_deployed_app_imports() -> None:
     assert missing == set()
 
 
-def test_what_an_app_is_told_to_install_is_what_is_tested() -> None:
+def test_what_an_app_is_reported_to_install_is_what_is_tested() -> None:
     tested = requirements("requirements-dev.txt")
     assert f"pip install duckdb=={tested['duckdb']}" == DUCKDB

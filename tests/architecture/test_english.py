@@ -16,7 +16,16 @@ def findings(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", ["was told", "opened anew", "what became of it", "is in the way no more", "Whoever asks"]
+    "words",
+    [
+        "was told",
+        "test_fault_is_told",
+        "retried for ever",
+        "opened anew",
+        "what became of it",
+        "is in the way no more",
+        "Whoever asks",
+    ],
 )
 def test_a_listed_word_is_found_with_its_place(words: str) -> None:
     found = findings(f"A plain line.\nThis line has: {words}.\n")

@@ -2,7 +2,7 @@
 An output whose connection string is a secret.
 
 A secret is rotated while messages flow. So the output is opened again, without a restart, when the secret has a
-new version: found out as the secret is read again from time to time, and at once when the target refuses to take
+new version: noticed when the secret is read again from time to time, and at once when the target refuses to take
 anything, which is how a key that has been replaced shows. The old output is closed when the last call has left it.
 """
 

@@ -42,7 +42,7 @@ def _bodies(network: Network, task: TaskFile, route: Route, place: str) -> Itera
     target = network.label(route.target)
     for number, step in enumerate(task.editors):
         if step.verb() in _BINARY or (step.verb() == "transcode" and not _writes_text(step)):
-            seen = f"editors[{number}].{step.verb()} makes bodies that are no text"
+            seen = f"editors[{number}].{step.verb()} creates bodies that are not text"
             yield Finding(checks.BINARY_BODY, f"{place}.body_only", seen)
     needs = []
     if task.ttl != "keep":

@@ -46,7 +46,7 @@ class _Search:
     verdicts: dict[Circle, bool] = field(default_factory=dict)
 
     def circles(self) -> list[Circle]:
-        """Return the circles in which messages loop without end, or may."""
+        """Return the circles in which messages loop endlessly, or may."""
         nodes = self.network.nodes()
         seen: set[frozenset[str]] = set()
         found = []

@@ -72,7 +72,7 @@ class Fields:
         """
         Return *content* with each field replaced by *replacement* of its text and its normalized path.
 
-        Raises MessageRejected where the content is no JSON, or has no field at a path that is not optional.
+        Raises MessageRejected if the content is not JSON, or a path that is not optional finds no field.
         """
         read(content)
         text = content.decode()

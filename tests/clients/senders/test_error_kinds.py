@@ -57,7 +57,7 @@ def test_every_error_class_of_the_sdk_is_classified(name: str, error: Any) -> No
         (EOFError(), ErrorKind.UNAVAILABLE),
         (ClientAuthenticationError("no token"), ErrorKind.REFUSED),
         (AttributeError(), ErrorKind.REFUSED),
-        # A peer that is no namespace. Where it is the message, a sender says so itself.
+        # A peer that is not a namespace; for an invalid message, a sender raises its own error.
         (ValueError("secret"), ErrorKind.UNAVAILABLE),
         (TypeError("secret"), ErrorKind.UNAVAILABLE),
         (IndexError(), ErrorKind.UNAVAILABLE),
