@@ -172,17 +172,26 @@ def plain_entries(payload: bytes, position: int, stop: int, count: int, key_code
     """
     Return the entries of a map section where `properties_of` would not change them, else None.
 
-    Nearly all messages have only short text of one type as keys and simple values; for them this is twice as fast.
+    Nearly all messages have only text of one type as keys, and simple values; for them this is twice as fast.
     """
     entries: dict[bytes, bytes] = {}
+    long_code = key_code + 0x10
     for _ in range(0, count, 2):
         text = position + 2
-        if text > stop or payload[position] != key_code:
+        if text > stop:
             return None
-        start = text + payload[position + 1]
-        if start >= stop or not payload[text:start].isascii():
+        code = payload[position]
+        if code == key_code:
+            start = text + payload[position + 1]
+            key = payload[position:start]
+        elif code == long_code:
+            text = position + 5
+            start = text + int.from_bytes(payload[position + 1 : text])
+            key = b"%c%c%b" % (key_code, start - text, payload[text:start]) if start - text <= 0xFF else b""
+        else:
             return None
-        key = payload[position:start]
+        if start >= stop or not key or not payload[text:start].isascii():
+            return None
         code = payload[start]
         width = _PLAIN_WIDTHS[code]
         if width > 0:

@@ -144,10 +144,10 @@ def _length(buffer: bytes, position: int, end: int, width: int) -> tuple[int, in
     start = position + width
     if start > end:
         raise short(end)
-    length = buffer[position] if width == 1 else int.from_bytes(buffer[position:start])
-    if length > len(buffer) - start:
+    stop = start + (buffer[position] if width == 1 else int.from_bytes(buffer[position:start]))
+    if stop > len(buffer):
         raise short(len(buffer))
-    return start, start + length
+    return start, stop
 
 
 def _binary8(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
@@ -174,12 +174,13 @@ def _string8(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
 
 def _string32(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
     start, stop = _length(buffer, position, end, 4)
-    return string(utf8(buffer[start:stop])), stop
+    text = buffer[start:stop]
+    return string(text if text.isascii() else utf8(text)), stop
 
 
 def utf8(text: bytes) -> bytes:
     """Return text with U+FFFD for what is not UTF-8."""
-    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+    return text.decode("utf-8", "replace").encode()
 
 
 def ascii_text(text: bytes) -> bytes:

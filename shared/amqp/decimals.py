@@ -15,6 +15,7 @@ from shared.amqp.values import Malformed
 
 _DATA_SECTION = b"\x00\x53\x75"
 _DECIMAL = 0x94
+_MARK = bytes((_DECIMAL,))
 _WRONG_FIRST_BYTES = (0x0C, 0x8C)
 _WRONG = tuple(bytes((_DECIMAL, first)) for first in _WRONG_FIRST_BYTES)
 _CORRECTION = 0x30 - 0x0C
@@ -24,11 +25,12 @@ _HEADS = {0x00: 1, 0xC0: 3, 0xC1: 3, 0xD0: 9, 0xD1: 9}  # the bytes before the v
 
 def repair(raw: Sections) -> None:
     """Correct the decimals of every section that leaves again and can have one."""
-    if raw.message_annotations:
-        raw.message_annotations = repaired(raw.message_annotations)
-    if raw.application_properties:
+    # The search for one byte is what a message without decimals pays.
+    if _MARK in raw.application_properties:
         raw.application_properties = repaired(raw.application_properties)
-    if raw.body and not raw.body.startswith(_DATA_SECTION):
+    if _MARK in raw.message_annotations:
+        raw.message_annotations = repaired(raw.message_annotations)
+    if not raw.body.startswith(_DATA_SECTION):
         raw.body = repaired(raw.body)
     if raw.footer:
         raw.footer = repaired(raw.footer)
@@ -38,10 +40,9 @@ def repaired(encoded: bytes) -> bytes:
     """
     Return an encoded section or value with the right exponent in each decimal that .NET wrote, also in lists and maps.
 
-    Without such a decimal it costs a search for two bytes. What is malformed returns as it is.
+    What is malformed returns as it is.
     """
-    positive, negative = _WRONG
-    if positive not in encoded and negative not in encoded:
+    if not any(wrong in encoded for wrong in _WRONG):
         return encoded
     try:
         wrong = [at for at in _decimals(encoded) if _is_wrong(encoded, at)]
