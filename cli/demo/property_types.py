@@ -128,13 +128,13 @@ def property_value(content: object) -> Value:
             try:
                 return read(given)
             except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
-                raise ValueError(f"value {given!r} is no {name} that can be carried: {error}") from error
+                raise ValueError(f"value {given!r} cannot be sent as {name}: {error}") from error
     raise ValueError('expected a scalar, or an object with "type" and "value"')
 
 
 def _char(text: str) -> Value:
     if text > "\uffff":
-        raise ValueError("System.Char holds no character beyond U+FFFF")
+        raise ValueError("System.Char has no characters beyond U+FFFF")
     return values.char(text)
 
 

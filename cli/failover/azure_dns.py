@@ -75,7 +75,7 @@ class AzureDns:
         """Point *roles* to their sites, if the records are unchanged; raises FailoverRefused."""
         found = self._record_sets()
         if self._state(found).version != state.version:
-            raise FailoverRefused(f"{self.where}: somebody has changed it meanwhile, expected ETag {state.version}")
+            raise FailoverRefused(f"{self.where}: someone else has changed it, expected ETag {state.version}")
         if not self.changes(roles, state):
             return state
         done: list[str] = []

@@ -14,7 +14,7 @@ def drill(
     rate: Annotated[float, typer.Option(min=1, help="Messages published a second.")] = 50.0,
     decide: Annotated[float, typer.Option(min=0, help="Seconds from the first failed send to the switch.")] = 2.0,
     disaster: Annotated[
-        bool, typer.Option("--disaster", help="The site that is cut does not return, and there is no failback.")
+        bool, typer.Option("--disaster", help="The failed site does not return, and there is no failback.")
     ] = False,
     max_lost: Annotated[int, typer.Option(min=0, help="Objective: accepted messages that no consumer received.")] = 0,
     max_duplicates: Annotated[

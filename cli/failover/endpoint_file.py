@@ -66,7 +66,7 @@ class EndpointFile:
         with lock(self._path):
             document = self._document()
             if str(document.serial) != state.version:
-                text = f"somebody has changed it meanwhile, expected serial {state.version}"
+                text = f"someone else has changed it, expected serial {state.version}"
                 raise FailoverRefused(f"{self._path}: {text}")
             if not self.changes(roles, state):
                 return state

@@ -84,7 +84,7 @@ class FailbackSteps:
         """
         before = self.register.read()
         if known is not None and before.version != known.version:
-            raise FailoverRefused(f"{self.register.where}: somebody has changed it meanwhile, expected {known.version}")
+            raise FailoverRefused(f"{self.register.where}: someone else has changed it, expected {known.version}")
         for site in before.active.values():
             if site != self.primary and site not in self.secondaries:
                 expected = ", ".join((self.primary, *self.secondaries))

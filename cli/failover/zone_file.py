@@ -66,9 +66,7 @@ class ZoneFile:
         with lock(self._path):
             zone = self._zone()
             if self._state(zone).version != state.version:
-                raise FailoverRefused(
-                    f"{self._path}: somebody has changed it meanwhile, expected serial {state.version}"
-                )
+                raise FailoverRefused(f"{self._path}: someone else has changed it, expected serial {state.version}")
             if not self.changes(roles, state):
                 return state
             with zone.writer() as transaction:
@@ -100,7 +98,7 @@ class ZoneFile:
         for role, alias in self._aliases.items():
             found = zone.get_rdataset(alias, dns.rdatatype.CNAME)
             if found is None:
-                raise FailoverRefused(f"{self._path}: {alias} is no CNAME there, expected the alias for {role}")
+                raise FailoverRefused(f"{self._path}: {alias} has no CNAME record, expected the alias for {role}")
             sites = [site for site, name in self._names.items() if name == found[0].target]
             if not sites:
                 named = ", ".join(map(str, self._names.values()))

@@ -144,7 +144,7 @@ def test_a_concurrent_switch_is_not_overwritten() -> None:
     sites = Sites("east", "east")
     back = sites.step()
     sites.register.write({"send": "east"}, sites.register.read())
-    with pytest.raises(FailoverRefused, match="somebody has changed it meanwhile"):
+    with pytest.raises(FailoverRefused, match="someone else has changed it"):
         sites.step(known=back.state)
     assert sites.active == ("east", "east")
 
@@ -177,7 +177,7 @@ def test_an_interrupted_wait_reports_the_reason_and_the_state() -> None:
     assert (back.waits_for, sites.active) == ("unavailable", ("west", "east"))
     sites = Sites("east", "east")
     back = wait(sites, 60, lambda: sites.register.write({"send": "east"}, sites.register.read()))
-    assert back.waits_for == "the register: somebody has changed it meanwhile, expected 2"
+    assert back.waits_for == "the register: someone else has changed it, expected 2"
     assert sites.clock.now() - START == timedelta(seconds=2)
     with pytest.raises(TargetUnavailable):
         wait(Sites("east", "east", held={"east": "unavailable"}), 60)

@@ -85,7 +85,7 @@ def test_one_role_is_moved_and_a_repeated_switch_changes_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("bus-send 30 CNAME west ; publishers", "", "bus-send.example.test. is no CNAME there"),
+        ("bus-send 30 CNAME west ; publishers", "", "bus-send.example.test. has no CNAME record"),
         ("CNAME west ; publishers", "CNAME north", "bus-send.example.test. points to north.example.test., expected"),
         (
             "_azure_servicebus._amqp.east SRV",
@@ -134,7 +134,7 @@ def test_only_one_of_several_concurrent_switches_succeeds(tmp_path: Path) -> Non
 
         with ThreadPoolExecutor(4) as threads:
             results = list(threads.map(switch, range(4)))
-        assert sum("somebody has changed it meanwhile" in each for each in results) == 3, name
+        assert sum("someone else has changed it" in each for each in results) == 3, name
 
 
 def test_a_file_keeps_its_owner_and_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_concurrent_changes_in_azure_are_not_overwritten(manager: Any) -> None:
     register = azure_dns(manager)
     state = register.read()
     manager.records["CNAME", "bus-send"]["etag"] = "z"
-    with pytest.raises(FailoverRefused, match="somebody has changed it meanwhile"):
+    with pytest.raises(FailoverRefused, match="someone else has changed it"):
         register.write(both("east"), state)
     state = register.read()
     manager.meanwhile = lambda: manager.records["CNAME", "bus-send"].update(etag="y")
