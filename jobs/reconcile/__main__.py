@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.journal.hours import hours_between
+from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report.page import write_page
 from jobs.reconcile.report.repair_manifest import write_manifest
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refreeze=options.refreeze,
     )
     try:
-        hours = hours_between(window.start - settings.open_for, window.end)
+        hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
         spark = _session(options)
         result = reconcile(spark, journal, options.out, window=window, now=now, settings=settings, progress=_print)

@@ -24,6 +24,7 @@ from jobs.reconcile.__main__ import CONNECTION_SETTING, main
 from jobs.reconcile.journal.address import ADDRESS_FILE
 from jobs.reconcile.journal.hours import hour_of, hours_between
 from jobs.reconcile.read.staging import container, stage
+from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.settings import Settings, Window
 
 PUBLISHED, FAILED = 0, 2
@@ -48,7 +49,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         client, prefix = container(options.journal, connection)
         with client:
-            count = stage(client, prefix, journal, hours=hours_between(earliest, window.end), progress=_print)
+            hours = [*hours_between(earliest, window.end), *future_hours(datetime.now(UTC))]
+            count = stage(client, prefix, journal, hours=hours, progress=_print)
         _print(f"downloaded {count} journal files")
         client, prefix = container(options.results, connection)
         with client:

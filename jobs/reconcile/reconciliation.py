@@ -103,7 +103,7 @@ def reconcile(
             end,
             previous,
         )
-        summary.notes = sorted([*inputs.notes, *previous_notes, *history.notes, *observed.notes])
+        summary.notes = sorted([*inputs.notes, *previous_notes, *history.notes, *observed.notes, *judged.notes])
         summary.renamed = history.renamed
         summary.watches = {
             task: {target: period.to_dict() for target, period in by_target.items()}

@@ -36,10 +36,12 @@ LOSSES = (
     "lifeless",
     "recalled",
     "retried",
+    "forged",
+    "pathless",
 )
 """Losses and changes that other records seem to explain."""
 
-KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing", "spilled_of_two", *LOSSES)
+KINDS = (*PLAIN_KINDS, "own_path", "altered_property", "tripled", "part_missing", "spilled_of_two", *LOSSES)
 
 VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
     "altered_property": "altered",
@@ -57,10 +59,13 @@ VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
     "lifeless": "missing",
     "recalled": "missing",
     "retried": "missing",
+    "forged": "missing",
+    "pathless": "missing",
+    "own_path": "stopped",
 }
 
 WITHOUT_TAPS = {"renamed": "delivered", "moved": "delivered", "accepted_letter": "delivered", "recalled": "undecided"}
-"""Where only a tap at the target shows the fault."""  # fmt: skip
+"""Where only a tap at the target shows the fault."""
 
 
 def us(moment: datetime) -> int:
@@ -188,6 +193,10 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
     target = TARGET if task == TASK else f"east/{task}"
     journals = Journals(task=task, entity=entity, target=target)
     dead = Journals(task=f"spill-{task}", entity=f"{entity}/$DeadLetterQueue", target=f"{target}-spilled")
+    # The task of the other site, which sends to this one what is stopped here.
+    root = entity.partition("/")[0]
+    back = Journals(task=f"back-{task}", entity=f"{target.partition('/')[2]}/Subscriptions/back", target=f"west/{root}")
+    there: Record = {"src_site": "east", "hops": ["east"]}
     wanted = list(kinds)
     plan: dict[int, str] = {}
     step = timedelta(hours=hours - 1) / (2 * len(wanted) + 2)
@@ -205,6 +214,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         arrival = entry + timedelta(milliseconds=chance.randrange(50, 400))
         more: Record = {"order_key": key}
         hops = [SITE, "east", SITE] if kind == "looped" else [SITE]
+        if kind in ("stopped", "forged", "own_path"):
+            hops = ["north" if kind == "own_path" else "east", SITE]
         life = timedelta(seconds=40) if kind == "expired" and not taps else LIVES.get(kind)
         expires = None if life is None else us(at + life)
         if kind != "orphan":
@@ -314,8 +325,11 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 journals.received(seq, at, repaired, **more, repair=True, instance="laptop-1")
                 journals.outcome(seq, repaired, repair=True, instance="laptop-1")
                 arrivals.append((repaired, {"seq": seq, "enqueued": at, **more}))
-            case "stopped":
+            case "stopped" | "forged" | "own_path" | "pathless":
                 journals.outcome(seq, arrival, "looped", stage="routed", reason="it has been there")
+                if kind == "stopped":
+                    back.received(seq + 700_000, at, at, message_id=f"m-{seq}", **content_of(seq), **there)
+                    back.outcome(seq + 700_000, at, **passed_on(content_of(seq)), src_site="east")
             case "spilled":
                 if not taps:
                     journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
@@ -355,5 +369,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
     if taps:
         for when, seen in sorted(arrivals, key=lambda pair: pair[0]):
             journals.arrived_tap(seen.pop("seq"), seen.pop("enqueued"), when, **seen)
-    journals.records += dead.records
+    if {"stopped", "forged"} & {*wanted}:
+        back.received(700_000, start, start, **there)
+        back.outcome(700_000, start, src_site="east")
+    journals.records += [*dead.records, *back.records]
     return journals, plan

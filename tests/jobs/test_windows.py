@@ -153,7 +153,7 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
     steady(journals, 1, START)
     steady(journals, 1001, SECOND)
     edge = SECOND - timedelta(minutes=5)
-    # In flight at the end of the first window: one arrives, one does not, one expires.
+    # In flight at the end of the first window: one arrives, two do not, and the life of one of them ends.
     journals.received(501, edge, edge)
     journals.received(502, edge, edge)
     journals.received(503, edge, edge, expires_at=round((SECOND + MINUTE).timestamp() * 1e6))
@@ -192,7 +192,7 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
     assert kinds(first) == []
     assert verdicts(second) == {
         (TASK, 502): "missing",
-        (TASK, 503): "expired",
+        (TASK, 503): "missing",
         (TASK, 504): "duplicated",
         (TASK, 505): "duplicated",
         (TASK, 506): "out_of_order",
@@ -204,7 +204,7 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
     assert (task.entered, task.carried, task.reopened) == (40, 5, 2)
     assert sum(task.verdicts.values()) == 47
     assert {row["src_seq"]: row["known_since"] for row in table(second, "missing")} == dict.fromkeys(
-        (502, 508, PARTITIONED), first.summary.run
+        (502, 503, 508, PARTITIONED), first.summary.run
     )
     assert of(first, "partitioned").verdicts == {"delivered": 40, "in_flight": 1}
     assert of(first, "held").verdicts == {"delivered": 1}

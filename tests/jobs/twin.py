@@ -67,7 +67,7 @@ with seeing as (
            any_value(src_entity) as entity, max("check") filter (observer = 'task') as said_in,
            min("check") filter (observer = 'tap') as said_before, coalesce(max(parts), 1) as parts,
            max(order_key) as order_key, max(attempt) as attempts, max(body_digest) as body,
-           max(given_up_by) as given_up_by,
+           max(given_up_by) as given_up_by, any_value(src_site) as site, max(hops) filter (observer = 'task') as hops,
            -- A message that moves between entities of one site has not left it.
            bool_or(hops is not null and len(list_distinct(left_sites(hops))) < len(left_sites(hops))) as looped
     from records where role = 'source' and src_seq is not null group by all
@@ -102,11 +102,32 @@ with seeing as (
            bool_or(exists (from watched w where w.task = o.task and w.target = o.target
                                             and o.journal_time not between w.since and w.until)) as is_unwatched
     from outcomes o where outcome = 'sent' group by all
+), stopping as (
+    select o.task, o.src_part, o.src_seq, o.target, e.site, e.entity, e.enqueued, e.message_id, e.body,
+           case when list_contains(hops[:-2], split_part(o.target, '/', 1)) then split_part(o.target, '/', 1)
+                when len(hops) > 1 then hops[-2] end as named
+    from outcomes o join entered e using (task, src_part, src_seq) where o.outcome = 'looped'
+), refuted as (
+    -- The message was not at the site on its path, by the task that sends from there or the tap there.
+    select task, src_part, src_seq from stopping s where named is null or (
+        exists (from records r where r.outcome = 'sent' and r.src_site = s.named
+                and lower(r.target) = lower(s.site || '/' || split_part(s.entity, '/', 1))
+                and (select min(journal_time) from records f
+                     where f.task = r.task and f.observer = 'task') <= s.enqueued)
+        or exists (from records r where r.observer = 'tap' and r.role = 'target' and r.task = s.task
+                   and split_part(r.target, '/', 1) = s.named and r.target = s.target and r.journal_time <= s.enqueued)
+    ) and not exists (
+        from records r where r.body_digest = s.body and coalesce(r.message_id, s.message_id) = s.message_id
+        and s.named = case when r.role = 'source' then r.src_site
+                           when r.observer = 'tap' then split_part(r.target, '/', 1) end)
 ), withholding as (
     select o.* from outcomes o
     left join entered e on e.task = o.task and e.src_seq = o.src_seq and e.src_part is not distinct from o.src_part
     left join ahead a on a.instance = o.instance and a.hour = o.journal_time // 3600000000
-    where outcome in ('filtered', 'looped', 'rejected')
+    where outcome in ('filtered', 'rejected')
+       or outcome = 'looped' and not exists (
+              from refuted x where x.task = o.task and x.src_seq = o.src_seq
+              and x.src_part is not distinct from o.src_part)
        or outcome = 'expired' and e.expires > e.enqueued and e.expires <= o.journal_time - a.ahead
 ), withheld as (
     select task, src_part, src_seq, count(distinct coalesce(part, 0)) as parts,

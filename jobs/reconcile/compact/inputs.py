@@ -18,6 +18,7 @@ from jobs.reconcile.journal.hours import hour_of, is_closed
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.capture import CAPTURED, problems_in
 from jobs.reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
+from jobs.reconcile.read.window import future_records
 from jobs.reconcile.settings import Run
 from jobs.reconcile.storage import Storage, StoredFile
 
@@ -45,6 +46,7 @@ def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Seque
     raw, odd = journal_files(storage.files(run.journal))
     problems = [each for each in odd if hour_in(each.where) is None or hour_in(each.where) in hours]
     problems += _capture_problems(storage, run, hours)
+    problems += future_records(raw, run.now, run.settings.clock_tolerance)
     present = by_hour(raw)
     before = sorted(
         hour

@@ -2,34 +2,47 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal.hours import micros_of
+from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.dead_letters import mark_dead_letters
 from jobs.reconcile.judge.messages import MESSAGE, one_row_per_message
 from jobs.reconcile.judge.outages import mark_outages
+from jobs.reconcile.judge.paths import mark_paths
 from jobs.reconcile.judge.tap_periods import Periods, each_period
+from jobs.reconcile.judge.tasks import TaskActivity
 from jobs.reconcile.judge.verdicts import CONTEXT, with_verdict
 from jobs.reconcile.settings import Settings
+
+
+class Evidence(NamedTuple):
+    """All records of the window, those with the hours before it, and the activity of the tasks in the window."""
+
+    window: DataFrame | None
+    observed: DataFrame | None
+    tasks: Mapping[str, TaskActivity]
 
 
 def judge(
     records: DataFrame,
     loose: DataFrame | None,
-    window: DataFrame | None,
+    evidence: Evidence,
     periods: Periods,
     *,
     unreliable: Mapping[str, Mapping[str, set[str]]],
     end: datetime,
     settings: Settings,
+    cache: Cache,
 ) -> DataFrame:
     """
     Return one row with its verdict for each message of *records*.
 
-    Shape:   KEYED *records*, the tables *loose* and records of the *window*, and *unreliable* as unreliable_hours()
-             returns it, in; JUDGED out.
+    Shape:   KEYED *records*, the table *loose* of the window, and *unreliable* as unreliable_hours() returns it, in;
+             JUDGED out.
     """
     is_before, is_after = F.lit(False), F.lit(False)
     for task, target, period in each_period(periods):
@@ -45,7 +58,10 @@ def judge(
             "is_after_tap": F.coalesce(is_after, F.lit(False)),
         }
     )
-    marked = mark_outages(mark_dead_letters(messages, loose), window).select(*MESSAGE, *CONTEXT)
+    # Each of the next steps asks whether it has anything to do.
+    messages = cache.keep(mark_dead_letters(messages, loose))
+    checked = mark_paths(messages, evidence.observed, evidence.tasks)
+    marked = mark_outages(checked, evidence.window).select(*MESSAGE, *CONTEXT)
     # An unreadable message is counted by its outcome; a message without a number that only a peek saw proves nothing.
     return with_verdict(marked, end, settings).where("verdict <> 'unreadable' and not is_glimpse")
 

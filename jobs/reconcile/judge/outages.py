@@ -18,13 +18,14 @@ def mark_outages(messages: DataFrame, window: DataFrame | None) -> DataFrame:
     Units:   microseconds since 1970.
     Shape:   *window* are all records of the window.
     """
-    tasks = messages.where("expires is not null and size(sent_parts) = 0").select("task").distinct()
-    if window is None or tasks.isEmpty():
+    unsent = messages.where("expires is not null and size(sent_parts) = 0")
+    tasks = [] if window is None else [row["task"] for row in unsent.select("task").distinct().collect()]
+    if window is None or not tasks:
         nothing = F.lit(None).cast("bigint")
         return messages.withColumns(dict.fromkeys(("worked_before", "worked_during", "worked_after"), nothing))
     at = micros("journal_time")
     finished = window.where(F.col("outcome").isin("sent", *schema.WITHHELD) & (F.col("observer") == "task"))
-    by_minute = finished.join(F.broadcast(tasks), "task").groupBy("task", F.floor(at / _MINUTE).alias("minute"))
+    by_minute = finished.where(F.col("task").isin(tasks)).groupBy("task", F.floor(at / _MINUTE).alias("minute"))
     moments = by_minute.agg(F.min(at).alias("first"), F.max(at).alias("last")).select(
         "task", F.explode(F.array("first", "last")).alias("moment")
     )

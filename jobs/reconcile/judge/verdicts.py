@@ -25,12 +25,12 @@ OPEN = ("missing", "expired-unsent", "in_flight", UNDECIDED)
 
 CONTEXT = (
     "is_spilled", "is_expired_letter", "worked_before", "worked_during", "worked_after", "gap_in_entries",
-    "gap_in_outcomes", "is_before_tap", "is_after_tap",
+    "gap_in_outcomes", "is_before_tap", "is_after_tap", "named_site", "is_refuted", "is_own_word",
 )  # fmt: skip
 """
 What the whole run knows about a message: whether it is a dead letter of its source, when its task worked, whether
-records of its entry or outcome may be lost, and whether it was sent to a tap's target before the tap started or after
-it stopped.
+records of its entry or outcome may be lost, whether it was sent to a tap's target before the tap started or after it
+stopped, and whether the records of the site on its path refute the path.
 """
 
 JUDGED = (*MESSAGE, *CONTEXT, "copies", "expected", "lag", "altered", "unproven", "findings", "verdict", "note")
@@ -51,7 +51,7 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
     withheld_parts = F.array_distinct(
         F.concat(
             "withheld_parts",
-            "looped_parts",
+            F.when(F.col("is_refuted"), F.array().cast("array<int>")).otherwise(F.col("looped_parts")),
             F.transform(F.filter("expired_parts", is_proven), lambda each: each["part"]),
         )
     )
@@ -149,8 +149,20 @@ def _note(is_over: Column) -> Column:
         F.size("unproven") > 0,
         F.lit("; the task withheld it as expired, which the times of the source do not confirm"),
     ).otherwise(F.lit(""))
+    path = F.coalesce(
+        F.concat(F.lit("the journals and taps of "), F.col("named_site"), F.lit(" have no record of it")),
+        F.lit("that names no other site"),
+    )
     return (
-        F.when(F.col("verdict") == "expired-unsent", F.concat(ended, F.lit("; the task finished no message"), idle))
+        F.when(
+            (F.col("verdict") == "missing") & F.col("is_refuted"),
+            F.concat(F.lit("the task stopped it because of its path, but "), path),
+        )
+        .when(
+            (F.col("verdict") == "stopped") & F.col("is_own_word"),
+            F.concat(F.lit("that it was at "), F.col("named_site"), F.lit(" is its own word")),
+        )
+        .when(F.col("verdict") == "expired-unsent", F.concat(ended, F.lit("; the task finished no message"), idle))
         .when((F.col("verdict") == "missing") & (F.size("unproven") > 0) & ~is_over, F.substring(doubt, 3, 1000))
         .when(
             (F.col("verdict") == "missing") & is_over,

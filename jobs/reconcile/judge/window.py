@@ -16,9 +16,10 @@ from jobs.reconcile.judge.buckets import Extremes, clock_problems, compare_bucke
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.clocks import expiry_problems, mark_source_time
 from jobs.reconcile.judge.gaps import unreliable_hours
-from jobs.reconcile.judge.judge import judge
+from jobs.reconcile.judge.judge import Evidence, judge
 from jobs.reconcile.judge.messages import KEYED, with_key
 from jobs.reconcile.judge.ordering import mark_out_of_order, out_of_order
+from jobs.reconcile.judge.paths import own_word_notes
 from jobs.reconcile.judge.tap_periods import Periods, silent_taps
 from jobs.reconcile.judge.tasks import TaskActivity, shared_targets, tapped_sides
 from jobs.reconcile.settings import Settings
@@ -55,6 +56,7 @@ class Judged(NamedTuple):
     clean: list[dict[str, Any]]
     buckets: int | None
     problems: list[Problem]
+    notes: list[str]
 
 
 def judge_window(
@@ -101,7 +103,7 @@ def judge_window(
     changed = None if opened is None else tables.load("records", hours.changed)
     opened = selection.open_records(opened, changed)
     found_problems = clock_problems(least_lags, settings)
-    keyed, verdicts = None, None
+    keyed, verdicts, notes = None, None, list[str]()
     parts = [*selected.records, *([] if opened is None else [opened])]
     if parts:
         found = reduce(DataFrame.unionByName, parts)
@@ -117,9 +119,11 @@ def judge_window(
         keyed = cache.keep(mark_out_of_order(timed, arrivals).select(*KEYED))
         found_problems += silent_taps(tasks.periods, keyed, end, settings)
         unreliable = unreliable_hours([*problems, *found_problems])
+        evidence = Evidence(records, tables.load("records", [*earlier, *hours.window]), tasks.active)
         verdicts = cache.keep(
-            judge(keyed, loose, records, tasks.periods, unreliable=unreliable, end=end, settings=settings)
+            judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
         )
         found_problems += expiry_problems(verdicts)
+        notes = own_word_notes(verdicts)
     count = None if buckets is None else buckets.count()
-    return Judged(keyed, verdicts, selection.clean_counts(selected), count, found_problems)
+    return Judged(keyed, verdicts, selection.clean_counts(selected), count, found_problems, notes)

@@ -1,9 +1,12 @@
 """The hours of a run that can be read, and the end of the time that it counts."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from jobs.reconcile.journal.hours import SETTLE, is_closed, start_of
+from jobs.reconcile.journal.hours import SETTLE, hour_of, hours_between, is_closed, start_of
 from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.read.files import JournalFile
 from jobs.reconcile.settings import Run
 
 
@@ -21,6 +24,28 @@ def closed_hours(run: Run) -> tuple[list[str], list[Problem]]:
         f"run again after {readable:%Y-%m-%d %H:%M}"
     )
     return [hour for hour in hours if hour < still_open[0]], [Problem("hour-open", still_open[0], text)]
+
+
+def future_hours(now: datetime) -> list[str]:
+    """Return the hours of the next week, in which only instances write whose clocks are ahead."""
+    return hours_between(start_of(hour_of(now + timedelta(hours=1))), now + timedelta(days=7))
+
+
+def future_records(files: Iterable[JournalFile], now: datetime, tolerance: timedelta) -> list[Problem]:
+    """Return a problem for each task and instance with *files* of hours that have not begun."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in files:
+        if start_of(each.hour) > now + tolerance:
+            found[each.task, each.name.rpartition("-")[0]].append(each.hour)
+    return [
+        Problem(
+            "future-records",
+            f"{task}, instance {instance}",
+            f"wrote in hours that have not begun, {min(hours)} to {max(hours)}: its clock is ahead; not counted",
+            task,
+        )
+        for (task, instance), hours in sorted(found.items())
+    ]
 
 
 def counted_until(run: Run, hours: list[str]) -> datetime:

@@ -1,0 +1,110 @@
+"""
+The paths of stopped messages, held against the records of the sites that they name.
+
+A message carries its path itself. If the run has the journal of a task that reads at the named site and sends to the
+entity that the message came from, or a tap there, then that has a record of the message, or the path is forged.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.journal import schema
+from jobs.reconcile.journal.hours import micros_of
+from jobs.reconcile.journal.null_safe_joins import join_null_safe
+from jobs.reconcile.judge.tasks import TaskActivity
+
+_COVERED = "site string, place string, since bigint"
+
+
+def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[str, TaskActivity]) -> DataFrame:
+    """
+    Return *messages* with `named_site`, `is_refuted` and `is_own_word`, about the path of a stopped message.
+
+    Shape:   one row per message in; *records* are those of the window and of the hours before it.
+    """
+    stopped = messages.where("size(looped_parts) > 0")
+    if records is None or stopped.isEmpty():
+        return messages.withColumns(
+            {
+                "named_site": F.lit(None).cast("string"),
+                "is_refuted": F.lit(False),
+                "is_own_word": F.lit(False),
+            }
+        )
+    target_site = F.substring_index("meant_for", "/", 1)
+    before = F.slice("hops", 1, F.size("hops") - 1)
+    site = F.when(F.array_contains(before, target_site), target_site).otherwise(F.element_at(before, -1))
+    next_site = F.element_at("hops", F.array_position("hops", F.col("named_site")).cast("int") + 1)
+    source = F.lower(F.concat_ws("/", "src_site", F.substring_index("src_entity", "/", 1)))
+    claims = (
+        stopped.where("size(hops) > 1")
+        .withColumn("named_site", site)
+        .withColumn("place", F.when(next_site == F.col("src_site"), source).otherwise(F.lower(next_site)))
+        .select(*schema.KEY, "named_site", "place", "message_id", "body_in")
+    )
+    covered = messages.sparkSession.createDataFrame(_covered(tasks.values()), _COVERED)
+    named = F.explode(F.array("place", F.concat(F.lit("tap of "), F.col("task"))))
+    journals = (
+        claims.withColumn("place", named)
+        .join(F.broadcast(covered.withColumnRenamed("site", "named_site")), ["named_site", "place"])
+        .groupBy(*schema.KEY)
+        .agg(F.min("since").alias("since"))
+    )
+    id_or_none = F.explode(F.array_distinct(F.array(F.coalesce("message_id", F.lit("")), F.lit(""))))
+    wanted = claims.withColumn("id", id_or_none).select(*schema.KEY, F.col("named_site").alias("site"), "id", "body_in")
+    found = wanted.join(_observed(records), ["site", "id", "body_in"], "left_semi").select(*schema.KEY).distinct()
+    checked = join_null_safe(claims.select(*schema.KEY, "named_site"), journals, schema.KEY, "left")
+    checked = join_null_safe(checked, found.withColumn("is_found", F.lit(True)), schema.KEY, "left")
+    marked = join_null_safe(messages, checked, schema.KEY, "left")
+    is_stopped, is_unknown = F.size("looped_parts") > 0, F.col("is_found").isNull()
+    has_journal = F.coalesce(F.col("since") <= F.col("generation"), F.lit(False))
+    return marked.withColumns(
+        {
+            # Without another site on its path, nothing would have stopped it.
+            "is_refuted": is_stopped & is_unknown & (has_journal | F.col("named_site").isNull()),
+            "is_own_word": is_stopped & is_unknown & ~has_journal & F.col("named_site").isNotNull(),
+        }
+    ).drop("since", "is_found")
+
+
+def own_word_notes(verdicts: DataFrame) -> list[str]:
+    """Return a note for each task and site with stopped messages whose path nothing in the run confirms."""
+    rows = verdicts.where("verdict = 'stopped' and is_own_word").groupBy("task", "named_site").count().collect()
+    return [
+        f"{row['task']}: {row['count']} messages were stopped because they had been at {row['named_site']}; that is "
+        "the word of the messages: the run has no journal and no tap of that site"
+        for row in sorted(rows)
+    ]
+
+
+def _covered(tasks: Iterable[TaskActivity]) -> list[tuple[str, str, int]]:
+    """Return the sites with the places to which tasks there send, and with the tasks that have a tap there."""
+    found = []
+    for one in tasks:
+        for target in sorted(one.targets):
+            since = micros_of(one.first or one.first_sent[target])
+            for site in sorted({site for site, _ in one.sources}):
+                found += [(site, place.lower(), since) for place in (target, target.partition("/")[0])]
+        found += [
+            (target.partition("/")[0], f"tap of {one.task}", micros_of(one.first_seen[target]))
+            for target in sorted(one.target_taps)
+            if target in one.first_seen
+        ]
+    return found
+
+
+def _observed(records: DataFrame) -> DataFrame:
+    """Return the ids and bodies of the messages that tasks and taps observed at each site."""
+    at_source = F.col("role") == "source"
+    at_target = (F.col("observer") == "tap") & (F.col("role") == "target")
+    edited = (F.col("outcome") == "sent") & F.col("edited").isNotNull()
+    site = F.when(at_target, F.substring_index("target", "/", 1)).otherwise(F.col("src_site"))
+    return (
+        records.where((at_source | at_target | edited) & F.col("body_digest").isNotNull())
+        .select(
+            site.alias("site"), F.coalesce("message_id", F.lit("")).alias("id"), F.col("body_digest").alias("body_in")
+        )
+        .distinct()
+    )
