@@ -58,6 +58,14 @@ def reconcile(
             help="Repeat a run with the journal as it is now, including files that came after the first time.",
         ),
     ] = False,
+    removed_tap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK=TARGET",
+            help="A tap that was removed on purpose, besides those in `removed_taps` of config/journal.yaml: it is not "
+            "reported as silent. Can be repeated.",
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory of Spark, written as for Java.")] = "4g",
     folder: Annotated[
         Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with journal.yaml.")
@@ -77,6 +85,7 @@ def reconcile(
         check_spark()
         source, storage = journal_at(journal, folder)
         options = ["--date", when.isoformat(), "--grace-minutes", str(grace), "--late-minutes", str(late_after)]
+        options += [f"--removed-tap={each}" for each in [*(removed_tap or []), *removed_taps(folder)]]
         options += ["--memory", memory, *["--writers-stopped"] * stopped, *["--refreeze"] * refreeze]
         code = run_job(source, out, options, storage)
     except ConfigError as error:
@@ -115,6 +124,14 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
     if text:
         return ContainerClient.from_connection_string(text, blob.container).url, text
     return f"{os.environ[blob.setting + BLOB_SUFFIX].rstrip('/')}/{blob.container}", None
+
+
+def removed_taps(folder: Path) -> list[str]:
+    """Return the taps that journal.yaml in *folder* lists as removed, if there is one; raises ConfigError."""
+    from shared.config.files import JOURNAL, load
+
+    kept = load(folder).journal if (folder / JOURNAL).is_file() else None
+    return [] if kept is None else list(kept.removed_taps)
 
 
 def is_emulated(journal: str) -> bool:

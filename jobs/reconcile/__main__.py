@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         late_after=timedelta(minutes=options.late_minutes),
         writers_stopped=options.writers_stopped,
         refreeze=options.refreeze,
+        removed_taps=tuple(options.removed_tap),
     )
     try:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
@@ -95,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
         "--refreeze",
         action="store_true",
         help="repeat a run with the journal as it is now, including files that came later",
+    )
+    parser.add_argument(
+        "--removed-tap",
+        action="append",
+        default=[],
+        metavar="TASK=TARGET",
+        help="a tap that was removed on purpose, for example copy=east/orders: it is not reported as silent",
     )
     parser.add_argument(
         "--staging", default="build/journal", help="folder to which the journal of a container is downloaded"

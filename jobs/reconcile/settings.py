@@ -56,6 +56,8 @@ class Settings:
     """How long a run looks for messages that did not arrive, and for other copies of one that did."""
     writers_stopped: bool = False
     """Nothing writes to the journal any longer: its last hour is complete, though it is not over."""
+    removed_taps: tuple[str, ...] = ()
+    """Taps that were removed on purpose, as TASK=TARGET: they are no longer expected once they have no records."""
     refreeze: bool = False
     """Read the journal as it is now, although an earlier run of this window read it in another state."""
 

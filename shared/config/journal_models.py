@@ -42,6 +42,8 @@ class JournalFile(Strict):
 
     blob: BlobJournal | None = None
     event_hub: EventHubJournal | None = None
+    removed_taps: tuple[Annotated[str, Field(pattern=r"^[^=]+=[^=/]+/.+$")], ...] = ()
+    """Taps that were removed on purpose, as TASK=TARGET; only `busway reconcile` reads them."""
 
     @property
     def container(self) -> BlobJournal | None:

@@ -78,6 +78,7 @@ FIELDS = (
     Field("reason", "string", "string"),
     Field("given_up_by", "string", "string"),
     Field("dead_letter_reason", "string", "string"),
+    Field("locked_until", "int", "timestamp"),
     Field("repair", "boolean", "boolean"),
     Field("tgt_part", "int", "smallint"),
     Field("tgt_seq", "int", "bigint"),

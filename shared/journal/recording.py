@@ -53,6 +53,7 @@ class OutcomeLine(Line):
     part: int | None = None
     stage: str | None = None
     reason: str | None = None
+    locked_until: int | None = None
 
 
 def received_line(entry: Entry) -> ReceivedLine:
@@ -111,6 +112,8 @@ def outcome_line(record: Record, ordinal: int) -> OutcomeLine:
         stage=record.stage,
         reason=record.reason,
     )
+    if outcome is Outcome.EXPIRED:
+        line.locked_until = microseconds(record.arrival.locked_until)
     if arrived is not None:
         if record.message_id != arrived.message_id:
             line.message_id = record.message_id

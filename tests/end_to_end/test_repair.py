@@ -116,7 +116,7 @@ class Site:
     def _arguments(self) -> list[str]:
         return ["repair", str(self.manifest), "--config", str(self.folder)]
 
-    def records_in_journal(self) -> list[tuple[int, str]]:
+    def records_in_journal(self, *, is_repair: bool) -> list[tuple[int, str]]:
         """Return the sequence number and outcome of each record in the hub of the journal."""
 
         def events(namespace: Namespace) -> list[bytes]:
@@ -125,6 +125,7 @@ class Site:
         place = Origin("west", "journal")
         members = [Message.received(each, place).body or b"" for each in self.broker.inspect("west", events)]
         records = [json.loads(line) for member in members for line in gzip.decompress(member).splitlines()]
+        assert all(each.get("repair", False) is is_repair for each in records)
         return sorted((each["src_seq"], each["outcome"]) for each in records)
 
     def arrived(self, queue: str, wait: float = 2) -> list[Any]:
@@ -249,7 +250,7 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: S
     # No target accepted any of them: the next repair does not warn that they may arrive twice.
     assert [Ledger(site.ledger).state(each) for each in messages] == ["refused"] * 3 + [None]
     # The repair sent its journal to the hub itself: a command has no output binding.
-    assert site.records_in_journal() == [
+    assert site.records_in_journal(is_repair=True) == [
         (each.sequence_number, what) for each in messages[:3] for what in ("received", "retry")
     ]
 

@@ -65,6 +65,8 @@ def spoil_files(folder: Path) -> None:
     record = extra.records[0][1]
     append(third, {**record, "role": "target", "outcome": "sent", "journal_time": 1000 * record["journal_time"]})
     append(files(folder, "source")[2], {**record, "enqueued_time": 2**63 - 1, "src_seq": 150, "batch_id": 900})
+    # A copy that was made before the file was complete, in another hour and under another name.
+    third.with_name(f"part-of-{fourth.name}").write_bytes(fourth.read_bytes())
     # A member that was appended twice.
     append(fourth, json.loads(gzip.decompress(fourth.read_bytes()).splitlines()[0]))
     shutil.copy(fourth, third.with_name(f"into-another-hour-{fourth.name}"))
@@ -166,7 +168,7 @@ def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSe
     }  # fmt: skip
     assert any("twice" in note for note in result.summary.notes)
     assert sorted(each["where"].rpartition("/hour=")[2].partition("-")[0] for each in named["duplicated-file"]) == [
-        "00/role=target/wn1", "02/role=target/into", "03/role=target/copy",
+        "00/role=target/wn1", "02/role=target/into", "02/role=target/part", "03/role=target/copy",
     ]  # fmt: skip
     assert [each["where"].rpartition("/")[2] for each in named["empty-file"]] == ["wn1-0.jsonl.gz"]
     assert sum(int(each["text"].split()[0]) for each in named["malformed-record"]) == 3

@@ -110,3 +110,13 @@ def test_a_tap_of_the_previous_run_is_expected_also_after_its_task_was_renamed(
     assert tapped_sides(found.tasks) == tapped
     assert found.periods[TASK][TARGET].to_dict() == before(-1).to_dict()
     assert found.notes == []
+
+
+def test_a_tap_that_was_removed_on_purpose_is_not_reported_unless_it_has_records() -> None:
+    settings = Settings(removed_taps=(f"{TASK}={TARGET}",))
+    known = {TASK: {TARGET: before(-1)}}
+    found = observed_periods({TASK: task((1, 20))}, known, END, settings)
+    assert (found.problems, found.periods, tapped_sides(found.tasks)) == ([], {}, [])
+    assert [note for note in found.notes if "removed on purpose" in note]
+    seen = observed_periods({TASK: task((1, 20), (1, 20))}, known, END, settings)
+    assert (list(seen.periods[TASK]), seen.notes) == ([TARGET], [])

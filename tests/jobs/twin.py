@@ -21,14 +21,15 @@ from read_json('{path}', format = 'newline_delimited', compression = 'gzip', hiv
     src_site: 'varchar', src_part: 'smallint', src_seq: 'bigint', enqueued_time: 'bigint', part: 'integer',
     parts: 'integer', attempt: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
     property_digest: 'varchar', "check": 'varchar', edited: 'boolean', hops: 'varchar[]', target: 'varchar',
-    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', given_up_by: 'varchar', dead_letter_reason: 'varchar', repair: 'boolean', tgt_part: 'smallint', tgt_seq: 'bigint',
+    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', given_up_by: 'varchar', dead_letter_reason: 'varchar', locked_until: 'bigint', repair: 'boolean', tgt_part: 'smallint', tgt_seq: 'bigint',
     tgt_enqueued_time: 'bigint'}})
 """
 
 _COMPACTED = """
 create view records as
 select * replace (epoch_us(journal_time) as journal_time, epoch_us(enqueued_time) as enqueued_time,
-                  epoch_us(expires_at) as expires_at, epoch_us(tgt_enqueued_time) as tgt_enqueued_time)
+                  epoch_us(expires_at) as expires_at, epoch_us(tgt_enqueued_time) as tgt_enqueued_time,
+                  epoch_us(locked_until) as locked_until)
 from read_parquet('{path}', hive_partitioning = false)
 """
 
@@ -83,7 +84,7 @@ with seeing as (
     where r.outcome = 'received' and r.src_seq is not null group by all
 ), outcomes as (
     select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time, instance,
-           message_id, order_key, repair,
+           message_id, order_key, repair, locked_until,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
            joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
     from records r where role = 'target' and observer = 'task' and src_seq is not null
@@ -128,7 +129,7 @@ with seeing as (
        or outcome = 'looped' and not exists (
               from refuted x where x.task = o.task and x.src_seq = o.src_seq
               and x.src_part is not distinct from o.src_part)
-       or outcome = 'expired' and e.expires > e.enqueued and e.expires <= o.journal_time - a.ahead
+       or outcome = 'expired' and e.expires > e.enqueued and e.expires <= greatest(o.journal_time - a.ahead, o.locked_until - 300000000)
 ), withheld as (
     select task, src_part, src_seq, count(distinct coalesce(part, 0)) as parts,
            min(case outcome when 'rejected' then 1 when 'expired' then 2 when 'looped' then 3 else 4 end) as worst
@@ -188,7 +189,7 @@ with seeing as (
            coalesce(s.unrecorded, 0) > coalesce(v.seen, 0) as is_unrecorded,
            e.expires is not null and not exists (
                from outcomes f where f.task = e.task and f.outcome <> 'retry'
-               and f.journal_time between greatest(e.enqueued, coalesce(r.last_retry, 0)) and e.expires) as is_away,
+               and f.journal_time > greatest(e.enqueued, coalesce(r.last_retry, 0)) and f.journal_time <= e.expires) as is_away,
            coalesce(r.unended, 0) = 0 and not exists (
                from outcomes x where x.task = e.task and x.src_seq = e.src_seq
                and x.src_part is not distinct from e.src_part and x.outcome = 'expired') as was_left,

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 VERSION = 1
 
-TIMES = ("journal_time", "enqueued_time", "expires_at", "tgt_enqueued_time")
+TIMES = ("journal_time", "enqueued_time", "expires_at", "tgt_enqueued_time", "locked_until")
 
 FIELDS = {
     "v": IntegerType(),
@@ -59,6 +59,7 @@ FIELDS = {
     "reason": StringType(),
     "given_up_by": StringType(),
     "dead_letter_reason": StringType(),
+    "locked_until": LongType(),
     "repair": BooleanType(),
     "tgt_part": ShortType(),
     "tgt_seq": LongType(),

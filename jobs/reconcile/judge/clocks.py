@@ -1,15 +1,22 @@
 """
 Times that a task's records claim, held against the times of the source.
 
+The source locks a message for five minutes at most, so that the end of a lock shows a time that it had reached.
+
 The clock of an instance may be ahead. A message is received after its source has enqueued it, so that the clock is
 ahead by at most the shortest time between the two, among the messages that the instance received in the hour.
 """
+
+from datetime import timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal.columns import micros
 from jobs.reconcile.journal.problems import Problem
+
+LONGEST_LOCK = timedelta(minutes=5)
+"""The longest lock that Service Bus allows."""
 
 _WRITER = ("instance", "landed")
 
@@ -21,13 +28,15 @@ def mark_source_time(records: DataFrame, window: DataFrame | None) -> DataFrame:
     Units:   microseconds since 1970; null for other records, and without a received message of the same hour.
     Shape:   *window* are all records of the window.
     """
+    locked = micros("locked_until") - round(LONGEST_LOCK.total_seconds() * 1_000_000)
+    is_claim = F.col("outcome") == "expired"
     claims = records.where("outcome = 'expired'").select(*_WRITER).distinct()
     if window is None or claims.isEmpty():
-        return records.withColumn("source_time", F.lit(None).cast("bigint"))
+        return records.withColumn("source_time", F.when(is_claim, locked))
     received = window.where("outcome = 'received' and observer = 'task'").join(F.broadcast(claims), [*_WRITER])
     least = F.min(micros("journal_time") - micros("enqueued_time"))
     ahead = received.groupBy(*_WRITER).agg(F.greatest(least, F.lit(0)).alias("ahead"))
-    known = F.when(F.col("outcome") == "expired", micros("journal_time") - F.col("ahead"))
+    known = F.when(is_claim, F.greatest(micros("journal_time") - F.col("ahead"), locked))
     return records.join(F.broadcast(ahead), [*_WRITER], "left").withColumn("source_time", known).drop("ahead")
 
 

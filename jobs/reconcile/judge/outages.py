@@ -36,9 +36,9 @@ def mark_outages(messages: DataFrame, window: DataFrame | None) -> DataFrame:
         messages.join(F.broadcast(worked), "task", "left")
         .withColumns(
             {
-                "worked_before": F.array_max(F.filter("worked", lambda each: each < since)),
+                "worked_before": F.array_max(F.filter("worked", lambda each: each <= since)),
                 "worked_during": F.array_max(
-                    F.filter("worked", lambda each: (each >= since) & (each <= F.col("expires")))
+                    F.filter("worked", lambda each: (each > since) & (each <= F.col("expires")))
                 ),
                 "worked_after": F.array_min(F.filter("worked", lambda each: each > F.col("expires"))),
             }

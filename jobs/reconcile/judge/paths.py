@@ -15,7 +15,8 @@ from jobs.reconcile.journal.hours import micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe
 from jobs.reconcile.judge.tasks import TaskActivity
 
-_COVERED = "site string, place string, since bigint"
+_ANYWHERE = "anywhere"
+_COVERED = "named_site string, place string, since bigint"
 
 
 def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[str, TaskActivity]) -> DataFrame:
@@ -33,40 +34,46 @@ def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[st
                 "is_own_word": F.lit(False),
             }
         )
-    target_site = F.substring_index("meant_for", "/", 1)
-    before = F.slice("hops", 1, F.size("hops") - 1)
-    site = F.when(F.array_contains(before, target_site), target_site).otherwise(F.element_at(before, -1))
-    next_site = F.element_at("hops", F.array_position("hops", F.col("named_site")).cast("int") + 1)
     source = F.lower(F.concat_ws("/", "src_site", F.substring_index("src_entity", "/", 1)))
+    before = F.slice("hops", 1, F.size("hops") - 1)
     claims = (
         stopped.where("size(hops) > 1")
-        .withColumn("named_site", site)
-        .withColumn("place", F.when(next_site == F.col("src_site"), source).otherwise(F.lower(next_site)))
-        .select(*schema.KEY, "named_site", "place", "message_id", "body_in")
+        .select(*schema.KEY, "hops", "message_id", "body_in", source.alias("source"), F.posexplode(before))
+        .withColumnRenamed("col", "named_site")
+        # From the last site it came to this source; from an earlier one, to an entity that is not known.
+        .withColumn("place", F.when(F.col("pos") == F.size("hops") - 2, F.col("source")).otherwise(F.lit(_ANYWHERE)))
+        .drop("hops", "source", "pos")
     )
+    claim = (*schema.KEY, "named_site")
     covered = messages.sparkSession.createDataFrame(_covered(tasks.values()), _COVERED)
     named = F.explode(F.array("place", F.concat(F.lit("tap of "), F.col("task"))))
     journals = (
         claims.withColumn("place", named)
-        .join(F.broadcast(covered.withColumnRenamed("site", "named_site")), ["named_site", "place"])
-        .groupBy(*schema.KEY)
+        .join(F.broadcast(covered), ["named_site", "place"])
+        .groupBy(*claim)
         .agg(F.min("since").alias("since"))
     )
     id_or_none = F.explode(F.array_distinct(F.array(F.coalesce("message_id", F.lit("")), F.lit(""))))
-    wanted = claims.withColumn("id", id_or_none).select(*schema.KEY, F.col("named_site").alias("site"), "id", "body_in")
-    found = wanted.join(_observed(records), ["site", "id", "body_in"], "left_semi").select(*schema.KEY).distinct()
-    checked = join_null_safe(claims.select(*schema.KEY, "named_site"), journals, schema.KEY, "left")
-    checked = join_null_safe(checked, found.withColumn("is_found", F.lit(True)), schema.KEY, "left")
-    marked = join_null_safe(messages, checked, schema.KEY, "left")
-    is_stopped, is_unknown = F.size("looped_parts") > 0, F.col("is_found").isNull()
+    wanted = claims.withColumn("id", id_or_none)
+    found = wanted.join(_observed(records), ["named_site", "id", "body_in"], "left_semi").select(*claim).distinct()
+    checked = join_null_safe(claims.select(*claim).distinct(), journals, claim, "left")
+    checked = join_null_safe(checked, found.withColumn("is_found", F.lit(True)), claim, "left")
+    is_unknown = F.col("is_found").isNull()
     has_journal = F.coalesce(F.col("since") <= F.col("generation"), F.lit(False))
+    by_message = checked.groupBy(*schema.KEY).agg(
+        F.max(F.when(is_unknown & has_journal, F.col("named_site"))).alias("refuting"),
+        F.max(F.when(is_unknown & ~has_journal, F.col("named_site"))).alias("unknown"),
+        F.lit(True).alias("has_path"),
+    )
+    marked = join_null_safe(messages, by_message, schema.KEY, "left")
     return marked.withColumns(
         {
+            "named_site": F.coalesce("refuting", "unknown"),
             # Without another site on its path, nothing would have stopped it.
-            "is_refuted": is_stopped & is_unknown & (has_journal | F.col("named_site").isNull()),
-            "is_own_word": is_stopped & is_unknown & ~has_journal & F.col("named_site").isNotNull(),
+            "is_refuted": (F.size("looped_parts") > 0) & (F.col("refuting").isNotNull() | F.col("has_path").isNull()),
+            "is_own_word": F.col("refuting").isNull() & F.col("unknown").isNotNull(),
         }
-    ).drop("since", "is_found")
+    ).drop("refuting", "unknown", "has_path")
 
 
 def own_word_notes(verdicts: DataFrame) -> list[str]:
@@ -86,7 +93,7 @@ def _covered(tasks: Iterable[TaskActivity]) -> list[tuple[str, str, int]]:
         for target in sorted(one.targets):
             since = micros_of(one.first or one.first_sent[target])
             for site in sorted({site for site, _ in one.sources}):
-                found += [(site, place.lower(), since) for place in (target, target.partition("/")[0])]
+                found += [(site, place.lower(), since) for place in (target, _ANYWHERE)]
         found += [
             (target.partition("/")[0], f"tap of {one.task}", micros_of(one.first_seen[target]))
             for target in sorted(one.target_taps)
@@ -104,7 +111,9 @@ def _observed(records: DataFrame) -> DataFrame:
     return (
         records.where((at_source | at_target | edited) & F.col("body_digest").isNotNull())
         .select(
-            site.alias("site"), F.coalesce("message_id", F.lit("")).alias("id"), F.col("body_digest").alias("body_in")
+            site.alias("named_site"),
+            F.coalesce("message_id", F.lit("")).alias("id"),
+            F.col("body_digest").alias("body_in"),
         )
         .distinct()
     )

@@ -82,6 +82,11 @@ def observed_periods(tasks: Mapping[str, TaskActivity], before: Periods, end: da
         one = tasks.get(task, TaskActivity(task))
         periods[task] = task_periods(one, before.get(task, {}), end, settings)
         counted = defaultdict(set, {target: set(taps) for target, taps in one.target_taps.items()})
+        notes += [
+            f"{task}: its tap at {target} was removed on purpose; the evidence there is the replicator's own"
+            for target in before.get(task, {})
+            if target not in periods[task] and f"{task}={target}" in settings.removed_taps
+        ]
         for target, period in periods[task].items():
             if period.is_absent:
                 text = (
@@ -108,6 +113,8 @@ def task_periods(
     """Return the tap period at each target of a task; *before* are those of the previous run, *end* ends the window."""
     found = {target: _period(one, target, before.get(target), settings) for target in one.target_taps}
     for target, known in before.items():
+        if target not in found and f"{one.task}={target}" in settings.removed_taps:
+            continue
         # A removed tap looks like a dead one; it is dropped when its records would come too late for open messages.
         if target not in found and end - known.last <= settings.open_for:
             first = one.first_sent.get(target)

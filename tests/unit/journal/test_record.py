@@ -387,3 +387,18 @@ def test_a_flush_is_one_gzip_member_of_json_lines() -> None:
     (member,) = line.sink.members[Stream("copy", Role.SOURCE)]
     lines = gzip.decompress(member).splitlines()
     assert [json.loads(each)["src_seq"] for each in lines] == [0, 1, 2]
+
+
+def test_a_dead_letter_has_its_reason_and_an_expired_message_the_end_of_its_lock() -> None:
+    line = Line()
+    reason = {"DeadLetterReason": string("TTLExpiredException")}
+    line.run(
+        delivered(1, named=reason, annotated={"x-opt-deadletter-source": string("invoices")}),
+        # Not given up by the service: the property is the application's own.
+        delivered(2, named=reason),
+        delivered(3, enqueued=ENQUEUED - 3_600_000, locked_until=ENQUEUED + 1, time_to_live=1000),
+    )
+    reasons = [(record.get("given_up_by"), record.get("dead_letter_reason")) for record in line.records(Role.SOURCE)]
+    assert reasons == [("invoices", "TTLExpiredException"), (None, None), (None, None)]
+    locks = [(record["outcome"], record.get("locked_until")) for record in line.records(Role.TARGET)]
+    assert locks == [("sent", None), ("sent", None), ("expired", (ENQUEUED + 1) * 1000)]
