@@ -1,7 +1,7 @@
 """
 The canonical encoding of AMQP values: one encoding for each value, whichever the sender chose.
 
-Numbers keep their type; symbols become strings, and decimals of all widths become one type, as in Azure's host.
+Numbers keep their type; symbols become strings, as in Azure's host, and decimals of all widths become one type.
 """
 
 from collections.abc import Callable
