@@ -1,8 +1,7 @@
 """Reviews of small sets of tasks; whole broken sets are in tests/golden/broken."""
 
 import json
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,64 +9,12 @@ import pytest
 
 from cli.entities import entities_of
 from shared.config.files import load
-from shared.config.models import Connection
-from shared.config.review import CHECKS, Entities, HostFile, Severity, largest_batch, review
-from shared.errors import ConfigError
-
-ROOT = Path(__file__).parents[3]
-CONNECTIONS = """\
-west: {kind: service-bus, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-north: {kind: service-bus, setting: NORTH}
-hubs: {kind: event-hubs, setting: HUBS, site: west}
-"""
-MARKED = '{filter: "replication IS NULL", action: "SET replication = 1"}'
-
-
-def task(
-    name: str, source: str, *targets: str, rejects: str = "{connection: north, queue: rejected}", more: str = ""
-) -> str:
-    routes = "\n".join(f"  - {target}" for target in targets)
-    return f"task: {name}\nsource: {source}\nroutes:\n{routes}\nrejects: {rejects}\n{more}"
-
-
-def to(site: str, entity: str = "queue: orders", more: str = "") -> str:
-    return f"target: {{connection: {site}, {entity}}}{more}"
-
-
-def subscribed(site: str, subscription: str, rule: str = MARKED) -> str:
-    rule = f", rule: {rule}" if rule else ""
-    return f"{{connection: {site}, topic: events, subscription: {subscription}{rule}}}"
+from shared.config.review import CHECKS, Entities, Severity, review
+from tests.unit.config.conftest import MARKED, ROOT, names, subscribed, task, to
 
 
 def queue(name: str, **properties: str | bool) -> dict[str, Any]:
     return {"Name": name, "Properties": properties}
-
-
-@pytest.fixture
-def found(tmp_path: Path) -> Callable[..., Any]:
-    """Return the names and paths of what a review finds in tasks and entities."""
-
-    def found_in(*tasks: str, **entities: dict[str, Any]) -> list[tuple[str, str]]:
-        tmp_path.joinpath("tasks").mkdir()
-        tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
-        tmp_path.joinpath("tasks/all.yaml").write_text("---\n".join(tasks), encoding="utf-8")
-        for site, namespace in entities.items():
-            document = {"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", **namespace}]}}
-            tmp_path.joinpath(f"{site}.json").write_text(json.dumps(document), encoding="utf-8")
-        configuration = load(tmp_path)
-        files = [str(tmp_path / f"{site}.json") for site in entities]
-        findings = review(configuration, entities_of(files, configuration.connections))
-        return [(each.check.name, each.path.removeprefix(f"{tmp_path}/tasks/all.yaml: ")) for each in findings]
-
-    return found_in
-
-
-def names(found: list[tuple[str, str]]) -> list[str]:
-    return [name for name, _ in found]
-
-
-# What is right
 
 
 def test_nothing_is_found_in_the_tasks_of_the_repository() -> None:
@@ -79,143 +26,6 @@ def test_repository_with_its_emulators_has_short_duplicate_windows() -> None:
     files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
     assert {each.check.name for each in findings} == {"short-duplicate-window"}
-
-
-def test_a_mesh_with_marks_is_right(found: Callable[..., Any]) -> None:
-    sites = ("west", "east", "north")
-    pairs = [(one, other) for one in sites for other in sites if one != other]
-    assert found(*(task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events")) for a, b in pairs)) == []
-
-
-def test_marks_alone_end_a_loop(found: Callable[..., Any]) -> None:
-    tasks = [
-        task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events"), more="loop_prevention: off\n")
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == []
-
-
-def test_the_path_alone_carries_round_a_ring(found: Callable[..., Any]) -> None:
-    ring = (("west", "east"), ("east", "north"), ("north", "west"))
-    assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
-
-
-def test_growing_text_is_not_followed_endlessly(found: Callable[..., Any]) -> None:
-    doubling = "\n    action: SET p = p + p"
-    tasks = [
-        task(
-            "there",
-            "{connection: west, queue: orders}",
-            to("east", more="\n    when: p = 'ab'" + doubling),
-            to("east", more=doubling),
-            more="loop_prevention: off\n",
-        ),
-        task("back", "{connection: east, queue: orders}", to("west", more=doubling), more="loop_prevention: off\n"),
-    ]
-    assert names(found(*tasks)) == ["possible-loop"]
-
-
-def test_one_guard_stops_a_loop_of_two_tasks(found: Callable[..., Any]) -> None:
-    unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
-    assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []
-
-
-def test_route_for_messages_that_failed_twice_stops_a_dead_letter_loop(found: Callable[..., Any]) -> None:
-    auxiliary = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
-    tasks = [
-        task(
-            f"{a}-{b}",
-            f"{{connection: {a}, queue: orders, dead_letter: true}}",
-            auxiliary + to(a, "queue: auxiliary"),
-            to(b),
-            more="loop_prevention: off\n",
-        )
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == []
-
-
-# What is wrong, beyond the golden sets
-
-
-def test_loop_through_unknown_rules_is_possible(found: Callable[..., Any]) -> None:
-    tasks = [
-        task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events"), more="loop_prevention: off\n")
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == [("possible-loop", "document 1: routes[0]")]
-
-
-@pytest.mark.parametrize(
-    ("condition", "name"),
-    [("kind = 'order'", "endless-loop"), ("kind LIKE 'order%'", "possible-loop"), ("sys.Label = 'a'", "endless-loop")],
-)
-def test_same_condition_in_both_directions_does_not_stop_a_loop(
-    found: Callable[..., Any], condition: str, name: str
-) -> None:
-    tasks = [
-        task(
-            f"{a}-{b}",
-            f"{{connection: {a}, queue: orders}}",
-            f'when: "{condition}"\n    ' + to(b),
-            to(b, "queue: rest"),
-            more="loop_prevention: off\n",
-        )
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert names(found(*tasks)) == [name]
-
-
-def test_exclusive_conditions_are_no_loop(found: Callable[..., Any]) -> None:
-    tasks = [
-        task(
-            f"{a}-{b}",
-            f"{{connection: {a}, queue: orders}}",
-            f"when: \"kind = '{kind}'\"\n    " + to(b),
-            to(b, "queue: rest"),
-            more="loop_prevention: off\n",
-        )
-        for a, b, kind in (("west", "east", "there"), ("east", "west", "back"))
-    ]
-    assert found(*tasks) == []
-
-
-def test_action_that_removes_the_path_allows_a_loop(found: Callable[..., Any]) -> None:
-    forgetting = '\n    action: "REMOVE [repl-path]"'
-    tasks = [
-        task(f"{a}-{b}", f"{{connection: {a}, queue: orders}}", to(b, more=forgetting))
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == [
-        ("endless-loop", "document 1: routes[0]"),
-        ("history-changed", "document 1: routes[0].action"),
-        ("history-changed", "document 2: routes[0].action"),
-    ]
-
-
-def test_mark_stops_a_chain_without_a_loop(found: Callable[..., Any]) -> None:
-    there = task("there", subscribed("west", "east"), to("east", "topic: events"))
-    onward = task("onward", subscribed("east", "north"), to("north", "topic: events"))
-    assert found(there, onward) == [("mark-ends-chain", "document 2: source.rule.filter")]
-
-
-def test_too_many_loops_are_reported_as_such(found: Callable[..., Any]) -> None:
-    sites = ("west", "east", "north")
-    tasks = [
-        task(
-            f"{a}-{b}-{entity}",
-            subscribed(a, f"{b}-{entity}", ""),
-            to(b, "topic: events"),
-            more="loop_prevention: off\n",
-        )
-        for a in sites
-        for b in sites
-        for entity in ("x", "y")
-        if a != b
-    ]
-    found_names = names(found(*tasks))
-    assert found_names.count("possible-loop") == 12
-    assert found_names[-1] == "too-many-ways"
 
 
 @pytest.mark.parametrize(
@@ -448,46 +258,9 @@ def test_envelopes_are_opened_exactly_where_they_are_sent(
     assert names(findings) == expected
 
 
-def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 100, prefetch: int = 0) -> HostFile:
-    return HostFile("host.json", timeout, batch, batch, prefetch)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        (host_file(), []),
-        (host_file(None), []),
-        (host_file(timedelta(minutes=80)), []),
-        # Five batches of tasks are held for 75 minutes.
-        (host_file(timedelta(minutes=79)), ["hold-near-timeout"] * 5),
-        (host_file(prefetch=99), ["prefetch-bounds-batch"]),
-        (host_file(prefetch=100), []),
-    ],
-)
-def test_host_file_must_leave_room_for_holds_and_batches(host: HostFile, expected: list[str]) -> None:
-    assert [each.check.name for each in review(load(ROOT / "config"), Entities({}), host)] == expected
-
-
-@pytest.mark.parametrize(("batch", "safe"), [(100, 16), (17, 16), (16, None), (1, None)])
-def test_largest_batch_is_computed_from_the_size_of_messages(batch: int, safe: int | None) -> None:
-    configuration = load(ROOT / "config")
-    files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
-    text = largest_batch(configuration, entities_of(files, configuration.connections), host_file(batch=batch))
-    if safe is None:
-        assert text is None
-    else:
-        assert text is not None
-        assert f"({batch} messages)" in text
-        assert f"set maxMessageBatchSize to {safe} in host.json" in text
-
-
-def test_largest_batch_of_unknown_entities_is_unknown() -> None:
-    assert largest_batch(load(ROOT / "config"), Entities({}), host_file()) is None
-
-
 def test_every_check_is_found_in_a_golden_set_or_here() -> None:
     findings = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
-    here = Path(__file__).read_text(encoding="utf-8")
+    here = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_review*.py"))
     assert [
         check.name for check in CHECKS if f" {check.name}: " not in findings and f'"{check.name}"' not in here
     ] == []
@@ -530,71 +303,6 @@ def test_errors_come_first() -> None:
     assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING].index)
 
 
-# Whose entities a file has
-
-
-def hubs_file(folder: Path, name: str) -> Path:
-    path = folder / f"{name}.json"
-    hub = {"Name": "telemetry", "PartitionCount": 2, "ConsumerGroups": []}
-    document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": [hub]}]}}
-    path.write_text(json.dumps(document), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def connections(tmp_path: Path) -> Mapping[str, Connection]:
-    tmp_path.joinpath("tasks").mkdir()
-    tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
-    tmp_path.joinpath("tasks/a.yaml").write_text(
-        task("t", "{connection: west, queue: a}", to("east")), encoding="utf-8"
-    )
-    return load(tmp_path).connections
-
-
-@pytest.mark.parametrize("name", ["hubs", "HUBS", "west"])
-def test_a_file_is_for_the_connection_of_its_kind_with_its_name(
-    tmp_path: Path, connections: dict[str, Connection], name: str
-) -> None:
-    entities = entities_of([str(hubs_file(tmp_path, name))], connections)
-    assert entities.namespace(connections["hubs"]) is not None
-    assert entities.namespace(connections["west"]) is None
-
-
-def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections: dict[str, Connection]) -> None:
-    entities = entities_of([f"hubs={hubs_file(tmp_path, 'anything')}"], connections)
-    assert entities.hub(connections["hubs"], "Telemetry") is not None
-
-
-def test_entities_file_without_a_connection_is_a_problem(tmp_path: Path, connections: dict[str, Connection]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        entities_of([str(hubs_file(tmp_path, "east"))], connections)
-    assert "is for 'east', which is not a connection of this kind" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("editor", "is_loop"),
-    [
-        ("filter: replication IS NULL", False),
-        ("{properties: {action: 'SET a = 1'}}", False),
-        ("{properties: {remove: [repli*]}}", True),
-        ("{properties: {rename: {replication: mark}}}", True),
-        ("{properties: {action: 'REMOVE replication'}}", True),
-        ("{python: 'copy:copy'}", True),
-        ("{route: {replication: {value: a}}}", True),
-        ("{transform: {expression: a}}", False),
-        ("{encrypt: {key: k}}", False),
-        ("{sign: {key: k}}, {attest: {key: k}}, {verify: {key: k, remove: true}}", False),
-        ("{sign: {key: k, into: Replication}}", True),
-    ],
-)
-def test_mark_counts_unless_an_editor_removes_it(found: Callable[..., Any], editor: str, is_loop: bool) -> None:
-    editors = editor if editor.startswith("{") else "{" + editor + "}"
-    more = f"loop_prevention: off\neditors: [{editors}]\n"
-    there = task("there", subscribed("west", "r"), to("east", "topic: events"), more=more)
-    back = task("back", subscribed("east", "r"), to("west", "topic: events"), more=more)
-    assert any("loop" in name for name in names(found(there, back))) is is_loop
-
-
 @pytest.mark.parametrize(
     ("partition", "is_missing"),
     [("{value: id}", False), ("{value: id, missing: leave}", True)],
@@ -603,24 +311,3 @@ def test_a_key_from_the_body_becomes_the_session(found: Callable[..., Any], part
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
     editors = f"editors: [{{partition: {partition}}}]\n"
     assert ("session-id-missing" in names(found(task("first", HUB, to("east"), more=editors), second))) is is_missing
-
-
-@pytest.mark.parametrize(
-    ("editor", "is_reported"),
-    [
-        ("{filter: 1 = 1}", True),
-        ("{route: {Mark: {value: a}}}", False),
-        ("{properties: {rename: {old: mark}}}", False),
-        ("{properties: {action: \"SET mark = '1'\"}}", False),
-        ("{python: 'copy:copy'}", False),
-        ("{sign: {key: k}}", True),
-        ("{sign: {key: k, into: Mark}}", False),
-    ],
-)
-def test_mark_of_another_type_is_reported_if_nothing_else_sets_it(
-    found: Callable[..., Any], editor: str, is_reported: bool
-) -> None:
-    first = task("first", "{connection: west, queue: a}", to("east", more="\n    action: SET mark = 1"))
-    more = f"editors: [{editor}]\n"
-    second = task("second", "{connection: north, queue: a}", to("east", more="\n    when: mark = '1'"), more=more)
-    assert ("mark-of-another-type" in names(found(first, second))) is is_reported

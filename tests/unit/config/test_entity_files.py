@@ -1,0 +1,90 @@
+"""Files of entities, and host files: which connection each belongs to, and what it must leave room for."""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cli.entities import entities_of
+from shared.config.files import load
+from shared.config.models import Connection
+from shared.config.review import Entities, HostFile, largest_batch, review
+from shared.errors import ConfigError
+from tests.unit.config.conftest import CONNECTIONS, ROOT, task, to
+
+
+def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 100, prefetch: int = 0) -> HostFile:
+    return HostFile("host.json", timeout, batch, batch, prefetch)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (host_file(), []),
+        (host_file(None), []),
+        (host_file(timedelta(minutes=80)), []),
+        # Five batches of tasks are held for 75 minutes.
+        (host_file(timedelta(minutes=79)), ["hold-near-timeout"] * 5),
+        (host_file(prefetch=99), ["prefetch-bounds-batch"]),
+        (host_file(prefetch=100), []),
+    ],
+)
+def test_host_file_must_leave_room_for_holds_and_batches(host: HostFile, expected: list[str]) -> None:
+    assert [each.check.name for each in review(load(ROOT / "config"), Entities({}), host)] == expected
+
+
+@pytest.mark.parametrize(("batch", "safe"), [(100, 16), (17, 16), (16, None), (1, None)])
+def test_largest_batch_is_computed_from_the_size_of_messages(batch: int, safe: int | None) -> None:
+    configuration = load(ROOT / "config")
+    files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
+    text = largest_batch(configuration, entities_of(files, configuration.connections), host_file(batch=batch))
+    if safe is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert f"({batch} messages)" in text
+        assert f"set maxMessageBatchSize to {safe} in host.json" in text
+
+
+def test_largest_batch_of_unknown_entities_is_unknown() -> None:
+    assert largest_batch(load(ROOT / "config"), Entities({}), host_file()) is None
+
+
+def hubs_file(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.json"
+    hub = {"Name": "telemetry", "PartitionCount": 2, "ConsumerGroups": []}
+    document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": [hub]}]}}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def connections(tmp_path: Path) -> Mapping[str, Connection]:
+    tmp_path.joinpath("tasks").mkdir()
+    tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
+    tmp_path.joinpath("tasks/a.yaml").write_text(
+        task("t", "{connection: west, queue: a}", to("east")), encoding="utf-8"
+    )
+    return load(tmp_path).connections
+
+
+@pytest.mark.parametrize("name", ["hubs", "HUBS", "west"])
+def test_a_file_is_for_the_connection_of_its_kind_with_its_name(
+    tmp_path: Path, connections: dict[str, Connection], name: str
+) -> None:
+    entities = entities_of([str(hubs_file(tmp_path, name))], connections)
+    assert entities.namespace(connections["hubs"]) is not None
+    assert entities.namespace(connections["west"]) is None
+
+
+def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections: dict[str, Connection]) -> None:
+    entities = entities_of([f"hubs={hubs_file(tmp_path, 'anything')}"], connections)
+    assert entities.hub(connections["hubs"], "Telemetry") is not None
+
+
+def test_entities_file_without_a_connection_is_a_problem(tmp_path: Path, connections: dict[str, Connection]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        entities_of([str(hubs_file(tmp_path, "east"))], connections)
+    assert "is for 'east', which is not a connection of this kind" in str(caught.value)
