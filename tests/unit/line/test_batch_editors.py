@@ -125,7 +125,7 @@ def one_envelope(messages: Sequence[Message]) -> Sequence[EditedTogether]:
     return [(messages[0],), *(Joined(0) for _ in messages[1:])]
 
 
-def test_all_that_is_joined_is_sent_in_one_and_each_has_its_outcome() -> None:
+def test_joined_messages_are_sent_as_one_and_each_has_its_outcome() -> None:
     line = Line(Together(one_envelope))
     assert line.run("a", "b", "c") == {Outcome.SENT: 3}
     assert line.sent() == ["a+b+c"]
@@ -147,14 +147,14 @@ def test_editors_before_and_behind_one_that_joins_are_applied_in_their_order() -
     assert [record.reason for record in line.journal.records] == [None, "no b", None]
 
 
-def test_what_is_joined_to_a_message_that_the_target_refuses_is_set_aside_each_by_itself() -> None:
+def test_refused_joined_message_rejects_each_of_its_messages() -> None:
     line = Line(Together(one_envelope), output=OutputThatRejects(lambda message: message.message_id == "envelope"))
     assert line.run("a", "b", "c") == {Outcome.REJECTED: 3}
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "c"]
     assert line.ends() == [(number, Outcome.REJECTED, "west/rejected") for number in (1, 2, 3)]
 
 
-def test_one_at_fault_is_set_aside_and_the_others_are_joined() -> None:
+def test_invalid_message_is_rejected_and_the_others_are_joined() -> None:
     def all_but_b(messages: Sequence[Message]) -> Sequence[EditedTogether]:
         good = [each for each in messages if body(each) != "b"]
         joined = iter(one_envelope(good))
@@ -174,7 +174,7 @@ def test_one_at_fault_is_set_aside_and_the_others_are_joined() -> None:
     assert dict(rejected.application_properties())[REASON].payload == "NoB"
 
 
-def test_what_shares_the_fate_of_a_message_that_no_route_takes_is_withheld_like_it() -> None:
+def test_messages_joined_to_an_unrouted_one_are_withheld_too() -> None:
     output = OutputThatAccepts()
     line = Line(
         Together(one_envelope),
@@ -185,7 +185,7 @@ def test_what_shares_the_fate_of_a_message_that_no_route_takes_is_withheld_like_
     assert [record.reason for record in line.journal.records] == ["no route takes it"] * 2
 
 
-def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent() -> None:
+def test_duplicate_is_withheld_once_the_other_is_sent() -> None:
     def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
         firsts: dict[str, int] = {}
         return [
@@ -213,7 +213,7 @@ def test_a_redelivered_batch_joins_only_what_was_not_sent() -> None:
     assert [record.is_remembered for record in line.journal.records[2:]] == [True, True, False]
 
 
-def test_a_message_that_is_in_the_batch_twice_is_joined_once() -> None:
+def test_message_twice_in_a_batch_is_joined_once() -> None:
     line = Line(Together(one_envelope))
     assert line.run("a", "b", "a", numbers=[1, 2, 1]) == {Outcome.SENT: 3}
     assert line.sent() == ["a+b"]
@@ -256,7 +256,7 @@ def test_during_an_outage_of_the_target_nothing_is_reported_as_sent() -> None:
     assert [record.outcome for record in line.journal.records] == [Outcome.RETRY] * 2
 
 
-def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor() -> None:
+def test_unreadable_message_is_rejected_before_the_editor() -> None:
     editor = Together(one_envelope)
     line = Line(editor)
     batch = [delivered(1, body=b"a"), b"\x00\x53\x74\xc1\xff\x02", delivered(3, body=b"c")]
@@ -264,7 +264,7 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor(
     assert editor.given == [["a", "c"]]
 
 
-def test_one_whose_properties_cannot_be_read_holds_up_no_other() -> None:
+def test_message_with_unreadable_properties_delays_no_other() -> None:
     raw = split(delivered(2, body=b"b"))
     raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
     for editor in (
@@ -276,7 +276,7 @@ def test_one_whose_properties_cannot_be_read_holds_up_no_other() -> None:
         assert counts in ({Outcome.SENT: 2, Outcome.REJECTED: 1}, {Outcome.FILTERED: 3})
 
 
-def test_several_made_of_one_before_it_are_joined_and_behind_it_refused() -> None:
+def test_split_before_a_join_is_allowed_and_after_it_refused() -> None:
     def in_two(message: Message) -> Sequence[Message]:
         parts = [message.copy(), message.copy()]
         for part, text in zip(parts, body(message), strict=True):
@@ -314,7 +314,7 @@ def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
     ]
 
 
-def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate() -> None:
+def test_nested_joins_share_the_outcome() -> None:
     editors = Together(without_repeats), Together(one_envelope)
     line = Line(*editors)
     assert line.run("a", "b", "b") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
@@ -325,7 +325,7 @@ def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate()
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]
 
 
-def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_with_it() -> None:
+def test_messages_joined_to_a_withheld_one_are_withheld() -> None:
     line = Line(
         Together(without_repeats), Alone(lambda message: Withheld("no a") if body(message) == "a" else [message])
     )

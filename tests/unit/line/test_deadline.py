@@ -169,7 +169,7 @@ def test_a_lock_that_was_lost_ends_the_hold_as_such() -> None:
     assert line.clock.monotonic() < 100 + LOCK
 
 
-def test_a_lock_that_should_be_over_is_asked_for_before_anything_is_sent() -> None:
+def test_possibly_expired_lock_is_renewed_before_the_send() -> None:
     line = Line(OutputThatAccepts())
     line.locks.lose()
     with pytest.raises(LockLost):
@@ -184,7 +184,7 @@ def test_a_lock_without_an_end_is_renewed_at_the_first_pause() -> None:
     assert len(line.locks.renewals) == 1
 
 
-def test_a_source_that_refuses_to_renew_is_asked_once_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_renewal_is_tried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     line = Line(OutputThatIsDown(), error=TargetRefused("west/orders: the source refuses"))
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
@@ -291,7 +291,7 @@ class RejectsThenAway(OutputThatIsDown):
         return [answer for answers in one_by_one for answer in answers]
 
 
-def test_without_the_right_to_settle_the_batch_comes_again_with_its_neighbours_sent_once() -> None:
+def test_without_the_right_to_settle_the_batch_is_redelivered_and_nothing_sent_twice() -> None:
     line = Line(OutputThatRejects(at_fault), error=TargetRefused("no Listen claim"))
     for _ in range(3):
         with pytest.raises(MessageRejected):
@@ -299,7 +299,7 @@ def test_without_the_right_to_settle_the_batch_comes_again_with_its_neighbours_s
     assert line.output.ids("orders") == ["m-1", "m-3"]
 
 
-def test_what_rejects_takes_in_no_form_is_dead_lettered_at_its_source() -> None:
+def test_message_that_rejects_refuses_is_dead_lettered_at_its_source() -> None:
     line = Line(OutputThatRejects(at_fault), rejects=OutputThatRejects(lambda _: True))
     assert line.deliver(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert [token for token, *_ in line.locks.dead] == [b"\x02" * 16]
@@ -315,14 +315,14 @@ def test_a_message_that_is_twice_in_a_batch_is_sent_once() -> None:
     assert line.output.ids("orders") == ["m-1", "m-2", "m-3"]
 
 
-def test_a_message_at_fault_that_is_twice_in_a_batch_is_set_aside_once() -> None:
+def test_invalid_message_twice_in_a_batch_is_rejected_once() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(at_fault), rejects=rejects)
     assert line.deliver(2, 1, 2) == {Outcome.SENT: 1, Outcome.REJECTED: 2}
     assert rejects.ids("rejected") == ["m-2"]
 
 
-def test_of_the_locks_of_a_message_that_is_twice_in_a_batch_the_last_one_counts() -> None:
+def test_last_lock_of_a_message_twice_in_a_batch_counts() -> None:
     line = Line(OutputThatRejects(at_fault))
     batch = [delivered(2), delivered(1), delivered(2)]
     asyncio.run(line.pipeline.run(batch, None, [b"old" * 5 + b".", b"\x01" * 16, b"new" * 5 + b"."]))

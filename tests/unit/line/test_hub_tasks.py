@@ -70,7 +70,7 @@ def event(number: int, key: str) -> bytes:
     return delivered(number, annotated={"x-opt-partition-key": string(key)})
 
 
-def test_a_key_that_has_to_wait_holds_back_only_itself_and_is_sent_in_its_order() -> None:
+def test_waiting_key_delays_no_other_and_keeps_its_order() -> None:
     hub = Hub(slow="slow")
     batch = [event(number, "slow" if number % 2 else "fast") for number in range(1, 7)]
     assert run(task_to(Target(hub, "east", "hub")), *batch) == {Outcome.SENT: 6}
@@ -156,7 +156,7 @@ def test_a_time_to_live_rewritten_by_another_sdk_still_counts(kept: Value) -> No
     assert message.time_to_live == 90_500
 
 
-def test_a_life_of_its_own_wins_over_the_kept_one() -> None:
+def test_own_time_to_live_takes_precedence_over_the_kept_one() -> None:
     message = messages.message(1, named={"repl-sb-time-to-live": uint(9)}, time_to_live=70, origin=SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 70

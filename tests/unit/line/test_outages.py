@@ -62,7 +62,7 @@ def test_waiting_stays_within_the_shortest_lock_of_the_batch() -> None:
     assert output.timeouts[-1] >= SHORTEST_ATTEMPT_SECONDS
 
 
-def test_of_a_long_lock_no_more_than_the_margin_is_left() -> None:
+def test_long_lock_is_used_up_to_the_margin() -> None:
     line = Line(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1, locked_until=ENQUEUED + 300_000))

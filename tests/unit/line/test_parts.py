@@ -98,7 +98,7 @@ def test_a_replayed_reject_of_another_number_of_parts_is_rejected() -> None:
         )
 
 
-def test_a_part_that_there_cannot_be_is_not_asked_for() -> None:
+def test_impossible_part_number_is_ignored() -> None:
     for part, parts in (("3", "3"), ("9", "3"), ("0", "1"), ("1", "+3"), ("9" * 5000, "3")):
         line = Line(editors=[Editing(partial(several, total=3))])
         assert line.run(delivered(2, named=stamps({**STAMPS, PART: part, PARTS: parts}))) == {Outcome.SENT: 3}
@@ -127,7 +127,7 @@ _FORGED = st.fixed_dictionaries(
 
 
 @given(_FORGED, st.integers(1, 3))
-def test_whatever_a_producer_asks_for_all_parts_are_sent_or_on_record(forged: dict[str, Value], total: int) -> None:
+def test_forged_part_numbers_lose_no_part(forged: dict[str, Value], total: int) -> None:
     output = OutputThatAccepts()
     line = Line(output, editors=[Editing(partial(several, total=total))])
     counts = line.run(delivered(1, named=forged))

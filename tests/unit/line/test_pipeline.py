@@ -112,7 +112,7 @@ def test_without_a_guard_a_message_may_return() -> None:
     assert Line().run(delivered(1, named={"repl-path": string("east")})) == {Outcome.SENT: 1}
 
 
-def test_a_life_that_is_over_expires() -> None:
+def test_message_with_expired_time_to_live_is_withheld() -> None:
     line = Line(time_to_live=Remaining())
     line.clock.advance(10 + CLOCK_SKEW.total_seconds())
     assert line.run(delivered(1, time_to_live=10_000)) == {Outcome.EXPIRED: 1}

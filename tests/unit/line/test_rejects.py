@@ -64,7 +64,7 @@ def test_a_message_that_its_target_refuses_goes_to_rejects_as_it_came() -> None:
     assert line.journal.records[1].target == "west/rejected"
 
 
-def test_what_rejects_refuses_as_it_is_goes_there_wrapped() -> None:
+def test_message_that_rejects_refuses_is_sent_there_wrapped() -> None:
     rejects = OutputThatRejects(lambda message: message.message_id == "m-1")
     line = Line(OutputThatRejects(lambda _: True), rejects=rejects)
     content = delivered(1)
@@ -74,7 +74,7 @@ def test_what_rejects_refuses_as_it_is_goes_there_wrapped() -> None:
     assert message.content_type == WRAPPED_CONTENT_TYPE
 
 
-def test_what_rejects_takes_in_no_form_stays_at_the_source() -> None:
+def test_message_that_rejects_refuses_in_any_form_stays_at_the_source() -> None:
     line = Line(OutputThatRejects(lambda _: True), rejects=OutputThatRejects(lambda _: True))
     with pytest.raises(TargetRefused, match="west/rejected"):
         line.run(delivered(1))
@@ -121,7 +121,7 @@ def test_without_rejects_a_message_at_fault_stays_at_the_source_and_its_neighbou
     assert output.ids("orders") == ["m-1", "m-3"]
 
 
-def test_no_error_of_the_pipeline_tells_a_body() -> None:
+def test_no_error_of_the_pipeline_quotes_a_body() -> None:
     line = Line(OutputThatRejects(lambda _: True), has_rejects=False)
     with pytest.raises(MessageRejected) as caught:
         line.run(delivered(1, body=b"secret", named={"key": string("secret")}))

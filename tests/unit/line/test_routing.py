@@ -29,7 +29,7 @@ def test_the_first_route_that_is_true_takes_the_message() -> None:
     assert router.route(message()) == ORDERS, "unknown is not true"
 
 
-def test_no_route_may_take_it() -> None:
+def test_message_without_a_matching_route_is_withheld() -> None:
     assert Router([Route(EXPRESS, parse_filter("priority > 5"))]).route(message()) is None
 
 
