@@ -61,6 +61,8 @@ class Case(NamedTuple):
     edit: Edit
     bare: Callable[[Sequence[Message]], object]
     messages: Callable[[], Sequence[Message]]
+    most: float = MOST
+    """The bar for the cost to that of the bare calls."""
 
 
 def orders(content: bytes = CONTENT, size: int = BATCH) -> list[Message]:
@@ -165,7 +167,8 @@ def deduplicate() -> Case:
             message.arrival = message.arrival._replace(sequence_number=number)
         return messages
 
-    return Case("deduplicate", by(editor), bare, new)
+    # The bare calls take two microseconds, and what the editor notes for redeliveries is not among them.
+    return Case("deduplicate", by(editor), bare, new, most=2.0)
 
 
 def enrich(into_body: bool) -> Case:
@@ -278,7 +281,7 @@ def main() -> None:
         edited, bare = asyncio.run(measured(case))
         measurements += [
             Measurement(f"editor {case.name}, an order of 1 KB", edited, "µs"),
-            Measurement(f"editor {case.name} to the bare calls", edited / bare, "times", MOST),
+            Measurement(f"editor {case.name} to the bare calls", edited / bare, "times", case.most),
         ]
     report(measurements)
 
