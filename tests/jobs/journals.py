@@ -38,6 +38,8 @@ LOSSES = (
     "retried",
     "forged",
     "pathless",
+    "zero_life",
+    "negative_life",
 )
 """Losses and changes that other records seem to explain."""
 
@@ -61,6 +63,8 @@ VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
     "retried": "missing",
     "forged": "missing",
     "pathless": "missing",
+    "zero_life": "missing",
+    "negative_life": "missing",
     "own_path": "stopped",
 }
 
@@ -164,6 +168,8 @@ LIVES = {
     "outlived": timedelta(minutes=10),
     "retried": timedelta(minutes=61),
     "early": timedelta(minutes=30),
+    "zero_life": timedelta(0),
+    "negative_life": -timedelta(minutes=1),
 }
 """The times to live of planted messages."""
 
@@ -293,7 +299,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 pass
             case "retried":
                 journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
-            case "lifeless":
+            case "lifeless" | "zero_life" | "negative_life":
                 journals.outcome(seq, arrival, "expired", stage="stamped")
             case "early":
                 journals.outcome(seq, arrival + ahead, "expired", stage="stamped", instance="wn9-ahead")

@@ -205,6 +205,9 @@ def test_a_problem_is_never_clean(messages: int) -> None:
     assert conclude([task], [])[0] == 0
     assert conclude([task], [problem])[0] == COULD_NOT_DECIDE
     assert conclude([task], [problem._replace(kind=EMPTY)])[0] == 0
+    task.verdicts["repaired"] = 2
+    repaired = f"{messages + 2} messages, all accounted for, 2 repaired."
+    assert conclude([task], []) == (0, "clean", repaired)
     task.verdicts["missing"] = 1
     assert conclude([task], [problem])[:2] == (1, "findings")
     assert "1 problem with the evidence" in conclude([task], [problem])[2]

@@ -20,10 +20,11 @@ from jobs.reconcile.settings import Settings
 
 
 class Evidence(NamedTuple):
-    """All records of the window, those with the hours before it, and the activity of the tasks in the window."""
+    """The records of the window, and with them those of hours before it; the coverage of those; the tasks' activity."""
 
     window: DataFrame | None
     observed: DataFrame | None
+    coverage_before: DataFrame | None
     tasks: Mapping[str, TaskActivity]
 
 
@@ -61,7 +62,7 @@ def judge(
     # Each of the next steps asks whether it has anything to do.
     messages = cache.keep(mark_dead_letters(messages, loose))
     checked = mark_paths(messages, evidence.observed, evidence.tasks)
-    marked = mark_outages(checked, evidence.window).select(*MESSAGE, *CONTEXT)
+    marked = mark_outages(checked, evidence.window, evidence.coverage_before).select(*MESSAGE, *CONTEXT)
     # An unreadable message is counted by its outcome; a message without a number that only a peek saw proves nothing.
     return with_verdict(marked, end, settings).where("verdict <> 'unreadable' and not is_glimpse")
 

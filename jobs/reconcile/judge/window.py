@@ -119,7 +119,8 @@ def judge_window(
         keyed = cache.keep(mark_out_of_order(timed, arrivals).select(*KEYED))
         found_problems += silent_taps(tasks.periods, keyed, end, settings)
         unreliable = unreliable_hours([*problems, *found_problems])
-        evidence = Evidence(records, tables.load("records", [*earlier, *hours.window]), tasks.active)
+        coverage = tables.load("coverage", hours.before)
+        evidence = Evidence(records, tables.load("records", [*earlier, *hours.window]), coverage, tasks.active)
         verdicts = cache.keep(
             judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
         )
