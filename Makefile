@@ -10,7 +10,13 @@ python_packages := .venv/packages-installed
 command := .venv/command-installed
 node_packages := node_modules/.package-lock.json
 
-.PHONY: help demo test test-fast check bench bench-full faults format lock clean packages java
+# Without a version, the Spark of .venv. Spark 3.5 is in the runtimes of Synapse, Fabric and Databricks with Python 3.11.
+spark_venv := $(if $(version),build/spark-$(version),.venv)
+spark_python := $(spark_venv)/bin/python
+spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
+spark_tests := $(if $(version),tests/jobs,tests/jobs/test_submit.py)
+
+.PHONY: help demo test test-fast check spark bench bench-full faults format lock clean packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +37,9 @@ check: $(command) ## formatter, linter, plain English, strict types, import cont
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
 
+spark: $(spark_packages) java ## the job on a cluster of two workers, and with version=3.5 or 4.2 all its tests with that Spark, and Delta
+	BUSWAY_SLOW=1 $(spark_python) -m pytest --quiet $(spark_tests)
+
 bench: packages java ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks
 
@@ -49,8 +58,10 @@ format: $(command) ## rewrite the sources as the formatter and the linter want t
 	$(python) -m ruff check --fix
 
 lock: $(command) ## write the lock files after a change to a requirements file
-	for file in requirements requirements-dev jobs/reconcile/requirements; do \
-	  $(python) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.13 --no-header \
+	for file in requirements requirements-dev jobs/reconcile/requirements tests/jobs/requirements-spark-4.2 \
+	  tests/jobs/requirements-spark-3.5; do \
+	  case $$file in *-3.5) version=3.11 ;; *) version=3.13 ;; esac; \
+	  $(python) -m uv pip compile --quiet --universal --generate-hashes --python-version $$version --no-header \
 	    --output-file $$file.lock $$file.txt || exit 1; \
 	done
 
@@ -67,6 +78,11 @@ $(python_packages): .python-version requirements-dev.lock
 
 $(command): $(python_packages) pyproject.toml clients/pyproject.toml
 	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable clients
+	@touch $@
+
+build/spark-%/packages-installed: tests/jobs/requirements-spark-%.lock
+	@interpreter=$$(tools/find-python $(if $(filter 3.5,$*),3.11)) && "$$interpreter" -m venv --clear build/spark-$*
+	@build/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $<
 	@touch $@
 
 $(node_packages): package.json package-lock.json

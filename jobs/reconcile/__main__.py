@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from jobs.reconcile.journal.hours import hours_between
 from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.reconciliation import Result, reconcile
+from jobs.reconcile.report.delta import check_delta, write_delta
 from jobs.reconcile.report.page import write_page
 from jobs.reconcile.report.repair_manifest import write_manifest
 from jobs.reconcile.session import local_session
@@ -48,9 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
         spark = _session(options)
+        if options.delta is not None:
+            check_delta(spark)
         result = reconcile(spark, journal, options.out, window=window, now=now, settings=settings, progress=_print)
         manifest = write_manifest(spark, result.summary, options.out) if result.summary.counts.get("missing") else None
         page = write_page(spark, result.summary, options.out)
+        if options.delta is not None:
+            write_delta(spark, result.summary, options.out, options.delta)
     except Exception as error:  # noqa: BLE001 - Python's exit code for an exception, 1, means findings here
         traceback.print_exc()
         _print(f"reconcile: could not reconcile {window.run}: {_sentence(error)}")
@@ -106,6 +111,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--staging", default="build/journal", help="folder to which the journal of a container is downloaded"
+    )
+    parser.add_argument(
+        "--delta",
+        metavar="FOLDER",
+        help="also write the tables of the run into the Delta tables below this folder or abfss address",
     )
     parser.add_argument("--memory", default="4g", help="memory of a local session")
     parser.add_argument("--cores", default="2", help="cores of a local session; * for all cores")

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ("requirements.txt", "requirements-dev.txt", "jobs/reconcile/requirements.txt")
+FILES = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "jobs/reconcile/requirements.txt",
+    "tests/jobs/requirements-spark-3.5.txt",
+    "tests/jobs/requirements-spark-4.2.txt",
+)
 
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
@@ -40,6 +46,6 @@ def test_every_locked_package_has_a_hash_and_no_address(file: str) -> None:
 def test_every_requirements_file_is_locked() -> None:
     places = [
         ROOT.glob("requirements*.txt"),
-        *((ROOT / folder).rglob("requirements*.txt") for folder in ("clients", "jobs")),
+        *((ROOT / folder).rglob("requirements*.txt") for folder in ("clients", "jobs", "tests")),
     ]
     assert {str(path.relative_to(ROOT)) for place in places for path in place} == set(FILES)

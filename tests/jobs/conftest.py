@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,6 +15,16 @@ FEW_RECORDS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if pyspark.__version__.startswith("3."):
+        # PySpark 3.5 uses a module that Python 3.12 removed, and leaves sockets to the garbage collector.
+        for warning in (
+            "distutils Version classes are deprecated:DeprecationWarning",
+            "unclosed <socket:ResourceWarning",
+        ):
+            config.addinivalue_line("filterwarnings", f"ignore:{warning}")
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,11 @@ from jobs.reconcile.read.capture import CAPTURED, convert, problems_in
 from jobs.reconcile.read.files import journal_files
 from jobs.reconcile.read.staging import stage
 from jobs.reconcile.storage import StoredFile
-from shared.journal.event_hub import events
-from shared.journal.lines import compressed
 from tests.azurite import running_azurite
 from tests.jobs.journals import START, Journals
+
+events = pytest.importorskip("shared.journal.event_hub", reason="needs the packages of the app").events
+compressed = pytest.importorskip("shared.journal.lines", reason="needs the packages of the app").compressed
 
 HOUR = timedelta(hours=1)
 WHERE = "hubs/journal/0/2026/11/20/00/15/00.avro"

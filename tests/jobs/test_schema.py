@@ -6,6 +6,7 @@ from jobs.reconcile import settings
 from jobs.reconcile.journal import schema
 from jobs.reconcile.settings import Settings
 
+pytest.importorskip("msgspec", reason="needs the packages of the app")
 record = pytest.importorskip("shared.journal.record")
 hold = pytest.importorskip("shared.line.deadline")
 
