@@ -22,6 +22,9 @@ def receive(
     dead_letter: Annotated[
         str | None, typer.Option(metavar="REASON", help="Dead-letter the messages instead of completing them.")
     ] = None,
+    position: Annotated[
+        bool, typer.Option("--position", help="Of events, print sequence number, offset and enqueued time too.")
+    ] = False,
     wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the first message.")] = 10.0,
     config: Folder = Path("config"),
 ) -> None:
@@ -37,7 +40,7 @@ def receive(
 
     found = 0
     with open_place(place, config) as entity:
-        for line in lines(entity, session, wait, dead_letter, is_peek=peek):
+        for line in lines(entity, session, wait, dead_letter, is_peek=peek, with_position=position):
             typer.echo(line)
             found += 1
     if not found:

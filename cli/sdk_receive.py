@@ -19,10 +19,12 @@ _POLL_SECONDS = 0.1
 _LONGEST_READ_SECONDS = 30.0
 
 
-def lines(place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool) -> Iterator[str]:
+def lines(
+    place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool, with_position: bool
+) -> Iterator[str]:
     """Yield one line for each message of *place*, which is completed, dead-lettered or left as the options say."""
     if place.is_hub:
-        return _events(place, wait)
+        return _events(place, wait, with_position=with_position)
     return _messages(place, session, wait, dead_letter, is_peek=is_peek)
 
 
@@ -68,7 +70,7 @@ def _message_line(message: ServiceBusReceivedMessage) -> str:
     return _line(str(message), system, message.application_properties or {})
 
 
-def _events(place: Place, wait: float) -> Iterator[str]:
+def _events(place: Place, wait: float, *, with_position: bool) -> Iterator[str]:
     """Yield the events of all partitions, in order within each partition."""
     consumer = EventHubConsumerClient.from_connection_string(
         place.connection_string, consumer_group="$Default", eventhub_name=place.path
@@ -83,7 +85,7 @@ def _events(place: Place, wait: float) -> Iterator[str]:
         def collect(context: Any, event: EventData | None) -> None:  # noqa: ANN401 - the SDK has no public name for its type
             partition = context.partition_id
             if event is not None and event.sequence_number is not None:
-                lines.setdefault(partition, []).append(_event_line(partition, event))
+                lines.setdefault(partition, []).append(_event_line(partition, event, with_position=with_position))
                 if event.sequence_number >= last.get(partition, -1):
                     last.pop(partition, None)
                 if not last:
@@ -111,16 +113,20 @@ def _last_numbers(consumer: EventHubConsumerClient, wait: float) -> dict[str, in
     return seen
 
 
-def _event_line(partition: str, event: EventData) -> str:
+def _event_line(partition: str, event: EventData, *, with_position: bool) -> str:
     key = event.partition_key
     system: dict[str, object] = {
         "partition": partition,
         "message_id": event.message_id,
         "partition_key": key.decode() if isinstance(key, bytes) else key,
-        "sequence_number": event.sequence_number,
-        "offset": event.offset,
-        "enqueued_time": None if event.enqueued_time is None else event.enqueued_time.isoformat(),
     }
+    if with_position:
+        enqueued = event.enqueued_time
+        system |= {
+            "sequence_number": event.sequence_number,
+            "offset": event.offset,
+            "enqueued_time": None if enqueued is None else enqueued.isoformat(),
+        }
     return _line(event.body_as_str(), system, event.properties or {})
 
 

@@ -385,7 +385,9 @@ def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_h
     with pytest.raises(CannotReceive):
         reencode(poison, 0)
     shown = CliRunner().invoke(
-        app, ["receive", "hub-west/telemetry", "--config", str(site.folder), "--wait", "3"], env=site.settings
+        app,
+        ["receive", "hub-west/telemetry", "--position", "--config", str(site.folder), "--wait", "3"],
+        env=site.settings,
     )
     place = dict(pair.split("=", 1) for pair in shown.stdout.split("  ", 1)[1].split())
     site.missing(
