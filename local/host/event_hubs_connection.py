@@ -36,6 +36,11 @@ class EventHub:
         self._credential = DefaultAzureCredential() if connection.connection_string is None else None
 
     @property
+    def namespace(self) -> str:
+        """Return the host name of the namespace."""
+        return self._connection.host_name
+
+    @property
     def where(self) -> str:
         """Return the hub's name for errors and logs."""
         return f"{self.name}/{self.consumer_group}"

@@ -15,6 +15,7 @@ Credit follows Microsoft.Azure.Amqp 2.7 as Azure.Messaging.* drives it (measured
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from local.host import frames
@@ -28,6 +29,7 @@ _LARGEST_STEP = 100
 _DRAIN_SECONDS = 60.0
 _CLOSING_SECONDS = 1.0
 _SERIAL = 0xFFFFFFFF
+_YEAR_1 = datetime(1, 1, 1)  # noqa: DTZ001 - the ticks of .NET have no zone
 
 
 class Delivery(NamedTuple):
@@ -92,6 +94,7 @@ class RawLink:
         self.session = session
         self.link: Any = None
         self.session_id: str | None = None
+        self.locked_until: str | None = None
         self.is_attached = False
         self.credit = 0
         self.unsettled: dict[int, Settlement] = {}
@@ -234,6 +237,9 @@ class RawLink:
     async def attached(self, frame: Any) -> None:
         """Record the service's answer to the attach; called by the SDK."""
         self.is_attached = frame.source is not None
+        ticks = (frame.properties or {}).get(b"com.microsoft:locked-until-utc")
+        if isinstance(ticks, int):
+            self.locked_until = (_YEAR_1 + timedelta(microseconds=ticks // 10)).isoformat() + "+00:00"
         for key, value in (getattr(frame.source, "filters", None) or {}).items():
             if key == b"com.microsoft:session-filter" and value is not None:
                 self.session_id = value.decode() if isinstance(value, bytes) else str(value)

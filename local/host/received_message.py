@@ -24,6 +24,8 @@ _PROPERTY_NAMES = (
     *("absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id"),
 )
 
+_MAY_BE_EMPTY = (0, 2, 4, 5)  # message-id, to, reply-to, correlation-id
+
 
 class ReceivedMessage:
     """The decoded message; *tag* is the lock token of Service Bus, empty for an event."""
@@ -55,11 +57,13 @@ class ReceivedMessage:
         return _list(self._sections.properties, 13)
 
     def text(self, index: int) -> str | None:
-        """Return the text of a field of the properties section, None for an absent or empty one."""
+        """Return the text of a field, None for an absent one and for an empty one that is neither id nor address."""
         value = self._properties[index]
         if value.kind == "binary" and isinstance(value.payload, bytes):
             return value.payload.hex().upper()
-        return None if value.payload is None else str(value.payload) or None
+        if value.payload is None or (value.payload == "" and index not in _MAY_BE_EMPTY):
+            return None
+        return str(value.payload)
 
     def properties_as_json(self) -> dict[str, Any]:
         """Return the fields of the properties section that are set, by their names in AMQP."""

@@ -30,6 +30,7 @@ from azure.servicebus.aio._async_utils import create_authentication
 from local.host.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from local.host.raw_link import RawLink, refused_or_closed
 from local.host.settings import Connection
+from local.host.worker_input import receiver_metadata
 from shared.errors import BuswayError
 
 _OPEN_SECONDS = 30.0
@@ -44,6 +45,7 @@ class ServiceBusConnection:
         self._client = client
         self._receiver: Any = receiver
         self._credential = credential
+        self._namespace = ""
 
     @classmethod
     async def open(cls, connection: Connection, entity: Mapping[str, str], *, sessions: bool) -> "ServiceBusConnection":
@@ -61,6 +63,7 @@ class ServiceBusConnection:
         arguments: dict[str, Any] = {**entity, **({"session_id": NEXT_AVAILABLE_SESSION} if sessions else {})}
         get = client.get_queue_receiver if "queue_name" in entity else client.get_subscription_receiver
         self = cls(client, get(**arguments), credential)
+        self._namespace = connection.host_name
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
                 self.raw = await self._open("/".join(entity.values()))
@@ -112,6 +115,10 @@ class ServiceBusConnection:
             send_settle_mode=SenderSettleMode.Unsettled,
             rcv_settle_mode=ReceiverSettleMode.Second,
         )
+
+    def metadata(self, link: RawLink) -> dict[str, object]:
+        """Return the trigger metadata of messages from *link* that describes the client and the session."""
+        return receiver_metadata(self._namespace, str(self._receiver._name), link.locked_until)  # noqa: SLF001
 
     async def renew_message_lock(self, tag: bytes) -> datetime:
         """Renew the lock of the message with that lock token and return its end."""

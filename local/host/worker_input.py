@@ -2,17 +2,18 @@
 The input that the host passes to the worker: the data of the trigger parameter and the trigger metadata.
 
 1. A function with an SDK type gets ModelBindingData: the lock token and the message as .NET re-encodes it
-   (`dotnet_message`), or with `wire` the message as it arrived. Of the trigger metadata it gets only the
-   PartitionContext: the rest repeats the message, and creating it costs more than everything else here.
-2. A function with a stock binding gets the body in the binding's data type, and metadata per field, as arrays for a
-   batch.
-3. Arrays of text lose their empty and missing entries, so that the values of later messages move up to earlier ones.
+   (`dotnet_message`), or with `wire` the message as it arrived.
+2. A function with a stock binding gets the body in the binding's data type. If it takes one text, the fields of a JSON
+   object in it overwrite the trigger metadata.
+3. Both get the fields of the messages as trigger metadata, as arrays for a batch; not with `wire`.
+4. Arrays of text lose their empty and missing entries, so that the values of later messages move up to earlier ones.
    That is a defect of the real host with Python (azure-functions-python-worker#1122), kept on purpose.
 
 Sources: Azure/azure-functions-host, src/WebJobs.Script.Grpc/MessageExtensions: GrpcMessageConversionExtensions.cs
 (ToRpc, ToRpcStringArray) and ScriptInvocationContextExtensions.cs (null values are skipped);
 ServiceBusTriggerBindingStrategy and EventHubTriggerBindingStrategy in Azure/azure-sdk-for-net;
-GeneralScriptBindingProvider.GetRequestedType.
+GeneralScriptBindingProvider.GetRequestedType; Utility.ApplyBindingData. tests/unit/host/recorded has requests of the
+real host, which this module repeats.
 """
 
 import json
@@ -48,13 +49,21 @@ class Input(NamedTuple):
     """The input of an invocation: the parameter's data and the trigger metadata."""
 
     data: TypedData
-    metadata: Mapping[str, TypedData]
+    metadata: dict[str, TypedData]
 
 
-def service_bus_input(function: Function, deliveries: Sequence[Delivery], now: int, *, wire: bool) -> Input:
+def service_bus_input(
+    function: Function,
+    deliveries: Sequence[Delivery],
+    now: int,
+    receiver: Mapping[str, object] | None = None,
+    *,
+    wire: bool,
+) -> Input:
     """
     Return the input of a function for messages of Service Bus: one, unless the function takes many.
 
+    *receiver* has the trigger metadata that is not of the messages, see `receiver_metadata`.
     Units: *now* is milliseconds since 1970 UTC.
     Raises: CannotReceive and CannotBind, where Azure's host fails.
     """
@@ -63,18 +72,42 @@ def service_bus_input(function: Function, deliveries: Sequence[Delivery], now: i
             contents = [delivery.tag + delivery.payload for delivery in deliveries]
         else:
             contents = [one.tag + reencode(one.payload, now, delivery_count_offset=1) for one in deliveries]
-        return Input(_model_binding_data(function, _SERVICE_BUS_SOURCE, contents), {})
-    return _stock_input(function, deliveries, _SERVICE_BUS_FIELDS)
+        data = _model_binding_data(function, _SERVICE_BUS_SOURCE, contents)
+        if wire:
+            return Input(data, {})
+        metadata = _metadata(function, _messages(deliveries), _SERVICE_BUS_FIELDS) | _of_binding_data(data)
+    else:
+        data, metadata = _stock_input(function, deliveries, _SERVICE_BUS_FIELDS)
+    others = {name: TypedData(json=newtonsoft.dumps(value)) for name, value in (receiver or {}).items()}
+    return Input(data, others | metadata)
+
+
+def receiver_metadata(namespace: str, identifier: str, locked_until: str | None) -> dict[str, object]:
+    """Return the trigger metadata that describes the client and, for a session, the end of its lock."""
+    actions = {} if locked_until is None else {"SessionLockedUntil": locked_until}
+    names = ("MessageReceiver", "MessageSession", "MessageActions", "SessionActions")
+    client = {
+        "FullyQualifiedNamespace": namespace,
+        "IsClosed": False,
+        "TransportType": 0,
+        "Identifier": identifier,
+    }
+    return {"Client": client, "ReceiveActions": {}, **dict.fromkeys(names, actions)}
 
 
 def event_hubs_input(
-    function: Function, deliveries: Sequence[Delivery], now: int, partition: Mapping[str, str], *, wire: bool
+    function: Function, deliveries: Sequence[Delivery], now: int, partition: Mapping[str, object], *, wire: bool
 ) -> Input:
     """Return the input of a function for events; *partition* is the content of the PartitionContext."""
-    context = {"PartitionContext": TypedData(json=newtonsoft.dumps(dict(partition)))}
+    text = TypedData(json=newtonsoft.dumps(dict(partition)))
+    context = {"PartitionContext": text, "TriggerPartitionContext": text}
     if function.has_sdk_type:
         contents = [one.payload if wire else reencode(one.payload, now) for one in deliveries]
-        return Input(_model_binding_data(function, _EVENT_HUBS_SOURCE, contents), context)
+        data = _model_binding_data(function, _EVENT_HUBS_SOURCE, contents)
+        if wire:
+            return Input(data, context)
+        fields = _metadata(function, _messages(deliveries), _EVENT_HUBS_FIELDS) | _of_binding_data(data)
+        return Input(data, {**fields, **context})
     data, metadata = _stock_input(function, deliveries, _EVENT_HUBS_FIELDS)
     return Input(data, {**metadata, **context})
 
@@ -86,16 +119,64 @@ def _model_binding_data(function: Function, source: str, contents: Sequence[byte
     return TypedData(model_binding_data=items[0])
 
 
+def _of_binding_data(data: TypedData) -> dict[str, TypedData]:
+    """Return the fields of one ModelBindingData, which the host adds to the trigger metadata."""
+    if data.kind != "model_binding_data":
+        return {}
+    one: ModelBindingData = data.data
+    content = {"Length": len(one.content), "IsEmpty": not one.content, "MediaType": None}
+    return {
+        "Version": TypedData(string=one.version),
+        "Source": TypedData(string=one.source),
+        "ContentType": TypedData(string=one.content_type),
+        "Content": TypedData(json=newtonsoft.dumps(content)),
+    }
+
+
+def _messages(deliveries: Sequence[Delivery]) -> list[ReceivedMessage]:
+    return [ReceivedMessage(delivery.payload, delivery.tag) for delivery in deliveries]
+
+
+def _metadata(
+    function: Function, messages: Sequence[ReceivedMessage], fields: Mapping[str, Field]
+) -> dict[str, TypedData]:
+    if function.is_many:
+        return {f"{name}Array": _many([field(one) for one in messages], name) for name, field in fields.items()}
+    values = {name: field(messages[0]) for name, field in {**fields, **_SINGLE_FIELDS}.items() if name in fields}
+    return {name: _single(value, name) for name, value in values.items() if value is not None}
+
+
 def _stock_input(function: Function, deliveries: Sequence[Delivery], fields: Mapping[str, Field]) -> Input:
     for delivery in deliveries:
         check_readable(delivery.payload)
-    messages = [ReceivedMessage(delivery.payload, delivery.tag) for delivery in deliveries]
-    if not function.is_many:
-        values = {name: field(messages[0]) for name, field in {**fields, **_SINGLE_FIELDS}.items() if name in fields}
-        metadata = {name: _single(value, name) for name, value in values.items() if value is not None}
-        return Input(_one_body(function.data_type, messages[0]), metadata)
-    metadata = {f"{name}Array": _many([field(one) for one in messages], name) for name, field in fields.items()}
-    return Input(_many_bodies(function.data_type, messages), metadata)
+    messages = _messages(deliveries)
+    metadata = _metadata(function, messages, fields)
+    if function.is_many:
+        return Input(_many_bodies(function.data_type, messages), metadata)
+    body = _one_body(function.data_type, messages[0])
+    if body.kind == "string":
+        names = {name.casefold(): name for name in metadata}
+        for name, value in _fields_of_json(body.data).items():
+            metadata[names.get(name.casefold(), name)] = value
+    return Input(body, metadata)
+
+
+def _fields_of_json(text: str) -> dict[str, TypedData]:
+    """Return the fields of a JSON object as trigger metadata: texts, JSON for objects, nothing for arrays and nulls."""
+    trimmed = text.strip()
+    if not (trimmed.startswith("{") and trimmed.endswith("}")):
+        return {}
+    try:
+        document = json.loads(trimmed)
+    except ValueError:
+        return {}
+    found = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            found[name] = TypedData(json=newtonsoft.dumps(value))
+        elif value is not None and not isinstance(value, list):
+            found[name] = TypedData(string=newtonsoft.number_text(value) if isinstance(value, float) else str(value))
+    return found
 
 
 def _one_body(data_type: str, message: ReceivedMessage) -> TypedData:
@@ -139,6 +220,8 @@ def _properties(message: ReceivedMessage) -> dict[str, Any]:
 def _system_properties(message: ReceivedMessage) -> dict[str, Any]:
     """Return fields of the properties section and annotations, as AmqpSystemProperties and the extension do."""
     annotations = {name: newtonsoft.value_as_json(value) for name, value in message.annotations.items()}
+    if "x-opt-enqueued-time" in annotations:
+        annotations["x-opt-enqueued-time"] = _offset_text(message.enqueued_time)  # a DateTimeOffset, unlike others
     return (
         message.properties_as_json()
         | annotations

@@ -129,7 +129,13 @@ class EventHubsListener:
             parts = [events] if self.function.is_many else [[event] for event in events]
             try:
                 for part in parts:
-                    if not await self._invoke(partition, part) and self._stopping.is_announced:
+                    is_checkpointed = (
+                        part is parts[-1] and (batches + 1) % self._options.batch_checkpoint_frequency == 0
+                    )
+                    if (
+                        not await self._invoke(partition, part, is_checkpointed=is_checkpointed)
+                        and self._stopping.is_announced
+                    ):
                         # The stop has ended its retries. A later checkpoint would pass over it.
                         await self._stopping.requested()
                         return
@@ -141,9 +147,11 @@ class EventHubsListener:
                 if offset is not None:
                     self._checkpoints.set(partition, offset)
 
-    async def _invoke(self, partition: Partition, events: Sequence[Delivery]) -> bool:
+    async def _invoke(self, partition: Partition, events: Sequence[Delivery], *, is_checkpointed: bool) -> bool:
         now = int(self._clock.now().timestamp() * 1000)
         context = {
+            "IsCheckpointingAfterInvocation": is_checkpointed,
+            "FullyQualifiedNamespace": self._hub.namespace,
             "EventHubName": partition.hub,
             "ConsumerGroup": partition.consumer_group,
             "PartitionId": partition.partition_id,

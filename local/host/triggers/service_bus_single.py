@@ -172,11 +172,12 @@ class ServiceBusSingleListener:
 
     async def _process(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
         now = int(self._clock.now().timestamp() * 1000)
+        receiver = connection.metadata(link)
         try:
             invocation = await invoke_with_retries(
                 self._worker,
                 self.function,
-                lambda: service_bus_input(self.function, [delivery], now, wire=self._wire),
+                lambda: service_bus_input(self.function, [delivery], now, receiver, wire=self._wire),
                 self._stopping,
             )
         except CannotReceive as error:

@@ -143,3 +143,37 @@ def test_bodies_by_data_type() -> None:
 def test_bodies_that_the_host_cannot_bind(data_type: str, body: bytes) -> None:
     with pytest.raises(CannotBind):
         body_of(data_type, body)
+
+
+@pytest.mark.parametrize("data_type", ["STRING", "UNDEFINED"])
+def test_fields_of_one_json_body_overwrite_the_metadata(data_type: str) -> None:
+    text = b'{"messageid": "forged", "n": 1.0, "yes": true, "none": null, "list": [1], "object": {"a": 1}, "id": 5}'
+    delivery = delivery_of(sections.data(text), properties={0: values.string("own")}.items())
+    _, metadata = service_bus_input(function(data_type, many=False), [delivery], NOW, wire=False)
+    assert metadata["MessageId"].string == "forged"
+    assert "messageid" not in metadata
+    assert (metadata["n"].string, metadata["yes"].string, metadata["id"].string) == ("1", "True", "5")
+    assert metadata["object"].json == '{"a":1}'
+    assert not {"none", "list"} & metadata.keys()
+
+
+def test_binary_bodies_and_batches_overwrite_nothing() -> None:
+    delivery = delivery_of(sections.data(b'{"MessageId": "forged"}'), properties={0: values.string("own")}.items())
+    _, metadata = service_bus_input(function("BINARY", many=False), [delivery], NOW, wire=False)
+    assert metadata["MessageId"].string == "own"
+    _, metadata = service_bus_input(function("STRING"), [delivery], NOW, wire=False)
+    assert metadata["MessageIdArray"].collection_string.string == ["own"]
+
+
+@pytest.mark.parametrize("text", [b"[1]", b"{no json}", b'{"a": ', b"text"])
+def test_other_texts_add_nothing(text: bytes) -> None:
+    plain = service_bus_input(function("STRING", many=False), [delivery_of(sections.data(b"x"))], NOW, wire=False)
+    odd = service_bus_input(function("STRING", many=False), [delivery_of(sections.data(text))], NOW, wire=False)
+    assert odd.metadata.keys() == plain.metadata.keys()
+
+
+def test_empty_correlation_id_of_one_message_is_an_empty_text() -> None:
+    delivery = delivery_of(properties={5: values.string(""), 3: values.string("")}.items())
+    _, metadata = service_bus_input(function(many=False), [delivery], NOW, wire=False)
+    assert metadata["CorrelationId"].string == ""
+    assert "Subject" not in metadata
