@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from shared.amqp.codec import items_of, pairs_of, plain
@@ -25,6 +26,8 @@ _TICKS_AT_EPOCH = 621_355_968_000_000_000
 
 
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_NESTED = (float, dict, list, tuple)
 _DOUBLE_DIGITS, _SINGLE_DIGITS = 15, 7
 _MOST_LEADING_ZEROS = 3
 
@@ -35,15 +38,15 @@ class Single(float):
 
 def dumps(value: object) -> str:
     """Return JSON without white space; of non-ASCII text only line ends are escaped."""
-    if isinstance(value, dict):
-        return "{" + ",".join([f"{dumps(str(name))}:{dumps(item)}" for name, item in value.items()]) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join([dumps(item) for item in value]) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
     if isinstance(value, float):
         return _number(value)
-    return json.dumps(value)
+    # Only numbers need more than the standard library, which is ten times as fast.
+    if isinstance(value, dict) and any(isinstance(item, _NESTED) for item in value.values()):
+        return "{" + ",".join([f"{dumps(str(name))}:{dumps(item)}" for name, item in value.items()]) + "}"
+    if isinstance(value, list | tuple) and any(isinstance(item, _NESTED) for item in value):
+        return "[" + ",".join([dumps(item) for item in value]) + "]"
+    text = _ENCODE(value)
+    return text if text.isascii() else text.translate(_LINE_ENDS)
 
 
 def _number(number: float) -> str:
@@ -96,6 +99,7 @@ def value_as_json(value: Value) -> Any:
     return result
 
 
+@lru_cache(maxsize=1024)
 def date_text(milliseconds: int) -> str:
     """Return a DateTime of unspecified kind: no zone, a fraction only if it is not zero."""
     if milliseconds >= _MAX_MILLISECONDS:

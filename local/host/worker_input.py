@@ -141,9 +141,14 @@ def _metadata(
     function: Function, messages: Sequence[ReceivedMessage], fields: Mapping[str, Field]
 ) -> dict[str, TypedData]:
     if function.is_many:
-        return {f"{name}Array": _many([field(one) for one in messages], name) for name, field in fields.items()}
-    values = {name: field(messages[0]) for name, field in {**fields, **_SINGLE_FIELDS}.items() if name in fields}
-    return {name: _single(value, name) for name, value in values.items() if value is not None}
+        found = {f"{name}Array": _many([field(one) for one in messages], name) for name, field in fields.items()}
+    else:
+        values = {name: field(messages[0]) for name, field in {**fields, **_SINGLE_FIELDS}.items() if name in fields}
+        found = {name: _single(value, name) for name, value in values.items() if value is not None}
+    for name, same in _ALIASES:
+        if same in found:
+            found[name] = found[same]
+    return found
 
 
 def _stock_input(function: Function, deliveries: Sequence[Delivery], fields: Mapping[str, Field]) -> Input:
@@ -259,10 +264,8 @@ _SERVICE_BUS_FIELDS: dict[str, Field] = {
     "SequenceNumber": lambda message: message.annotation_number("x-opt-sequence-number"),
     "To": lambda message: message.text(_TO),
     "Subject": lambda message: message.text(_SUBJECT),
-    "Label": lambda message: message.text(_SUBJECT),
     "CorrelationId": lambda message: message.text(_CORRELATION_ID),
     "ApplicationProperties": _properties,
-    "UserProperties": _properties,
     "SessionId": lambda message: message.text(_GROUP_ID),
     "ReplyToSessionId": lambda message: message.text(_REPLY_TO_GROUP_ID),
     "PartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
@@ -281,6 +284,12 @@ _EVENT_HUBS_FIELDS: dict[str, Field] = {
     "Properties": _properties,
     "SystemProperties": _system_properties,
 }
+_ALIASES = (
+    ("UserProperties", "ApplicationProperties"),
+    ("UserPropertiesArray", "ApplicationPropertiesArray"),
+    ("Label", "Subject"),
+    ("LabelArray", "SubjectArray"),
+)
 _TEXT_FIELDS = frozenset(
     (
         "DeadLetterSource",
