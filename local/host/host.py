@@ -81,7 +81,7 @@ class Host:
     async def start(self) -> None:
         """Index the app and start listening; a ConfigError with all problems if it cannot run."""
         settings = Settings.load(self.app_folder) if self._settings is None else self._settings
-        options = load_host_options(self.app_folder)
+        options = load_host_options(self.app_folder, settings.values)
         os.environ.update(settings.values)  # where the app reads them
         self._worker.timeout = options.function_timeout
         indexed = await self._worker.start(self.app_folder)

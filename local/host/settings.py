@@ -26,6 +26,7 @@ _PLACEHOLDER = re.compile(r"%([^%]+)%")
 # Flex Consumption, Premium and Dedicated plans; a Consumption plan has five minutes.
 DEFAULT_FUNCTION_TIMEOUT = timedelta(minutes=30)
 _NO_TIMEOUT = "-1"
+_OVERRIDES = "azurefunctionsjobhost"
 _TRY_TIMEOUT = timedelta(seconds=60)
 
 
@@ -129,12 +130,19 @@ class Settings:
         raise ConfigError([Problem(path, f"app setting {name} is not set", hint)])
 
 
-def load_host_options(app_folder: Path) -> HostOptions:
-    """Return the options in host.json, the defaults without one; a ConfigError with all problems."""
+def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = None) -> HostOptions:
+    """
+    Return the options in host.json, the defaults without one; a ConfigError with all problems.
+
+    *settings* may replace its values: `AzureFunctionsJobHost__functionTimeout`, and so on with `__` between the keys.
+    """
     file = app_folder / "host.json"
-    if not file.exists():
-        return HostOptions()
-    document = _Section(_read_json(file), "host.json", [])
+    content = _read_json(file) if file.exists() else {}
+    for name, value in (settings or {}).items():
+        prefix, *keys = name.split("__")
+        if prefix.casefold() == _OVERRIDES and keys and isinstance(content, dict):
+            _override(content, keys, value)
+    document = _Section(content, "host.json", [])
     extensions = document.section("extensions")
     service_bus = extensions.section("serviceBus")
     event_hubs = extensions.section("eventHubs")
@@ -165,6 +173,17 @@ def load_host_options(app_folder: Path) -> HostOptions:
     if document.problems:
         raise ConfigError(document.problems)
     return options
+
+
+def _override(document: dict[str, Any], keys: list[str], value: str) -> None:
+    """Replace the value at *keys*, whose case does not matter."""
+    key = next((name for name in document if name.casefold() == keys[0].casefold()), keys[0])
+    if len(keys) > 1:
+        inner = document.get(key)
+        document[key] = inner if isinstance(inner, dict) else {}
+        _override(document[key], keys[1:], value)
+    else:
+        document[key] = int(value) if re.fullmatch(r"-?\d+", value) and key != "functionTimeout" else value
 
 
 def _function_timeout(document: "_Section") -> timedelta | None:

@@ -41,6 +41,7 @@ class _Child:
         self._process = process
         self._connection = connection
         self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
 
     @classmethod
     async def spawn(cls) -> "_Child":
@@ -66,10 +67,11 @@ class _Child:
                 return
 
     async def kill(self) -> None:
-        """End the process, and wait until it has ended."""
+        """End the process, and wait until it has ended and its last log records are written."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
+        await self._ended.wait()
 
     def fail_calls(self, error: str) -> None:
         """Answer every open call with *error*."""
@@ -104,6 +106,7 @@ class _Child:
                     call.set_result(invocation)
             case None:
                 self.is_over = True
+                self._ended.set()
                 if not self.started.done():
                     self.started.set_exception(ChildProcessError("the worker process ended while it indexed the app"))
                 if not self.is_overdue:

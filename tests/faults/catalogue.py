@@ -4,8 +4,9 @@ from tests.faults.cuts import CUTS
 from tests.faults.kills import KILLS
 from tests.faults.outages import OUTAGES
 from tests.faults.soak import SOAK
+from tests.faults.stops import STOPS
 
-SCENARIOS = [*KILLS, *CUTS, *OUTAGES, *SOAK]
+SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *SOAK]
 
 # A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
 CONCURRENT_SCENARIOS = 4

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -86,18 +86,18 @@ class Line:
         """Return the faults of the target's namespace."""
         return self._broker.faults("east")
 
-    def host(self, *, is_awaited: bool = True) -> HostProcess:
-        """Start another host and wait until it is ready."""
+    def host(self, *, is_awaited: bool = True, settings: Mapping[str, str] | None = None) -> HostProcess:
+        """Start another host, with app settings of its own, and wait until it is ready."""
         folder = self._folder / f"host-{len(self.hosts)}"
         folder.mkdir()
-        host = self._make_host(folder)
+        host = self._make_host(folder, settings or {})
         self.hosts.append(self._stack.enter_context(host))
         if is_awaited:
             host.wait_until_ready(_WAIT_SECONDS)
         return host
 
-    def _make_host(self, folder: Path) -> HostProcess:
-        return HostProcess(str(ROOT), folder, self._settings())
+    def _make_host(self, folder: Path, settings: Mapping[str, str]) -> HostProcess:
+        return HostProcess(str(ROOT), folder, self._settings() | dict(settings))
 
     def _settings(self) -> dict[str, str]:
         return {

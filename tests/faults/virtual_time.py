@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -166,9 +167,9 @@ class VirtualLine(Line):
             if self.clock.monotonic() == before:
                 self.advance(_LEAP_SECONDS)
 
-    def _make_host(self, folder: Path) -> HostProcess:
-        settings = self._settings() | {_PORT: str(self._server.port), _SKEW: str(self.skew)}
-        return VirtualHost(str(_APP), folder, settings)
+    def _make_host(self, folder: Path, settings: Mapping[str, str]) -> HostProcess:
+        all_settings = self._settings() | dict(settings) | {_PORT: str(self._server.port), _SKEW: str(self.skew)}
+        return VirtualHost(str(_APP), folder, all_settings)
 
 
 class LineWithHostAhead(VirtualLine):

@@ -94,6 +94,23 @@ def test_retry_of_host_json_is_fixed_or_exponential(tmp_path: Path) -> None:
     assert load_host_options(tmp_path).retry == RetryPolicy(-1, None, timedelta(seconds=5), timedelta(minutes=5))
 
 
+def test_app_settings_replace_values_of_host_json(tmp_path: Path) -> None:
+    service_bus = {"maxMessageBatchSize": 7, "prefetchCount": 1}
+    write(tmp_path, "host.json", {"functionTimeout": "00:10:00", "extensions": {"serviceBus": service_bus}})
+    settings = {
+        "AzureFunctionsJobHost__functionTimeout": "00:00:03",
+        "AzureFunctionsJobHost__Extensions__serviceBus__MaxMessageBatchSize": "9",
+        "AzureFunctionsJobHost__extensions__http__routePrefix": "x",
+        "other__functionTimeout": "1",
+    }
+    options = load_host_options(tmp_path, settings)
+    assert options.function_timeout == timedelta(seconds=3)
+    assert (options.service_bus.max_message_batch_size, options.service_bus.prefetch_count) == (9, 1)
+    assert options.route_prefix == "x"
+    unlimited = load_host_options(tmp_path, {"azurefunctionsjobhost__functionTimeout": "-1"})
+    assert unlimited.function_timeout is None
+
+
 def test_time_spans() -> None:
     assert parse_timespan("00:05:00") == timedelta(minutes=5)
     assert parse_timespan("-1.02:03:04.05") == -timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=50)
