@@ -4,8 +4,6 @@ The end of a host as on Azure: scale-in (SIGTERM, 10 s of grace, SIGKILL) and fu
 In both the function notices nothing. What it had in hand comes again; what it had sent by then is duplicated.
 """
 
-import threading
-
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
@@ -17,6 +15,10 @@ _HELD_SECONDS = 600.0
 _STOP_SECONDS = 40.0
 _FUNCTION_TIMEOUT = {"AzureFunctionsJobHost__functionTimeout": "00:00:04"}
 _AFTER_TIMEOUT_SECONDS = 90.0
+
+_SMALL_BATCHES = {"AzureFunctionsJobHost__extensions__serviceBus__maxMessageBatchSize": "2"}
+# Sixty batches take longer than the grace.
+_SLOW_SECONDS = 0.5
 
 _IN_HAND = "in hand when the worker was killed: sent again"
 
@@ -40,18 +42,18 @@ def _scale_in(line: Line) -> None:
 
 
 def _scale_in_under_load(line: Line) -> None:
-    """Stop a host while messages keep coming: its listener takes them until the end of the grace."""
-    host = line.host()
-    line.send(drafts(line.route, "before-"))
-    stopping = threading.Thread(target=host.stop, args=(_STOP_SECONDS,))
-    stopping.start()
-    number = 0
-    while stopping.is_alive():
-        line.send(drafts(line.route, f"{number}-", keys=2, each=2))
-        number += 1
-        stopping.join(0.2)
-    taken = len(line.names_at_target())
-    assert taken > len(drafts(line.route)), f"{taken} messages at the target: none was taken during the grace"
+    """Stop a host with a backlog that outlasts the grace: its listener takes batches until the worker is killed."""
+    line.target.add(Fault(effect=Effect.DELAY, operations=frozenset({Operation.SEND}), delay=_SLOW_SECONDS))
+    line.send(drafts(line.route, keys=60, each=2))
+    host = line.host(settings=_SMALL_BATCHES)
+    line.wait_until(line.names_at_target, "at work")
+    before = len(line.names_at_target())
+    assert host.stop(_STOP_SECONDS) == 0, "the host did not stop"
+    during = len(line.names_at_target()) - before
+    # A host that stopped receiving at the signal would send what it had in hand: two messages.
+    assert during > 4, f"{during} messages were sent during the grace"
+    assert line.remaining(), "the backlog did not outlast the grace"
+    line.target.clear()
     line.expect_repeats(line.sent_but_unsettled())
     line.end_locks()
     line.host()
