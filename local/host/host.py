@@ -6,7 +6,7 @@ The local Azure Functions host: one function app in this process.
    then the host is not ready, but the other functions run.
 3. `stop` ends it as Azure's host does (measured): for 10 s invocations may end, and the listeners go on receiving. Then
    the listeners stop, what still runs is not settled, and the worker process is killed. The functions do not notice it.
-   Unlike on Azure, as far as is known, the grace ends early once nothing has run for a second.
+   Unlike on Azure, as far as is known, the grace ends early once nothing has run for 0.7 s.
 
 It is a host for tests and development: no scaling, no function keys, no leases, and of output bindings only HTTP
 responses and Event Hubs.
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 HTTP_PORT = 7071
 GRACE_SECONDS = 10.0
-_QUIET_SECONDS = 1.0
+_QUIET_SECONDS = 0.7
 _POLL_SECONDS = 0.05
 _CLOSING_SECONDS = 2.0
 
