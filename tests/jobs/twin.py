@@ -194,7 +194,7 @@ with seeing as (
                from outcomes x where x.task = e.task and x.src_seq = e.src_seq
                and x.src_part is not distinct from e.src_part and x.outcome = 'expired') as was_left,
            case when v.seen > 0 then p.seen_parts else coalesce(s.parts_unwatched, 0) end as arrived_parts,
-           v.seen > 0 and (s.task is not null or e.received > 0) and exists (
+           v.seen > 0 and e.received > 0 and exists (
                from (select unnest(seen_names) as n)
                where not list_contains(
                    list_transform(coalesce(s.names, [{{'id': null, 'key': null}}]), lambda one: coalesce(one.id, e.message_id, '')),

@@ -211,5 +211,5 @@ def _differs(name: str, received: str) -> Column:
     sent = F.transform("names_sent", lambda each: F.coalesce(each[name], F.col(received), F.lit("")))
     known = F.when(F.size(sent) > 0, sent).otherwise(F.array(F.coalesce(F.col(received), F.lit(""))))
     seen = F.transform("names_seen", lambda each: F.coalesce(each[name], F.lit("")))
-    is_known = (F.size("names_sent") > 0) | (F.col("received") > 0)
-    return is_known & (F.size(F.array_except(seen, known)) > 0)
+    # Without the `received` record, an outcome without a name says nothing.
+    return (F.col("received") > 0) & (F.size(F.array_except(seen, known)) > 0)
