@@ -16,7 +16,7 @@ spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 spark_tests := $(if $(version),tests/jobs,tests/jobs/test_submit.py)
 
-.PHONY: help demo test test-fast check spark bench bench-full faults format lock clean packages java
+.PHONY: help demo sbom test test-fast check spark bench bench-full faults format lock clean packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,11 @@ lock: $(command) ## write the lock files after a change to a requirements file
 	  $(python) -m uv pip compile --quiet --universal --generate-hashes --python-version $$version --no-header \
 	    --output-file $$file.lock $$file.txt || exit 1; \
 	done
+
+sbom: $(command) ## build/sbom.json: the packages of the deployed app with versions and hashes, as CycloneDX
+	@mkdir -p build
+	PYTHONWARNINGS=ignore $(python) -m uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock \
+	  --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
 
 clean: ## remove everything that was installed or built
 	rm -rf .venv node_modules build busway.egg-info clients/build clients/busway_clients.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

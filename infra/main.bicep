@@ -70,6 +70,17 @@ param reconcileImage string = ''
 @description('Name of the container registry in this resource group that has the image; empty if anyone may pull it.')
 param reconcileRegistryName string = ''
 
+@description('Whether the app may use all entities of the namespaces, or only those that its tasks name.')
+@allowed(['namespace', 'entities'])
+param roleScope string = 'namespace'
+
+@description('Whether the app may only add to the journal, not change or delete what is there. Taps that peek need false: they overwrite their position.')
+param journalAppendOnly bool = false
+
+@description('Whether namespaces, storage and app can be reached from public networks. Disabled needs private endpoints, and the Premium tier for Service Bus.')
+@allowed(['Enabled', 'Disabled'])
+param publicNetworkAccess string = 'Enabled'
+
 @description('Resource ids of the action groups that are notified if a night needs a person.')
 param actionGroupIds array = []
 
@@ -84,6 +95,7 @@ module west 'modules/site.bicep' = {
     location: westLocation
     sku: serviceBusSku
     copiesPayments: true
+    publicNetworkAccess: publicNetworkAccess
   }
 }
 
@@ -94,6 +106,7 @@ module east 'modules/site.bicep' = {
     location: eastLocation
     sku: serviceBusSku
     copiesPayments: false
+    publicNetworkAccess: publicNetworkAccess
   }
 }
 
@@ -103,6 +116,7 @@ module app 'modules/function-app.bicep' = {
     name: functionAppName
     location: location
     maximumInstanceCount: maximumInstanceCount
+    publicNetworkAccess: publicNetworkAccess
     // NAME__fullyQualifiedNamespace instead of a connection string: use the app's identity, no key.
     settings: {
       BUSWAY_CONFIG: 'config'
@@ -128,6 +142,14 @@ module westRoles 'modules/site-roles.bicep' = {
   params: {
     namespaceName: west.outputs.name
     principalId: app.outputs.principalId
+    scope: roleScope
+    receiveFromQueues: ['jobs']
+    receiveFromSubscriptions: [
+      { topic: 'events', subscription: 'replication' }
+      { topic: 'payments', subscription: 'replication' }
+    ]
+    sendToQueues: ['jobs', 'jobs-auxiliary', 'jobs-rejected', 'events-rejected', 'payments-rejected']
+    sendToTopics: ['events']
   }
 }
 
@@ -136,6 +158,11 @@ module eastRoles 'modules/site-roles.bicep' = {
   params: {
     namespaceName: east.outputs.name
     principalId: app.outputs.principalId
+    scope: roleScope
+    receiveFromQueues: ['jobs']
+    receiveFromSubscriptions: [{ topic: 'events', subscription: 'replication' }]
+    sendToQueues: ['jobs', 'jobs-auxiliary', 'jobs-rejected', 'events-rejected']
+    sendToTopics: ['events', 'payments']
   }
 }
 
@@ -154,6 +181,8 @@ module journalStorage 'modules/journal-storage.bicep' = {
     location: location
     journalDays: journalDays
     hierarchicalNamespace: journalFolders
+    appendOnly: journalAppendOnly
+    publicNetworkAccess: publicNetworkAccess
     appPrincipalId: app.outputs.principalId
   }
 }

@@ -10,6 +10,10 @@ param location string
 @description('The most instances that one function may scale out to.')
 param maximumInstanceCount int
 
+@description('Whether the app and its storage can be reached from public networks.')
+@allowed(['Enabled', 'Disabled'])
+param publicNetworkAccess string
+
 @description('App settings beside those of the platform.')
 param settings object
 
@@ -30,6 +34,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
     supportsHttpsTrafficOnly: true
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
+    publicNetworkAccess: publicNetworkAccess
   }
 
   resource blobs 'blobServices' = {
@@ -86,6 +91,7 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
   properties: {
     serverFarmId: plan.id
     httpsOnly: true
+    publicNetworkAccess: publicNetworkAccess
     functionAppConfig: {
       deployment: {
         storage: {
@@ -104,6 +110,21 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
         instanceMemoryMB: 2048
         maximumInstanceCount: maximumInstanceCount
       }
+    }
+  }
+
+  // A deployment uses the identity of the person or pipeline that deploys, never a password of the site.
+  resource noPasswordsForDeployment 'basicPublishingCredentialsPolicies' = {
+    name: 'scm'
+    properties: {
+      allow: false
+    }
+  }
+
+  resource noPasswordsForFtp 'basicPublishingCredentialsPolicies' = {
+    name: 'ftp'
+    properties: {
+      allow: false
     }
   }
 

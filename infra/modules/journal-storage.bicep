@@ -16,6 +16,13 @@ param journalDays int
 @description('Whether the account has a hierarchical namespace, which a cluster (Synapse, Fabric, Databricks) needs to rename a run in one step. It cannot be changed later.')
 param hierarchicalNamespace bool
 
+@description('Whether the app may only add to the journal, not change or delete what is there.')
+param appendOnly bool
+
+@description('Whether the account can be reached from public networks.')
+@allowed(['Enabled', 'Disabled'])
+param publicNetworkAccess string
+
 @description('Object id of the identity that writes journals and reads results: the Function app.')
 param appPrincipalId string
 
@@ -33,6 +40,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
     supportsHttpsTrafficOnly: true
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
+    publicNetworkAccess: publicNetworkAccess
     isHnsEnabled: hierarchicalNamespace
   }
 
@@ -81,13 +89,37 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   }
 }
 
+// Creating an append blob, appending a block and reading its length need only these. Without `write` and `delete`, what is in
+// the journal stays as it is until the lifecycle rule above deletes it.
+resource journalAppender 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (appendOnly) {
+  name: guid(resourceGroup().id, name, 'journal-appender')
+  properties: {
+    roleName: 'Busway journal appender (${name})'
+    description: 'Add append blobs and blocks to the journal, and read them.'
+    type: 'CustomRole'
+    assignableScopes: [
+      resourceGroup().id
+    ]
+    permissions: [
+      {
+        dataActions: [
+          'Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read'
+          'Microsoft.Storage/storageAccounts/blobServices/containers/blobs/add/action'
+        ]
+      }
+    ]
+  }
+}
+
 resource appWritesJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: storage::blobs::journal
-  name: guid(storage::blobs::journal.id, appPrincipalId, storageBlobDataContributor)
+  name: guid(storage::blobs::journal.id, appPrincipalId, appendOnly ? 'append' : storageBlobDataContributor)
   properties: {
     principalId: appPrincipalId
     principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+    roleDefinitionId: appendOnly
+      ? journalAppender.id
+      : subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
   }
 }
 

@@ -13,6 +13,10 @@ param sku string
 @description('Whether payments sent here are copied to the other site. True on the active site only: on the passive site nothing would read the subscription.')
 param copiesPayments bool
 
+@description('Whether the namespace can be reached from public networks.')
+@allowed(['Enabled', 'Disabled'])
+param publicNetworkAccess string
+
 // At-least-once delivery repeats a message if its settlement is lost. Busway keeps message_id, so the namespace
 // detects the duplicate within this window.
 var duplicateWindow = 'PT10M'
@@ -67,6 +71,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
     minimumTlsVersion: '1.2'
     // The app uses its identity. Give applications roles too, or set this to false for those that need keys.
     disableLocalAuth: true
+    publicNetworkAccess: publicNetworkAccess
   }
 }
 
