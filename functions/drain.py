@@ -2,8 +2,8 @@
 Releases held batches when the process is asked to stop.
 
 The Functions worker does not tell an app that it stops, and on Azure it gets no signal either: it is killed after the
-host's grace period, and the locks of its batches expire (docs/decisions/0004). A process that drains on SIGTERM, such
-as the local host, would otherwise wait as long as the task may hold a batch.
+host's grace period, and the locks of its batches expire (docs/decisions/0004). The local host does the same. A process
+that drains on SIGTERM would otherwise wait as long as the task may hold a batch.
 """
 
 import signal
