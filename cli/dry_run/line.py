@@ -55,7 +55,9 @@ async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes
     await pipeline.run(contents, partition, tokens)
     origin = task.origin if partition is None else task.origin._replace(partition=partition)
     # No batch was seen if the task does not read this partition.
-    counts = [0] * len(contents) if observer.batch is None else [len(parts) for parts in observer.batch.parts]
+    counts = (
+        [0] * len(contents) if observer.batch is None else [len(members) for members in observer.batch.by_delivery()]
+    )
     records = iter(journal.records)
     results = []
     for index, (content, count) in enumerate(zip(contents, counts, strict=True)):

@@ -15,7 +15,7 @@ from shared.protocols import Outcome
 
 _EDITOR = "editors["
 # The other steps of the line change no message.
-_SHOWN = frozenset(("restore", "stamps", "ttl", "routes", "fit"))
+_SHOWN = frozenset(("open", "restore", "stamps", "ttl", "routes", "fit"))
 
 
 class Step(NamedTuple):
@@ -68,15 +68,19 @@ class Observer:
         known = {each.item for each in before}
         for each in before:
             text = _text(name, each.item)
-            after = [] if text is not None and name.startswith(_EDITOR) else _after(each, batch, known)
+            after = [] if text is not None and name.startswith(_EDITOR) else _after(name, each, batch, known)
             if text is None and each.item.state is State.FAILED:
                 continue  # the journal record has the reason
-            self.steps.setdefault(each.item.index, []).append(Step(name, each.copy, after, text))
+            self.steps.setdefault(each.item.delivery, []).append(Step(name, each.copy, after, text))
 
 
-def _after(before: _Before, batch: Batch, known: set[Item]) -> list[Message]:
+def _after(name: str, before: _Before, batch: Batch, known: set[Item]) -> list[Message]:
     """Return the message after a step, followed by the new parts that the step has split off it."""
     item = before.item
+    if name == "open":
+        return [
+            _copy(each.message) for each in batch.items if each.delivery == item.delivery and each.message is not None
+        ]
     # A step that encodes or ends the message removes it from the item, after changing it in place.
     after = [_copy(item.message or before.message)]
     parts = batch.parts[item.index]

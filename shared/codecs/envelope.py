@@ -61,7 +61,7 @@ def envelopes(events: Sequence[str], limit: int) -> list[str]:
     groups: list[list[str]] = []
     size = 0
     for event in events:
-        if groups and size + len(event) + 1 <= limit:
+        if groups and size + len(event) + 1 <= limit and len(groups[-1]) < MOST_EVENTS:
             groups[-1].append(event)
             size += len(event) + 1
         else:

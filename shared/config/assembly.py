@@ -100,8 +100,9 @@ def _task(
 ) -> Task:
     source = configuration.connections[file.source.connection].kind
     is_opened = file.source.form == "envelope"
+    bindings: dict[tuple[Target, bool, int], BindingOutput] = {}
 
-    def target(model: Target) -> RoutedTarget:
+    def target(model: Target, *, is_opened: bool = False) -> RoutedTarget:
         kind = configuration.connections[model.connection].kind
         return RoutedTarget(
             outputs[model.connection],
@@ -112,18 +113,23 @@ def _task(
         )
 
     def target_of(route: RouteFile) -> RoutedTarget:
-        sent = target(route.target)
+        sent = target(route.target, is_opened=is_opened)
         if route.via == "sdk":
             return sent
-        binding = BindingOutput(
-            sent.site,
-            configuration.connections[route.target.connection].key,
-            route.target.kind,
-            sent.entity,
-            source_kind=source,
-            body_only=route.body_only,
-            max_message_bytes=route.max_message_bytes,
-        )
+        # Routes with equal targets share an output, which keeps the order of what they send.
+        options = (route.target, route.body_only, route.max_message_bytes)
+        binding = bindings.get(options)
+        if binding is None:
+            binding = bindings[options] = BindingOutput(
+                file.task,
+                sent.site,
+                configuration.connections[route.target.connection].key,
+                route.target.kind,
+                sent.entity,
+                source_kind=source,
+                body_only=route.body_only,
+                max_message_bytes=route.max_message_bytes,
+            )
         # An envelope holds a message as it is, whatever the kind of the channel.
         fit = sent.fit if route.body_only else None
         return sent._replace(output=sent.output if facts.dry_run else binding, fit=fit, binding=binding)
@@ -157,7 +163,8 @@ def _task(
 
 def _fit_opened(kind: Kind, message: Message) -> None:
     """Fit a message from an envelope to a target of *kind*, from the kind of its own source."""
-    own: Kind = "event-hubs" if message.arrival.kind == "event-hubs" else "service-bus"
+    event = message.arrival.event
+    own: Kind = "event-hubs" if event is not None and event.kind == "event-hubs" else "service-bus"
     fit = fit_between(own, kind)
     if fit is not None:
         fit(message)

@@ -17,6 +17,7 @@ from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival
 from shared.message.message import Message
+from shared.message.metadata import deterministic_id
 from shared.protocols import EditedTogether, Joined, Outcome
 
 COUNT = "batch-count"
@@ -175,7 +176,10 @@ def _identity(messages: Sequence[Message]) -> str:
     for message in messages:
         fields, arrival = message.property_fields(), message.arrival
         identity = fields[_MESSAGE_ID] if fields else _NULL
-        digest.update(identity + repr((arrival.origin, arrival.sequence_number, arrival.enqueued_time)).encode())
+        place: object = (arrival.origin, arrival.sequence_number, arrival.enqueued_time)
+        if arrival.event is not None:
+            place = deterministic_id(arrival)
+        digest.update(identity + repr(place).encode())
     return f"batch-{digest.hexdigest()}"
 
 

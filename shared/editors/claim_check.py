@@ -17,6 +17,7 @@ from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
+from shared.message.metadata import deterministic_id
 from shared.protocols import EditedTogether, Outcome
 from shared.stores.blobs import Blobs, answered_within, some_at_once
 
@@ -123,6 +124,8 @@ def _name(message: Message, part: int, digest: str) -> str:
     else:
         day = _day(arrival.enqueued_time // _DAY)
         number = f"{arrival.sequence_number}-{arrival.enqueued_time}-{part}"
+        if arrival.event is not None:
+            number = f"{deterministic_id(arrival)}-{part}"  # of the messages of an envelope, one number is that of all
     return f"{_place(arrival.origin)}/{day}/{number}-{digest[:_DIGEST_LENGTH]}"
 
 

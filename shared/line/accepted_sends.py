@@ -15,7 +15,8 @@ def key_of(arrival: Arrival) -> Key | None:
     if arrival.sequence_number is None:
         return None
     # With the enqueued time, messages of an entity that was deleted and created again differ.
-    return arrival.origin.partition, arrival.sequence_number, arrival.enqueued_time
+    key = arrival.origin.partition, arrival.sequence_number, arrival.enqueued_time
+    return key if arrival.event is None else (*key, arrival.event)
 
 
 class AcceptedSends:
@@ -23,7 +24,9 @@ class AcceptedSends:
     The outcomes of a task's latest messages, by their keys (`key_of`; a part's key has its number too).
 
     1. They are this process's own: what another instance has sent may be sent again.
-    2. The least recently used make room for new ones, except those of the present batch.
+    2. A message from an envelope is known as sent by its event, in whatever envelope it comes again; as rejected only
+       in the same one, because a replay of `rejects` brings it in another.
+    3. The least recently used make room for new ones, except those of the present batch.
     """
 
     def __init__(self, limit: int = REMEMBERED_SENDS) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from shared.line.accepted_sends import Key
 from shared.line.item import Item
 from shared.line.states import Stage, State
 from shared.message.arrival import Origin
@@ -42,16 +41,16 @@ class Batch:
     def clear(self) -> None:
         """Forget everything that has been decided."""
         self.parts: list[list[Item]] = []
-        """The items of each message, in the order of the batch: more than one for a message with parts."""
+        """
+        The items of each message, in the order of the batch: more than one for a message with parts.
+
+        Each message of an envelope is one of its own once the envelope is opened.
+        """
         self.is_numbered = False
         """Whether each part has its number: no message may become several from then on."""
-        self.is_opened = False
-        """Whether the messages were in envelopes: their keys are then those of events, not of arrivals."""
         self.has_repeats = False
         self.repeated: list[int] = []
         """The indices of messages that the batch has had before, as a whole."""
-        self.events: dict[Key, Item] = {}
-        """The first item of each event that the envelopes of the batch hold."""
         self.rejected: set[int] = set()
         """The indices of the messages that are rejected before the send."""
         self.visited: dict[Item, list[str]] = {}
@@ -61,6 +60,13 @@ class Batch:
     def items(self) -> list[Item]:
         """All items, in the order of the batch."""
         return [item for parts in self.parts for item in parts]
+
+    def by_delivery(self) -> list[list[Item]]:
+        """Return the items of each message that the host has delivered: an envelope has those of all its messages."""
+        found: list[list[Item]] = [[] for _ in self.contents]
+        for item in self.items:
+            found[item.delivery].append(item)
+        return found
 
     def waiting(self, state: State = State.RECEIVED) -> list[tuple[Item, Message]]:
         """Return the items in a *state* before the send, with their messages."""

@@ -35,6 +35,7 @@ class BindingOutput:
 
     def __init__(
         self,
+        task: str,
         site: str,
         setting: str,
         kind: Kind,
@@ -45,10 +46,12 @@ class BindingOutput:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     ) -> None:
         """
-        Send to *entity* of the namespace in the app setting *setting*, at most *max_message_bytes* in a text.
+        Send for *task* to *entity* of the namespace in the app setting *setting*.
 
-        *source_kind* is the kind of the namespace that the task takes from, unless its messages came in envelopes.
+        A text has at most *max_message_bytes*. *source_kind* is the kind of the namespace that the task takes from,
+        unless its messages came in envelopes.
         """
+        self._task = task
         self.site = site
         self.setting = setting
         self.kind: Kind = kind
@@ -67,11 +70,17 @@ class BindingOutput:
         return text
 
     def _event(self, message: Message, part: int | None) -> Event:
-        """Return the event of a message; its id is the same at every delivery, and different for every part."""
+        """
+        Return the event of a message; its id is the same at every delivery, and different for every part.
+
+        Two tasks may send copies of one message to one entity, as two consumer groups of a hub: the id has the task.
+        """
         content = message.encode()
         identity = deterministic_id(message.arrival) or blake2b(content, digest_size=16).hexdigest()
         source = "/".join(each for each in message.arrival.origin if each is not None)
-        kind = message.arrival.kind or self._source_kind
+        event = message.arrival.event
+        kind = self._source_kind if event is None else event.kind
+        identity = f"{self._task}/{identity}"
         return Event(source, identity if part is None else f"{identity}/{part}", kind, content)
 
     async def send(

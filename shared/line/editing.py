@@ -10,14 +10,13 @@ The editors of a task as steps of the line.
    earlier delivery has sent is taken out.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 from shared.errors import MessageRejected
-from shared.line.accepted_sends import AcceptedSends, Key
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Step
 from shared.line.failing import reject
 from shared.line.item import Item
@@ -124,21 +123,17 @@ class Editing:
     def _number(self, batch: Batch) -> None:
         """Number the parts of each message, and end those whose result is known from an earlier delivery."""
         batch.is_numbered = True
-        outcome = self._accepted.outcome
         for index, parts in enumerate(batch.parts):
             item = parts[0]
-            if batch.is_opened:
-                self._number_events(batch, parts)
-                continue
             if item.state is not State.RECEIVED:
                 continue
-            known = outcome(item.key)
+            known = item.known(self._accepted)
             if known is not None:
                 batch.parts[index] = [item]
                 item.recall(known)
                 continue
             # Without an editor no message becomes several.
-            requested = requested_part(item.content, item.arrival, self._task) if self._editors else None
+            requested = requested_part(item.received, item.arrival, self._task) if self._editors else None
             if requested is not None and requested.total != len(parts):
                 description = (
                     f"{PART} asks for part {requested.number} of {requested.total}, but the editors split the message"
@@ -149,50 +144,26 @@ class Editing:
                 self._number_parts(parts, requested)
 
     def _number_parts(self, parts: Sequence[Item], requested: Part | None) -> None:
-        key = parts[0].key
+        key, event_key = parts[0].key, parts[0].event_key
         for number, part in enumerate(parts):
             part.part = Part(number, len(parts))
             part.key = None if key is None else (*key, number)
-            known = self._accepted.outcome(part.key)
+            part.event_key = None if event_key is None else (*event_key, number)
+            known = part.known(self._accepted)
             if known is not None:
                 part.recall(known)
             elif requested is not None and part.part != requested:
-                part.withhold(Outcome.FILTERED, _not_requested(requested), Stage.EDITED)
-
-    def _number_events(self, batch: Batch, parts: Sequence[Item]) -> None:
-        """Number what an envelope has become, and end what was sent before, or is in the batch before."""
-        requested = requested_part(parts[0].content, parts[0].arrival, self._task)
-        seen: Counter[Key | None] = Counter()
-        for number, part in enumerate(parts):
-            if len(parts) > 1:
-                part.part = Part(number, len(parts))
-            if part.state is not State.RECEIVED:
-                continue
-            event = part.key
-            # An editor may make several messages of one event.
-            part.key = None if event is None else (*event, seen[event])
-            seen[event] += 1
-            known = self._accepted.outcome(part.key)
-            if known is not None:
-                part.recall(known)
-            elif requested is not None and part.part != requested:
-                part.withhold(Outcome.FILTERED, _not_requested(requested), Stage.EDITED)
-            elif part.key is not None and (first := batch.events.setdefault(part.key, part)) is not part:
-                part.repeat(first)
-                batch.has_repeats = True
+                reason = f"{PART} asks for part {requested.number} of {requested.total} only"
+                part.withhold(Outcome.FILTERED, reason, Stage.EDITED)
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
         reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)
 
 
-def _not_requested(requested: Part) -> str:
-    return f"{PART} asks for part {requested.number} of {requested.total} only"
-
-
 def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
     item.withhold(Outcome.FILTERED, withheld.reason, Stage.EDITED)
     parts = batch.parts[item.index]
-    if len(parts) > 1 and not batch.is_opened:
+    if len(parts) > 1:
         # The journal has the parts that are left, or the last one if none is.
         parts.remove(item)
 

@@ -18,7 +18,7 @@ from shared.protocols import Joined, Outcome
 def reject(batch: Batch, item: Item, rejection: Rejection, accepted: AcceptedSends) -> None:
     """Reject the message of *item* before the send, and every message that is linked to it."""
     # An unreadable or unsplit message may have its result from an earlier delivery.
-    known = accepted.outcome(item.key)
+    known = item.known(accepted)
     linked = _linked(batch, item)
     item.followers = ()
     _reject_whole(batch, item, rejection)
@@ -39,7 +39,7 @@ def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
     if len(parts) == 1:
         if item.part is None:
             # A replay that fails again is still a replay of one part.
-            item.part = requested_part(item.content, item.arrival, rejection.task)
+            item.part = requested_part(item.received, item.arrival, rejection.task)
         return
     for part in parts:
         if part is not item and part.outcome is None:
@@ -48,7 +48,7 @@ def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
     if any(part.state in KNOWN_BEFORE for part in parts):
         return
     batch.parts[item.index] = [item]
-    item.part = requested_part(item.content, item.arrival, rejection.task)
+    item.part = requested_part(item.received, item.arrival, rejection.task)
     item.key = key_of(item.arrival)
 
 

@@ -1,8 +1,9 @@
 """A message on the line: its data, and the events that change its state (`shared.line.states`)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from shared.line.accepted_sends import Key
+from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.rejection import Part
 from shared.line.routing import Target
 from shared.line.states import (
@@ -17,7 +18,7 @@ from shared.line.states import (
     Stage,
     State,
 )
-from shared.message.arrival import Arrival
+from shared.message.arrival import Arrival, CarriedEvent
 from shared.message.message import Message
 from shared.protocols import Imprint, Joined, Outcome, Outgoing
 
@@ -27,14 +28,24 @@ _STAGES = {State.ROUTED: Stage.ROUTED, State.READY: Stage.FITTED}
 """The stage that a message without a result has got to, where it is not `edited` or that of its rejection."""
 
 
+class Carrier(NamedTuple):
+    """An envelope as it was received, and the number of messages in it."""
+
+    content: bytes
+    messages: int
+
+
 class Item:
     """One message of a batch, or one of the parts that it has become, with all that is known of it."""
 
     __slots__ = (
         "arrival",
         "arrived",
+        "carrier",
         "content",
+        "delivery",
         "departed",
+        "event_key",
         "first",
         "followers",
         "index",
@@ -43,6 +54,7 @@ class Item:
         "leader",
         "lock_token",
         "message",
+        "number",
         "outgoing",
         "part",
         "reason",
@@ -55,14 +67,24 @@ class Item:
     def __init__(self, content: bytes, arrival: Arrival, index: int, lock_token: bytes | None = None) -> None:
         """Begin with a message as it was delivered; *index* is its place in the batch."""
         self.content = content
+        """Of a message from an envelope, its own bytes."""
+        self.carrier: Carrier | None = None
+        """The envelope that it came in."""
         self.arrival = arrival
         self.index = index
+        """Its place among the messages of the batch; those of an envelope have one each."""
+        self.delivery = index
+        """The place in the batch of what the host has delivered: of its envelope, or the same as the index."""
         self.lock_token = lock_token
         self.state = State.RECEIVED
         self.key: Key | None = None
         """What identifies it at every delivery, None without a sequence number."""
+        self.event_key: Key | None = None
+        """What identifies a message from an envelope in every envelope."""
         self.part: Part | None = None
         """Its place among the parts of its message, None for a whole message."""
+        self.number: int | None = None
+        """Its number among all that its delivery has become, None if it is the only one."""
         self.message: Message | None = None
         """As the steps have left it; None if it cannot be read, and once it is encoded."""
         self.arrived: Imprint | None = None
@@ -88,19 +110,44 @@ class Item:
         """Whether the result was known before."""
         return self.state in KNOWN_BEFORE
 
+    @property
+    def received(self) -> bytes:
+        """What the host has handed over: the message, or the envelope that it came in."""
+        return self.content if self.carrier is None else self.carrier.content
+
+    def known(self, accepted: AcceptedSends) -> Outcome | None:
+        """Return its result from an earlier delivery, None if it has none."""
+        return accepted.outcome(self.key) or accepted.outcome(self.event_key)
+
     def split(self, message: Message) -> "Item":
         """Return one more part of the same received message."""
-        part = Item(self.content, self.arrival, self.index, self.lock_token)
-        part.key, part.arrived, part.message = self.key, self.arrived, message
+        part = self._sibling()
+        part.key, part.event_key, part.message = self.key, self.event_key, message
         return part
+
+    def opened(self, event: CarriedEvent, content: bytes, message: Message, messages: int) -> "Item":
+        """Return an item for one of the *messages* in this envelope, which is in *event* with the bytes *content*."""
+        item = self._sibling()
+        item.content, item.carrier = content, Carrier(self.content, messages)
+        item.arrival, item.message = message.arrival, message
+        item.key, item.event_key = key_of(message.arrival), (event.source, event.id)
+        return item
 
     def repeated(self, first: "Item") -> "Item":
         """Return this repeated message as one that repeats *first*, a part of the message that it repeats."""
-        part = Item(self.content, self.arrival, self.index, self.lock_token)
-        part.key, part.arrived, part.part = first.key, self.arrived, first.part
+        part = self._sibling()
+        part.key, part.event_key, part.part = first.key, first.event_key, first.part
+        if self.carrier is None:
+            part.content, part.carrier, part.arrival = first.content, first.carrier, first.arrival
         part.message = self.message  # the journal reads its id
         part.repeat(first)
         return part
+
+    def _sibling(self) -> "Item":
+        """Return a new item of the same delivery."""
+        item = Item(self.content, self.arrival, self.index, self.lock_token)
+        item.carrier, item.delivery, item.arrived = self.carrier, self.delivery, self.arrived
+        return item
 
     # Events before the send
 
@@ -162,6 +209,10 @@ class Item:
         self.rejection = self.reason = None
         for follower in self.followers:
             follower.share(self)
+
+    def hand_over(self) -> None:
+        """Wait for the end of the batch: only then is the host asked to send it."""
+        self._move(Event.HAND_OVER)
 
     def refuse(self, rejection: Rejection) -> None:
         """Be at fault for its target."""

@@ -93,6 +93,7 @@ class Pipeline:
         deadline = self._deadline(received.items)
         received.ask = partial(self._ask, deadline)
         error = await self._prepare(received)
+        _number(received)
         items = received.items
         error = await self._deliver(received, items, deadline, error)
         if self._telemetry is not None:
@@ -162,9 +163,9 @@ class Pipeline:
         """
         batch_id = next(self._batch_ids)
         entries = [
-            Entry(parts[0].arrival, parts[0].arrived, len(parts))
-            for parts in batch.parts
-            if parts[0].arrived is not None
+            Entry(members[0].arrival, members[0].arrived, len(members))
+            for members in batch.by_delivery()
+            if members[0].arrived is not None
         ]
         if entries:
             unwritten = await self._write(self._journal.received(entries, batch_id), deadline)
@@ -176,6 +177,11 @@ class Pipeline:
             if self._settling:
                 unsettled = await self._settle_editors(items, deadline)
                 error = error or unsettled
+        if error is None:
+            # From here on only the journal can fail; with an error the function would hand nothing over.
+            for item in items:
+                if item.state is State.HANDED_OVER:
+                    item.accept()
         if error is not None or batch.has_repeats:
             _end(items)
         unwritten = await self._write(self._journal.decided([*map(self._record, items)], batch_id), deadline)
@@ -225,13 +231,24 @@ class Pipeline:
             item.reason,
             None if outcome is Outcome.SENT else _stage_of(item),
             None if outgoing is None else outgoing.session_id or outgoing.partition_key,
-            None if item.part is None else item.part.number,
+            item.number,
             item.is_remembered,
             item.arrived,
             item.departed,
             outcome is Outcome.SENT and item.joined is not None,
             item.state is State.SENT and item.target is not None and item.target.binding is not None,
         )
+
+
+def _number(batch: Batch) -> None:
+    """Number all that one delivery has become; a replayed part keeps its number."""
+    for members in batch.by_delivery():
+        if len({item.index for item in members}) == 1:
+            for item in members:
+                item.number = None if item.part is None else item.part.number
+        else:
+            for number, item in enumerate(members):
+                item.number = number
 
 
 def _id_of(item: Item) -> str | None:

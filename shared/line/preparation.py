@@ -7,13 +7,13 @@ The line before the send: received, restored, edited, stamped, routed, fitted.
 """
 
 from shared.amqp.values import string
-from shared.codecs.envelope import open_envelope
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.batch import Batch, Step
 from shared.line.editing import Editing
 from shared.line.failing import reject
 from shared.line.item import Item
+from shared.line.opening import open_envelopes
 from shared.line.states import Rejection, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
@@ -75,29 +75,7 @@ class Preparation:
                 self._reject(batch, item, fault, Stage.RECEIVED)
 
     def _open(self, batch: Batch) -> None:
-        """Put the messages of each envelope in its place; each has the identity that it had at its source."""
-        batch.is_opened = True
-        for item, message in batch.waiting():
-            known = self._accepted.outcome(item.key)
-            if known is not None:  # the whole envelope was rejected
-                item.recall(known)
-                continue
-            try:
-                opened = [
-                    (
-                        (event.source, event.id),
-                        Message.contained(event.content, message.arrival._replace(kind=event.kind)),
-                    )
-                    for event in open_envelope(envelope_body(message))
-                ]
-            except MessageRejected as error:
-                self._reject(batch, item, error, Stage.RECEIVED)
-                continue
-            item.key, item.message = opened[0]
-            for key, each in opened[1:]:
-                part = item.split(each)
-                part.key = key
-                batch.parts[item.index].append(part)
+        open_envelopes(batch, self._task.name, self._accepted)
 
     def _restore(self, batch: Batch) -> None:
         restore = self._task.restore
@@ -176,14 +154,6 @@ class Preparation:
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected, stage: Stage) -> None:
         reject(batch, item, Rejection(error, stage, self._task.name), self._accepted)
-
-
-def envelope_body(message: Message) -> bytes:
-    """Return the body of an envelope; raises MessageRejected for a body that is no data."""
-    body = message.body
-    if body is None:
-        raise MessageRejected("NotAnEnvelope", "body is a value or a sequence, expected CloudEvents as JSON")
-    return body
 
 
 def _mirror_repeats(batch: Batch) -> None:

@@ -93,10 +93,11 @@ class Sender:
         answers = await target.output.send(target.entity, messages, timeout_seconds=timeout_seconds)
         error = None
         for item, answer in zip(waiting, answers, strict=True):
-            if answer is None:
+            if answer is None and target.binding is not None:
+                item.hand_over()
+            elif answer is None:
                 item.accept()
-                if target.binding is None:
-                    self._remember(item)
+                self._remember(item)
             elif isinstance(answer, MessageRejected):
                 item.refuse(Rejection(answer, Stage.SENT, self._task))
             else:
@@ -106,7 +107,7 @@ class Sender:
     def _remember(self, item: Item) -> None:
         outcome = item.outcome
         if outcome is not None:
-            self._accepted.remember(item.key, outcome)
+            self._accepted.remember(item.event_key or item.key, outcome)
         for follower in item.followers:
             self._remember(follower)
 

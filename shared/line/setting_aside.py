@@ -14,6 +14,7 @@ from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused,
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import RENEWAL_SECONDS, Deadline
 from shared.line.item import Item
+from shared.line.opening import to_set_aside
 from shared.line.reject_limit import RejectLimit
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
@@ -50,7 +51,7 @@ class SettingAside:
                     waiting += uncounted[place:]
                     break
                 item.admit()
-            elif (outcome := item.outcome) is not None:
+            elif (outcome := item.outcome) is not None or state is State.HANDED_OVER:
                 if outcome is not Outcome.REJECTED:
                     self._limit.reset()
             elif state not in TO_REJECTS:
@@ -73,7 +74,7 @@ class SettingAside:
     ) -> BuswayError | None:
         for item in at_fault:
             if item.state is State.SET_ASIDE and item.rejection is not None:
-                item.address(rejects, set_aside(rejects, item.content, item.arrival, item.rejection, item.part))
+                item.address(rejects, set_aside(rejects, to_set_aside(item), item.arrival, item.rejection, item.part))
         waiting, error = list(at_fault), None
         while waiting:
             messages = [item.outgoing for item in waiting if item.outgoing is not None]
@@ -86,7 +87,7 @@ class SettingAside:
                 elif not isinstance(answer, MessageRejected):
                     error = error or answer
                 elif item.rejection is not None and item.state is State.ADDRESSED:
-                    item.wrap(wrapped(rejects, item.content, item.arrival, item.rejection, item.part))
+                    item.wrap(wrapped(rejects, to_set_aside(item), item.arrival, item.rejection, item.part))
                     refused.append(item)
                 elif await self._dead_letter([item], items) is not None:
                     description = f"{rejects}: refuses rejected messages in every form, {answer.description}"
@@ -98,8 +99,8 @@ class SettingAside:
         settled = {item.lock_token for item in items if item.state is State.DEAD_LETTERED}
         parts: dict[bytes | None, list[int]] = {}
         for item in at_fault:
-            if item.part is not None:
-                parts.setdefault(item.lock_token, []).append(item.part.number)
+            if item.number is not None:
+                parts.setdefault(item.lock_token, []).append(item.number)
         for item in at_fault:
             if item.rejection is None:
                 continue
@@ -130,7 +131,7 @@ def session_of(items: Iterable[Item]) -> str | None:
     """Return the session of a batch, which all its messages have; None if none can be read or has one."""
     for item in items:
         try:
-            session_id = Message.received(item.content, item.arrival.origin).session_id
+            session_id = Message.received(item.received, item.arrival.origin).session_id
         except MessageRejected:
             continue
         if session_id is not None:

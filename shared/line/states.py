@@ -57,6 +57,8 @@ class State(StrEnum):
     """The batch has held it before; it gets the result of the first."""
     FAILED = "failed"
     """It is at fault, found before the send; it is never sent to its target."""
+    HANDED_OVER = "handed over"
+    """Its text is kept for the host, which is asked to send it once the whole batch has succeeded."""
     REFUSED = "refused"
     """Its target has refused it; it is offered again until the reject limit lets it be set aside."""
     SET_ASIDE = "set aside"
@@ -104,6 +106,8 @@ class Event(StrEnum):
     FIT = "fit"
     ACCEPT = "accept"
     """Its target has accepted it, or its leader."""
+    HAND_OVER = "hand over"
+    """An output binding keeps it for the host."""
     REFUSE = "refuse"
     """Its target does not take this message."""
     ADMIT = "admit"
@@ -143,7 +147,12 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.JOIN: State.JOINED,
         Event.FAIL: State.FAILED,
         Event.ACCEPT: State.SENT,
+        Event.HAND_OVER: State.HANDED_OVER,
         Event.REFUSE: State.REFUSED,
+        Event.LEAVE: State.LEFT,
+    },
+    State.HANDED_OVER: {
+        Event.ACCEPT: State.SENT,
         Event.LEAVE: State.LEFT,
     },
     State.JOINED: {

@@ -11,6 +11,14 @@ class Origin(NamedTuple):
     partition: str | None = None
 
 
+class CarriedEvent(NamedTuple):
+    """What identifies a message in an envelope: its source and id, and the kind of namespace that the source is in."""
+
+    source: str
+    id: str
+    kind: str
+
+
 class Arrival(NamedTuple):
     """
     What the service reports with a message when it delivers it.
@@ -25,5 +33,5 @@ class Arrival(NamedTuple):
     enqueued_time: int | None = None
     locked_until: int | None = None
     dead_letter_source: str | None = None
-    kind: str | None = None
-    """Of a message from an envelope, the kind of namespace that its source is in."""
+    event: CarriedEvent | None = None
+    """What identifies a message from an envelope; the rest is then what the service reported with the envelope."""

@@ -5,6 +5,7 @@ One value per hop, joined by ";", so that the third of `repl-sequence` belongs t
 Source: Azure Service Bus, "Message replication tasks patterns", service-assigned metadata.
 """
 
+import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -92,8 +93,12 @@ def deterministic_id(arrival: Arrival) -> str | None:
     """
     Return an id for a message that has none: the same at every redelivery, different for every other message.
 
-    Raises nothing; None where the service gave no sequence number (a message that was never enqueued).
+    That of a message from an envelope is the same in every envelope. Raises nothing; None where the service gave no
+    sequence number (a message that was never enqueued).
     """
+    if arrival.event is not None:
+        event = json.dumps(arrival.event[:2])  # ASCII, and no two pairs give one text
+        return blake2b(event.encode(), digest_size=16).hexdigest()
     if arrival.sequence_number is None:
         return None
     origin = arrival.origin

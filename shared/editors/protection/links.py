@@ -25,6 +25,7 @@ from shared.editors.protection.bound_properties import canonical_form, encoded, 
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.message.message import Message
+from shared.message.metadata import deterministic_id
 from shared.stores.documents import Documents
 from shared.stores.dry_run import DryRunDocuments
 from shared.stores.settings import open_documents, store_problem
@@ -99,7 +100,9 @@ def identities(messages: Sequence[Message]) -> Iterator[str | None]:
         arrival = message.arrival
         # Parts of one message are distinguished by their place.
         part = seen[arrival] = seen.get(arrival, -1) + 1
-        if arrival.sequence_number is None:
+        if arrival.event is not None:
+            text = deterministic_id(arrival)
+        elif arrival.sequence_number is None:
             identity = _readable_id(message)
             text = None if identity is None else f"id {identity}"
         else:

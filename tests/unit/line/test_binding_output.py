@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.sections import Sections
-from shared.amqp.values import Value, string
-from shared.codecs.envelope import KINDS, Event, encode_event, envelopes, open_envelope
-from shared.errors import MessageRejected, TargetRefused
+from shared.amqp.values import long, string
+from shared.codecs.envelope import Event, encode_event, envelopes, open_envelope
+from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.binding_output import BindingOutput, body_text, collecting
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -20,16 +20,25 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
-from shared.protocols import Outcome
-from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatFailsOnce, clock_at_delivery, sleep_by
+from shared.protocols import BatchEditor, Outcome
+from shared.rules.rule import parse_filter
+from tests.fakes import (
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    clock_at_delivery,
+    sleep_by,
+)
 from tests.messages import delivered
 from tests.strategies import messages
+from tests.unit.editors.deduplicating import editor as deduplicate
 
 WEST, CARRIER = Origin("west", "orders"), Origin("east", "carrier")
 
 
 def binding(**options: Any) -> BindingOutput:
-    return BindingOutput("east", "EAST", "queue", "carrier", source_kind="service-bus", **options)
+    return BindingOutput("copy", "east", "EAST", "queue", "carrier", source_kind="service-bus", **options)
 
 
 def pipeline(origin: Origin, *targets: Target, opens: bool = False, journal: JournalInMemory | None = None) -> Pipeline:
@@ -134,71 +143,71 @@ def test_body_that_is_no_text_is_rejected(body: bytes) -> None:
         body_text(Message.received(delivered(1, body=body), WEST))
 
 
-# Taking envelopes
+def two_routes(output: BindingOutput, other: OutputThatAccepts, *editors: BatchEditor) -> tuple[Task, JournalInMemory]:
+    """Return a task that sends what has the property `sdk` with the SDK, and the rest through the binding."""
+    router = Router(
+        [
+            Route(Target(other, "east", "orders"), parse_filter("sdk = 1")),
+            Route(Target(output, "east", "c", binding=output)),
+        ]
+    )
+    return Task("copy", WEST, editors, router, None, Keep(), None), JournalInMemory()
 
 
-def opened_by(line: Pipeline, *texts: str, start: int = 1) -> None:
-    asyncio.run(line.run([carried(text, start + number) for number, text in enumerate(texts)]))
+def test_nothing_counts_as_handed_over_if_another_target_keeps_the_batch_at_its_source() -> None:
+    output = binding()
+    task, journal = two_routes(output, OutputThatIsDown())
+    clock = clock_at_delivery()
+    line = Pipeline(task, journal, clock, sleep_by(clock))
+    with pytest.raises(TargetUnavailable), collecting() as collected:
+        asyncio.run(line.run([delivered(1), delivered(2, named={"sdk": long(1)}), delivered(3)]))
+    # The function raises, so the host is asked for nothing.
+    assert [each.outcome for each in journal.records] == [Outcome.RETRY] * 3
+    assert not any(each.is_handed_over for each in journal.records)
+    assert len(collected[output]) == 2
 
 
-def event(identity: str, number: int, named: Mapping[str, Value] | None = None) -> str:
-    content = Message.received(delivered(number, named=named), WEST).encode()
-    return encode_event(Event("west/orders", identity, "service-bus", content))
+def test_short_outage_of_another_target_hands_each_message_over_once() -> None:
+    output = binding()
+    task, journal = two_routes(output, OutputThatFailsOnce())
+    clock = clock_at_delivery()
+    with collecting() as collected:
+        asyncio.run(
+            Pipeline(task, journal, clock, sleep_by(clock)).run([delivered(1), delivered(2, named={"sdk": long(1)})])
+        )
+    assert len(collected[output]) == 1
+    assert [(each.outcome, each.is_handed_over) for each in journal.records] == [
+        *((Outcome.SENT, True), (Outcome.SENT, False))
+    ]
 
 
-def test_messages_of_an_envelope_are_sent_one_by_one_and_recorded_as_its_parts() -> None:
-    output, journal = OutputThatAccepts(), JournalInMemory()
-    opened_by(pipeline(CARRIER, Target(output, "east", "orders"), opens=True, journal=journal), *envelopes(
-        [event("a", 1), event("b", 2), event("c", 3)], 100_000
-    ))  # fmt: skip
-    assert output.ids("orders") == ["m-1", "m-2", "m-3"]
-    assert [record.part for record in journal.records] == [0, 1, 2]
+def test_message_that_the_host_could_not_send_is_not_a_duplicate_of_itself() -> None:
+    output = binding()
+    task, journal = two_routes(output, OutputThatAccepts(), deduplicate())
+    line = Pipeline(task, journal)
+    found = []
+    for number in (1, 1, 2):
+        with collecting() as collected:
+            asyncio.run(line.run([delivered(number, message_id="same")]))
+        found.append(len(collected.get(output, [])))
+    # Whether the host has sent them is not known: each is handed over.
+    assert found == [1, 1, 1]
 
 
-def test_repeated_envelope_is_taken_once_even_if_the_host_grouped_it_otherwise() -> None:
-    output = OutputThatAccepts()
-    line = pipeline(CARRIER, Target(output, "east", "orders"), opens=True)
-    a, b, c = event("a", 1), event("b", 2), event("c", 3)
-    opened_by(line, f"[{a},{b}]")
-    opened_by(line, a, f"[{b},{c}]", f"[{c},{a}]", start=10)
-    assert output.ids("orders") == ["m-1", "m-2", "m-3"]
+def test_event_is_identified_by_its_task_as_well() -> None:
+    one, other = binding(), BindingOutput("fan-out", "east", "EAST", "queue", "carrier", source_kind="service-bus")
+    message = Message.received(delivered(1), WEST)
+    ids = [open_envelope(each.text(message, None).encode())[0].id for each in (one, other)]
+    assert len(set(ids)) == 2
 
 
-def test_events_of_one_message_id_are_not_taken_for_each_other() -> None:
-    output = OutputThatAccepts()
-    line = pipeline(CARRIER, Target(output, "east", "orders"), opens=True)
-    opened_by(line, f"[{event('a', 1)},{event('b', 1)}]")
-    assert output.ids("orders") == ["m-1", "m-1"]
-
-
-def test_event_that_its_target_could_not_take_is_sent_when_the_envelope_comes_again() -> None:
-    output = OutputThatFailsOnce(1)
-    line = pipeline(CARRIER, Target(output, "east", "orders"), opens=True)
-    opened_by(line, f"[{event('a', 1)},{event('b', 2)}]")
-    assert output.ids("orders") == ["m-1", "m-2"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"", b"text", b"{}", b"[]", b"[1]", b"null", b'{"specversion": "1.0"}', b"\xff",
-        encode_event(Event("s", "i", "kafka", b"x")).encode(),
-        encode_event(Event("s", "i", KINDS[0], b"x")).replace('"eA=="', '"e"').encode(),
-        encode_event(Event("s", "", KINDS[0], b"x")).encode(),
-    ],
-)  # fmt: skip
-def test_body_that_is_no_envelope_is_rejected_whole(body: bytes) -> None:
-    output, journal = OutputThatAccepts(), JournalInMemory()
-    line = pipeline(CARRIER, Target(output, "east", "orders"), opens=True, journal=journal)
-    asyncio.run(line.run([delivered(1, body=body), carried(event("a", 2), 2)]))
-    assert output.ids("orders") == ["m-2"]
-    assert [record.outcome for record in journal.records] == [Outcome.REJECTED, Outcome.SENT]
-
-
-def test_event_whose_content_is_no_message_rejects_its_envelope() -> None:
-    output, journal = OutputThatAccepts(), JournalInMemory()
-    broken = encode_event(Event("west/orders", "z", "service-bus", b"\x00\x53\x73\xc0"))
-    line = pipeline(CARRIER, Target(output, "east", "orders"), opens=True, journal=journal)
-    opened_by(line, f"[{event('a', 1)},{broken}]")
-    assert output.ids("orders") == []
-    assert [record.outcome for record in journal.records] == [Outcome.REJECTED]
+def test_event_that_is_sent_on_in_an_envelope_keeps_its_identity() -> None:
+    first = open_envelope(handed_over(binding(), [delivered(1)])[0].encode())[0]
+    texts = []
+    for number in (8, 9):  # the first host has sent it twice
+        line = pipeline(CARRIER, Target(output := binding(), "east", "next", binding=output), opens=True)
+        with collecting() as collected:
+            asyncio.run(line.run([delivered(number, message_id=None, body=encode_event(first).encode())]))
+        texts += output.texts(collected[output])
+    one, two = (open_envelope(text.encode())[0] for text in texts)
+    assert (one.source, one.id, one.kind) == (two.source, two.id, "service-bus")

@@ -37,6 +37,7 @@ EVENTS: dict[Event, Callable[[Item], None]] = {
     Event.ROUTE: lambda item: item.route(TARGET),
     Event.FIT: lambda item: item.fit(OUTGOING, None),
     Event.ACCEPT: Item.accept,
+    Event.HAND_OVER: Item.hand_over,
     Event.REFUSE: lambda item: item.refuse(REJECTION),
     Event.ADMIT: Item.admit,
     Event.ADDRESS: lambda item: item.address(TARGET, OUTGOING),

@@ -1,0 +1,98 @@
+"""
+The messages of envelopes, in the place of the envelopes.
+
+1. Each is a message of its own from then on: it is filtered, rejected and recalled alone. Only its delivery, its lock
+   and its place in the journal are those of its envelope.
+2. What identifies it is the event, whatever envelope it comes in. One that the batch holds twice is taken once.
+3. `rejects` gets an envelope with the message alone, so that a replay concerns no other.
+"""
+
+from shared.codecs.envelope import Event, encode_event, open_envelope
+from shared.errors import MessageRejected
+from shared.line.accepted_sends import AcceptedSends
+from shared.line.batch import Batch
+from shared.line.failing import reject
+from shared.line.item import Item
+from shared.line.rejection import requested_part
+from shared.line.states import Rejection, Stage, State
+from shared.message.arrival import CarriedEvent
+from shared.message.message import Message
+
+
+def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends) -> None:
+    """Put the messages of each envelope of *batch* in its place; a body that is no envelope is rejected."""
+    opened: dict[int, list[Item]] = {}
+    for item, message in batch.waiting():
+        known = item.known(accepted)
+        if known is not None:
+            item.recall(known)
+            continue
+        try:
+            opened[item.index] = _opened(item, message)
+        except MessageRejected as error:
+            reject(batch, item, Rejection(error, Stage.RECEIVED, task), accepted)
+    for item in batch.items:
+        if item.state is State.REPEATED and item.first is not None and item.first.index in opened:
+            opened[item.index] = [item.repeated(first) for first in opened[item.first.index]]
+    _place(batch, opened)
+    _repeat(batch, task)
+
+
+def _opened(item: Item, envelope: Message) -> list[Item]:
+    """Return an item for each message of an envelope; raises MessageRejected if one of them cannot be read."""
+    events = open_envelope(envelope_body(envelope))
+    items = []
+    for event in events:
+        identity = CarriedEvent(event.source, event.id, event.kind)
+        message = Message.contained(event.content, envelope.arrival._replace(event=identity))
+        items.append(item.opened(identity, event.content, message, len(events)))
+    return items
+
+
+def _place(batch: Batch, opened: dict[int, list[Item]]) -> None:
+    """Give each item its place among the messages of the batch."""
+    parts: list[list[Item]] = []
+    rejected = set()
+    for [item] in batch.parts:
+        before = item.index
+        if before in batch.rejected:
+            rejected.add(len(parts))
+        for each in opened.get(before, (item,)):
+            each.index = len(parts)
+            parts.append([each])
+    batch.parts, batch.rejected = parts, rejected
+
+
+def _repeat(batch: Batch, task: str) -> None:
+    """Let what the batch has had before share the result of the first, unless a replay asks for another part of it."""
+    firsts: dict[object, Item] = {}
+    batch.repeated.clear()
+    for item in batch.items:
+        if item.state is State.RECEIVED and item.event_key is not None:
+            requested = requested_part(item.received, item.arrival, task)
+            first = firsts.setdefault((item.event_key, requested), item)
+            if first is not item:
+                item.repeat(first)
+        if item.state is State.REPEATED:
+            batch.has_repeats = True
+            batch.repeated.append(item.index)
+
+
+def envelope_body(message: Message) -> bytes:
+    """Return the body of an envelope; raises MessageRejected for a body that is no data."""
+    body = message.body
+    if body is None:
+        raise MessageRejected("NotAnEnvelope", "body is a value or a sequence, expected CloudEvents as JSON")
+    return body
+
+
+def to_set_aside(item: Item) -> bytes:
+    """Return what `rejects` gets: the message as it was received, of several in an envelope this one alone."""
+    carrier, event = item.carrier, item.arrival.event
+    if carrier is None or event is None:
+        return item.content
+    if carrier.messages == 1:
+        return carrier.content
+    alone = Message.received(carrier.content, item.arrival.origin)
+    alone.body = encode_event(Event(event.source, event.id, event.kind, item.content)).encode()
+    return alone.encode()

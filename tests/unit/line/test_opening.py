@@ -1,0 +1,439 @@
+"""Tasks with `from: envelope`: each message of an envelope goes its own way, and nothing is lost without a record."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.amqp.values import Value, long, string, timestamp
+from shared.codecs.envelope import KINDS, MOST_EVENTS, Event, encode_event, envelopes, open_envelope
+from shared.editors.batch import BatchOptions, BatchStep
+from shared.errors import MessageRejected
+from shared.line.pipeline import Pipeline
+from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
+from shared.message.arrival import Origin
+from shared.message.message import Message
+from shared.message.ttl import Keep, Remaining, TimeToLive
+from shared.protocols import BatchEditor, Editor, Outcome, Withheld
+from tests.fakes import (
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+    task_facts,
+)
+from tests.messages import ENQUEUED, delivered
+from tests.unit.editors.deduplicating import editor as deduplicate
+
+WEST, CARRIER = Origin("west", "orders"), Origin("east", "carrier")
+
+
+class Line:
+    """A task that takes envelopes, with its target, rejects and journal."""
+
+    def __init__(
+        self,
+        *editors: Editor | BatchEditor,
+        output: OutputThatAccepts | None = None,
+        origin: Origin = CARRIER,
+        ttl: TimeToLive | None = None,
+    ) -> None:
+        self.output, self.rejects, self.journal = output or OutputThatAccepts(), OutputThatAccepts(), JournalInMemory()
+        router = Router([Route(Target(self.output, "east", "orders"))])
+        rejects = Target(self.rejects, "east", "rejected")
+        self.task = Task("copy", origin, editors, router, rejects, ttl or Keep(), None, opens_envelopes=True)
+        self.clock = clock_at_delivery()
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was sent, as a new process does."""
+        self.line = Pipeline(self.task, self.journal, self.clock, sleep_by(self.clock))
+
+    def run(self, *texts: str, start: int = 1) -> None:
+        asyncio.run(self.line.run([carried(text, start + number) for number, text in enumerate(texts)]))
+
+    def replay(self, start: int = 100) -> None:
+        """Send everything in `rejects` to the source again, and take it."""
+        taken = self.rejects.accepted.pop("rejected", [])
+        asyncio.run(self.line.run([sent_again(each.content, start + number) for number, each in enumerate(taken)]))
+
+    def sent(self) -> list[str | None]:
+        return self.output.ids("orders")
+
+    def outcomes(self) -> list[tuple[int | None, int | None, Outcome]]:
+        return [(each.arrival.sequence_number, each.part, each.outcome) for each in self.journal.records]
+
+
+class Alone:
+    """An editor that is given one message at a time, and decides by its id."""
+
+    name = "alone"
+
+    def __init__(self, verdicts: Mapping[str, str]) -> None:
+        self.verdicts = dict(verdicts)
+
+    def edit(self, message: Message) -> Sequence[Message] | Withheld:
+        identity = message.message_id
+        match self.verdicts.get(str(None if identity is None else identity.payload)):
+            case "reject":
+                raise MessageRejected("Bad", "it is bad")
+            case "withhold":
+                return Withheld("it is withheld")
+            case "split":
+                return [part(message, number) for number in range(3)]
+            case _:
+                return [message]
+
+
+def part(message: Message, number: int) -> Message:
+    made = message.copy()
+    identity = message.message_id
+    made.message_id = string(f"{'' if identity is None else str(identity.payload)}/{number}")
+    return made
+
+
+def carried(text: str, number: int = 1) -> bytes:
+    """Return an envelope as the service delivers it: the host has made the text the body of a new message."""
+    return delivered(number, message_id=None, body=text.encode(), content_type="text/plain")
+
+
+def sent_again(content: bytes, number: int) -> bytes:
+    """Return a message of `rejects` as the source delivers it after a person has sent it there."""
+    message = Message.received(content, CARRIER)
+    message.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
+    return message.encode()
+
+
+def event(identity: str, number: int, named: Mapping[str, Value] | None = None) -> str:
+    content = Message.received(delivered(number, named=named), WEST).encode()
+    return encode_event(Event("west/orders", identity, "service-bus", content))
+
+
+def one_text(*events: str) -> str:
+    return envelopes(events, 1_000_000)[0]
+
+
+def abc() -> str:
+    return one_text(event("a", 1), event("b", 2), event("c", 3))
+
+
+# Each message goes its own way
+
+
+def test_messages_of_an_envelope_are_sent_one_by_one_and_recorded_as_its_parts() -> None:
+    line = Line()
+    line.run(abc())
+    assert line.sent() == ["m-1", "m-2", "m-3"]
+    assert line.outcomes() == [(1, number, Outcome.SENT) for number in range(3)]
+
+
+def test_message_alone_in_its_envelope_is_recorded_whole() -> None:
+    line = Line()
+    line.run(event("a", 1))
+    assert line.outcomes() == [(1, None, Outcome.SENT)]
+
+
+def test_message_that_an_editor_rejects_goes_to_rejects_alone() -> None:
+    editor = Alone({"m-2": "reject"})
+    line = Line(editor)
+    line.run(abc())
+    assert line.sent() == ["m-1", "m-3"]
+    assert [end for _, _, end in line.outcomes()] == [Outcome.SENT, Outcome.REJECTED, Outcome.SENT]
+    (rejected,) = line.rejects.messages("rejected")
+    assert [each.id for each in open_envelope(rejected.body or b"")] == ["b"]
+    assert rejected.application_property("repl-reject-sequence") == string("1")
+    # Once the cause is gone, a replay sends it and nothing else.
+    editor.verdicts.clear()
+    line.replay()
+    assert line.sent() == ["m-1", "m-3", "m-2"]
+
+
+def test_message_that_its_target_refuses_goes_to_rejects_alone_and_can_be_replayed() -> None:
+    refused = {"m-2"}
+    line = Line(output=OutputThatRejects(lambda outgoing: outgoing.message_id in refused))
+    line.run(abc())
+    assert line.sent() == ["m-1", "m-3"]
+    line.replay()  # it is refused again, and still there
+    assert (line.sent(), len(line.rejects.accepted["rejected"])) == (["m-1", "m-3"], 1)
+    refused.clear()
+    line.replay(200)
+    assert line.sent() == ["m-1", "m-3", "m-2"]
+
+
+def test_envelope_that_comes_again_whose_message_was_rejected_is_not_rejected_twice() -> None:
+    line = Line(Alone({"m-2": "reject"}), output=OutputThatFailsOnce(1))
+    line.run(abc())
+    line.run(abc())  # the same delivery again: its lock was lost behind the send
+    assert len(line.rejects.accepted["rejected"]) == 1
+    assert line.sent() == ["m-1", "m-3"]
+
+
+def test_filtered_messages_have_a_record_and_hold_up_no_other() -> None:
+    line = Line(Alone({"m-1": "withhold", "m-3": "withhold"}))
+    line.run(abc())
+    assert line.sent() == ["m-2"]
+    assert line.outcomes() == [(1, 0, Outcome.FILTERED), (1, 1, Outcome.SENT), (1, 2, Outcome.FILTERED)]
+
+
+def test_parts_of_a_message_are_numbered_among_all_of_the_envelope() -> None:
+    line = Line(Alone({"m-2": "split"}))
+    line.run(abc(), abc())
+    ids = ["m-1", "m-2/0", "m-2/1", "m-2/2", "m-3"]
+    assert line.sent() == ids
+    assert line.outcomes() == [(number, part, Outcome.SENT) for number in (1, 2) for part in range(5)]
+
+
+def test_refused_part_of_a_message_is_replayed_alone() -> None:
+    refused = {"m-2/1"}
+    line = Line(Alone({"m-2": "split"}), output=OutputThatRejects(lambda outgoing: outgoing.message_id in refused))
+    line.run(abc())
+    refused.clear()
+    line.restart()
+    line.replay()
+    assert sorted(map(str, line.sent())) == ["m-1", "m-2/0", "m-2/1", "m-2/2", "m-3"]
+
+
+def test_replays_of_two_parts_of_a_message_in_one_delivery_are_both_sent() -> None:
+    refused = {"m-2/0", "m-2/1"}
+    line = Line(Alone({"m-2": "split"}), output=OutputThatRejects(lambda outgoing: outgoing.message_id in refused))
+    line.run(abc())
+    assert line.sent() == ["m-1", "m-2/2", "m-3"]
+    refused.clear()
+    line.replay()
+    assert line.sent() == ["m-1", "m-2/2", "m-3", "m-2/0", "m-2/1"]
+
+
+def test_envelope_that_asks_for_a_part_that_it_does_not_have_is_not_lost() -> None:
+    forged = {
+        "repl-reject-part": "1",
+        "repl-reject-parts": "9",
+        "repl-reject-task": "copy",
+        "repl-reject-source": "east/carrier",
+    }
+    line = Line(Alone({}))
+    named = {name: string(value) for name, value in forged.items()}
+    asyncio.run(line.line.run([delivered(1, body=abc().encode(), named=named)]))
+    assert [end for _, _, end in line.outcomes()] == [Outcome.REJECTED] * 3
+    assert len(line.rejects.accepted["rejected"]) == 3
+
+
+def test_messages_of_an_envelope_are_joined_as_any_others() -> None:
+    options = BatchOptions.model_validate({"as": "json-array"})
+    batch = BatchStep(batch=options).editor(task_facts())
+    line = Line(batch)
+    asyncio.run(line.line.run([carried(one_text(*(json_event(str(number), number) for number in range(3))))]))
+    (joined,) = line.output.messages("orders")
+    assert json.loads(joined.body or b"") == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert line.outcomes() == [(1, number, Outcome.SENT) for number in range(3)]
+
+
+def json_event(identity: str, number: int) -> str:
+    body = json.dumps({"n": number}).encode()
+    content = Message.received(delivered(number, body=body, content_type="application/json"), WEST).encode()
+    return encode_event(Event("west/orders", identity, "service-bus", content))
+
+
+def test_deduplicate_remembers_the_messages_of_envelopes() -> None:
+    line = Line(deduplicate())
+    line.run(abc())
+    line.line = Pipeline(line.task, line.journal, line.clock, sleep_by(line.clock))
+    line.run(one_text(event("other", 2), event("new", 4)), start=2)
+    assert line.sent() == ["m-1", "m-2", "m-3", "m-4"]
+    assert line.outcomes()[3:] == [(2, 0, Outcome.FILTERED), (2, 1, Outcome.SENT)]
+
+
+# Repeats
+
+
+def test_repeated_envelope_is_taken_once_even_if_the_host_grouped_it_otherwise() -> None:
+    line = Line()
+    a, b, c = event("a", 1), event("b", 2), event("c", 3)
+    line.run(f"[{a},{b}]")
+    line.run(a, f"[{b},{c}]", f"[{c},{a}]", start=10)
+    assert line.sent() == ["m-1", "m-2", "m-3"]
+    assert [(number, part) for number, part, _ in line.outcomes()] == [
+        *((1, 0), (1, 1), (10, None), (11, 0), (11, 1), (12, 0), (12, 1))
+    ]
+
+
+def test_event_that_an_envelope_holds_twice_is_taken_once_and_both_are_recorded() -> None:
+    line = Line()
+    a = event("a", 1)
+    line.run(f"[{a},{event('b', 2)},{a}]")
+    assert line.sent() == ["m-1", "m-2"]
+    assert line.outcomes() == [(1, number, Outcome.SENT) for number in range(3)]
+    assert [each.is_remembered for each in line.journal.records] == [False, False, True]
+
+
+def test_repeat_of_a_message_that_its_target_refuses_shares_the_reject() -> None:
+    line = Line(output=OutputThatRejects(lambda _: True))
+    line.run(f"[{event('a', 1)},{event('a', 1)}]")
+    assert [end for _, _, end in line.outcomes()] == [Outcome.REJECTED] * 2
+    assert len(line.rejects.accepted["rejected"]) == 1
+
+
+def test_envelope_that_is_in_the_batch_twice_is_taken_once() -> None:
+    line = Line(Alone({"m-2": "split"}))
+    content = carried(abc(), 7)
+    asyncio.run(line.line.run([content, content], lock_tokens=[b"1" * 16, b"2" * 16]))
+    assert line.sent() == ["m-1", "m-2/0", "m-2/1", "m-2/2", "m-3"]
+    assert len(line.journal.records) == 10
+
+
+def test_repeats_of_what_stays_at_the_source_stay_with_it() -> None:
+    line = Line(output=OutputThatIsDown())
+    with pytest.raises(Exception, match="away"):
+        line.run(abc(), abc())
+    assert [end for _, _, end in line.outcomes()] == [Outcome.RETRY] * 6
+
+
+def test_events_of_one_message_id_are_not_taken_for_each_other() -> None:
+    line = Line()
+    line.run(f"[{event('a', 1)},{event('b', 1)}]")
+    assert line.sent() == ["m-1", "m-1"]
+
+
+def test_event_that_its_target_could_not_take_is_sent_when_the_envelope_comes_again() -> None:
+    line = Line(output=OutputThatFailsOnce(1))
+    line.run(f"[{event('a', 1)},{event('b', 2)}]")
+    assert line.sent() == ["m-1", "m-2"]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=6),
+    st.dictionaries(st.sampled_from([f"m-{number}" for number in range(6)]), st.sampled_from(["reject", "withhold"])),
+    st.sets(st.integers(0, 5)),
+)
+def test_each_event_is_sent_once_or_on_record(
+    deliveries: list[list[int]], verdicts: dict[str, str], refused: set[int]
+) -> None:
+    ids = {f"m-{number}" for number in refused}
+    line = Line(Alone(verdicts), output=OutputThatRejects(lambda outgoing: outgoing.message_id in ids))
+    for place, numbers in enumerate(deliveries):
+        line.run(one_text(*(event(str(number), number) for number in numbers)), start=10 * (place + 1))
+    held = {f"m-{number}" for numbers in deliveries for number in numbers}
+    assert sorted(map(str, line.sent())) == sorted(held - ids - verdicts.keys())
+    assert len(line.journal.records) == sum(map(len, deliveries))
+    aside = [open_envelope(message.body or b"") for message in line.rejects.messages("rejected")]
+    rejected = {f"m-{each.id}" for events in aside for each in events}
+    assert rejected == {each for each in held if verdicts.get(each, "reject" if each in ids else "") == "reject"}
+
+
+# What is inside
+
+
+def test_messages_without_an_id_get_different_ones_and_the_same_in_every_envelope() -> None:
+    contents = [Message.received(delivered(number, message_id=None), WEST).encode() for number in (1, 2)]
+    one, two = (encode_event(Event("s", str(number), "service-bus", each)) for number, each in enumerate(contents))
+    line, other = Line(), Line()
+    line.run(f"[{one},{two}]")
+    other.run(two, one, start=50)
+    assert len(set(line.sent())) == 2
+    assert other.sent() == line.sent()[::-1]
+
+
+def test_what_the_service_assigned_at_the_first_source_is_not_taken_for_that_of_the_envelope() -> None:
+    inner = delivered(7_777, named={}, enqueued=ENQUEUED - 1_000_000)
+    line = Line()
+    line.run(encode_event(Event("s", "i", "service-bus", inner)), start=5)
+    (sent,) = line.output.messages("orders")
+    assert sent.application_property("repl-sequence") == string("5")
+    assert sent.sections.message_annotations == b""
+
+
+def test_envelope_in_an_envelope_is_a_message() -> None:
+    inner = carried(abc(), 3)
+    line = Line()
+    line.run(encode_event(Event("s", "i", "service-bus", Message.received(inner, WEST).encode())))
+    (sent,) = line.output.messages("orders")
+    assert len(open_envelope(sent.body or b"")) == 3
+
+
+def test_sessions_are_those_of_the_messages() -> None:
+    contents = [Message.received(delivered(n, session_id=f"s-{n}"), WEST).encode() for n in (1, 2)]
+    line = Line()
+    line.run(one_text(*(encode_event(Event("s", str(n), "service-bus", each)) for n, each in enumerate(contents))))
+    assert [each.session_id for each in line.output.accepted["orders"]] == ["s-1", "s-2"]
+
+
+def test_remaining_time_to_live_is_counted_from_the_envelope() -> None:
+    contents = [
+        Message.received(delivered(n, time_to_live=life), WEST).encode() for n, life in ((1, 1_000), (2, 60_000))
+    ]
+    line = Line(ttl=Remaining())
+    line.clock.advance(7)
+    line.run(one_text(*(encode_event(Event("s", str(n), "service-bus", each)) for n, each in enumerate(contents))))
+    (sent,) = line.output.messages("orders")
+    assert (sent.message_id, sent.time_to_live) == (string("m-2"), 53_000)
+    assert [end for _, _, end in line.outcomes()] == [Outcome.EXPIRED, Outcome.SENT]
+
+
+def test_envelopes_of_a_hub_are_opened_in_each_partition() -> None:
+    line = Line(origin=Origin("east", "carrier-hub"))
+    content = carried(abc(), 1)
+    asyncio.run(line.line.run([content], "0"))
+    asyncio.run(line.line.run([content], "1"))
+    assert line.sent() == ["m-1", "m-2", "m-3"]
+    assert {each.arrival.origin.partition for each in line.journal.records} == {"0", "1"}
+
+
+# Bodies that are no envelopes
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"text", b"{}", b"[]", b"[1]", b"null", b'{"specversion": "1.0"}', b"\xff", b"[" * 100_000, b"1" * 10_000,
+        encode_event(Event("s", "i", "kafka", b"x")).encode(),
+        encode_event(Event("s", "i", KINDS[0], b"x")).replace('"eA=="', '"e"').encode(),
+        encode_event(Event("s", "i", KINDS[0], b"x")).replace('"eA=="', '"\N{COMBINING ACUTE ACCENT}"').encode(),
+        encode_event(Event("s", "", KINDS[0], b"x")).encode(),
+        encode_event(Event("s", "i", KINDS[0], b"x")).replace('"s"', "7").encode(),
+        encode_event(Event("s", "i", KINDS[0], b"x")).replace('"eA=="', "null").encode(),
+    ],
+)  # fmt: skip
+def test_body_that_is_no_envelope_is_rejected_whole(body: bytes) -> None:
+    line = Line()
+    asyncio.run(line.line.run([delivered(1, body=body), carried(event("a", 2), 2)]))
+    assert line.sent() == ["m-2"]
+    assert line.outcomes() == [(1, None, Outcome.REJECTED), (2, None, Outcome.SENT)]
+    (rejected,) = line.rejects.messages("rejected")
+    assert rejected.body == body
+
+
+def test_event_whose_content_is_no_message_rejects_its_envelope() -> None:
+    line = Line()
+    broken = encode_event(Event("west/orders", "z", "service-bus", b"\x00\x53\x73\xc0"))
+    line.run(f"[{event('a', 1)},{broken}]")
+    assert line.sent() == []
+    assert line.outcomes() == [(1, None, Outcome.REJECTED)]
+
+
+def test_id_with_half_a_character_does_no_harm() -> None:
+    line = Line(Alone({"m-2": "reject"}))
+    line.run(one_text(event("\ud800", 1), event("\udc00", 2)))
+    assert [end for _, _, end in line.outcomes()] == [Outcome.SENT, Outcome.REJECTED]
+
+
+def test_number_of_events_in_an_envelope_is_limited_on_both_sides() -> None:
+    line = Line()
+    line.run(f"[{','.join(['1'] * (MOST_EVENTS + 1))}]")
+    assert line.outcomes() == [(1, None, Outcome.REJECTED)]
+    texts = envelopes(["{}"] * (MOST_EVENTS + 1), 10_000_000)
+    assert [len(json.loads(text)) if text[0] == "[" else 1 for text in texts] == [MOST_EVENTS, 1]
+
+
+def test_rejects_of_a_large_envelope_take_no_more_room_than_the_envelope() -> None:
+    line = Line(output=OutputThatRejects(lambda _: True))
+    text = one_text(*(event(str(number), number) for number in range(500)))
+    with pytest.raises(Exception, match="rejected messages in a row"):
+        line.run(text)
+    held = line.rejects.accepted["rejected"]
+    assert sum(len(each.content) for each in held) < 2 * len(text)
