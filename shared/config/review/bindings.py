@@ -6,9 +6,11 @@ from shared.config.models import Route, TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network
+from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.transcode import TranscodeStep
 
 _BINARY = frozenset(("compress", "encrypt", "re-encrypt"))
+_NEEDS_RESULT = frozenset(("deduplicate", "verify-chain"))
 _TEXT_FORMATS = frozenset(("json", "text"))
 
 
@@ -20,6 +22,7 @@ def findings(network: Network) -> Iterator[Finding]:
                 continue
             place = network.place(task, f"routes[{index}]")
             yield from _order(network, task, route, place)
+            yield from _results(task, network.label(route.target), place)
             if route.body_only:
                 yield from _bodies(network, task, route, place)
         yield from _envelopes(network, task)
@@ -36,6 +39,13 @@ def _order(network: Network, task: TaskFile, route: Route, place: str) -> Iterat
     if task.source.sessions or task.source.hub is not None or has_keys:
         seen = f"{network.label(task.source)} has an order, and the binding to {target} keeps none"
         yield Finding(checks.BINDING_WITHOUT_ORDER, f"{place}.via", seen)
+
+
+def _results(task: TaskFile, target: str, place: str) -> Iterator[Finding]:
+    for number, step in enumerate(task.editors):
+        if step.verb() in _NEEDS_RESULT or (isinstance(step, ClaimRestoreStep) and step.options.delete):
+            seen = f"editors[{number}].{step.verb()} never learns what the binding to {target} has sent"
+            yield Finding(checks.BINDING_WITHOUT_RESULT, f"{place}.via", seen)
 
 
 def _bodies(network: Network, task: TaskFile, route: Route, place: str) -> Iterator[Finding]:

@@ -371,6 +371,13 @@ BINDING_WITHOUT_ORDER = _check(
     "key: messages arrive in another order.",
     "send with the SDK: remove `via: binding`",
 )
+BINDING_WITHOUT_RESULT = _check(
+    _ERROR,
+    "binding-without-result",
+    "The editor remembers or deletes something once a message is sent. Whether an output binding has sent it, the task "
+    "never learns: the editor remembers and deletes nothing.",
+    "move the editor to the task that takes the envelopes, or send with the SDK: remove `via: binding`",
+)
 BODY_LOSES_PROPERTIES = _check(
     _ERROR,
     "body-loses-properties",

@@ -219,6 +219,21 @@ def test_binding_cannot_do_what_needs_a_session_or_an_order(found: Callable[...,
     ]
 
 
+def test_editors_that_act_on_what_was_sent_never_learn_it_from_a_binding(found: Callable[..., Any]) -> None:
+    unique = "editors: [{deduplicate: {window: PT1H, store: memory}}]\n"
+    restored = "editors: [{claim-restore: {setting: S, delete: %s}}]\n"
+    findings = found(
+        task("unique", "{connection: west, queue: a}", BINDING % ("a", ""), more=unique),
+        task("deleted", "{connection: west, queue: b}", BINDING % ("b", ""), more=restored % "true"),
+        task("kept", "{connection: west, queue: c}", BINDING % ("c", ""), more=restored % "false"),
+        task("sdk", "{connection: west, queue: d}", to("north", "queue: d"), more=unique),
+    )
+    assert [each for each in findings if each[0] == "binding-without-result"] == [
+        ("binding-without-result", "document 1: routes[0].via"),
+        ("binding-without-result", "document 2: routes[0].via"),
+    ]
+
+
 def test_bodies_without_properties_are_refused_where_something_needs_one(found: Callable[..., Any]) -> None:
     body, compressed = ", body_only: true", "editors: [{compress: {encoding: gzip}}]\n"
     findings = found(
