@@ -20,8 +20,9 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import Error as ProtobufError
 
-from shared.codecs.plain import DEEPEST, Plain, as_text, too_deep
+from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, too_deep
 from shared.errors import MessageRejected
 
 NOT_PROTOBUF = "NotProtobuf"
@@ -46,6 +47,11 @@ _LARGEST_FLOAT = 3.4028234663852886e38
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LONGEST_INTEGER = 40
 _SHORTEST, _LONGEST = 6, 9
+# What ProtoJSON's library raises for values of the sender: an Any alone may raise each of them.
+_UNREADABLE = (
+    *(json_format.Error, ProtobufError, RecursionError),
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
+)
 
 # Types of the library that are made at run time.
 type ProtoMessage = Any
@@ -109,7 +115,7 @@ class Protobuf:
                 raise MessageRejected(NOT_PROTOBUF, "body has a field that is not in the descriptor set")
         try:
             return self._plain(message)
-        except (ValueError, TypeError) as error:
+        except _UNREADABLE as error:
             raise MessageRejected(NOT_PROTOBUF, "body has a well-known type with an invalid value") from error
 
     def write(self, value: Plain) -> bytes:
@@ -128,7 +134,9 @@ class Protobuf:
 
     def _plain(self, message: ProtoMessage) -> Plain:
         if message.DESCRIPTOR.full_name in _WELL_KNOWN:
-            return json_format.MessageToDict(message, descriptor_pool=self._pool)
+            found = json_format.MessageToDict(message, descriptor_pool=self._pool)
+            check_depth(found)
+            return found
         made: dict[str, Plain] = {}
         for field, value in message.ListFields():
             name = f"[{field.full_name}]" if field.is_extension else field.json_name
@@ -232,7 +240,7 @@ class Protobuf:
             value = as_text(_bytes(value))
         try:
             json_format.ParseDict(value, message, descriptor_pool=self._pool, max_recursion_depth=DEEPEST)
-        except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except _UNREADABLE as error:
             # The library's text quotes the body.
             raise _Mismatch(f"got another kind of value, expected what ProtoJSON has for {name}") from error
 

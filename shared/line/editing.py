@@ -3,8 +3,8 @@ The editors of a task as steps of the line.
 
 1. An `Editor` is given one message at a time. A `BatchEditor` is given all messages of the batch, and asked once.
 2. What an editor returns takes the message's place. If nothing is left of a message, it is filtered.
-3. An unexpected exception of an `Editor` rejects its message. One of a `BatchEditor` has no single message at fault: it
-   leaves the batch at its source.
+3. An unexpected exception of an editor rejects its message. A `BatchEditor` that raises one is asked again for each
+   half of its messages, down to the one at which it fails: that one is rejected, and the others go on.
 4. A joined message is given to no further editor.
 5. Before the first editor that joins messages, at the latest behind all editors, each part gets its number, and what an
    earlier delivery has sent is taken out.
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from shared.errors import MessageRejected
+from shared.errors import BuswayError, MessageRejected
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Step
 from shared.line.failing import reject
@@ -78,8 +78,7 @@ class Editing:
 
     async def _ask(self, editor: BatchEditor, batch: Batch, waiting: Sequence[tuple[Item, Message]]) -> None:
         while waiting:
-            question = partial(_edit_batch, editor, [message for _, message in waiting])
-            results = await batch.ask(f"the editor {editor.name}", question)
+            results = await _answers(editor, batch, [message for _, message in waiting])
             answers = [(item, result) for (item, _), result in zip(waiting, results, strict=True)]
             if editor.joins and _has_failing_siblings(answers):
                 # What it has joined may contain parts of rejected messages: it is asked again without those.
@@ -185,6 +184,23 @@ def _unexpected(name: str, error: Exception) -> MessageRejected:
     line = "" if traceback is None else f", line {traceback.tb_lineno}"
     kind = type(error).__name__
     return MessageRejected(kind, f"{name}: unexpected {kind}{place}{line}; this is a bug in the editor")
+
+
+async def _answers(editor: BatchEditor, batch: Batch, messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    """Return the answer for each message; raises only BuswayError, if what the editor asks cannot answer."""
+    try:
+        return await batch.ask(f"the editor {editor.name}", partial(_edit_batch, editor, messages))
+    except BuswayError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, a message is at fault
+        if len(messages) == 1:
+            return [_unexpected(editor.name, error)]
+    half = len(messages) // 2
+    first, second = [await _answers(editor, batch, each) for each in (messages[:half], messages[half:])]
+    return [
+        *first,
+        *(each._replace(leader=each.leader + half) if isinstance(each, Joined) else each for each in second),
+    ]
 
 
 async def _edit_batch(editor: BatchEditor, messages: Sequence[Message], seconds: float) -> Sequence[EditedTogether]:

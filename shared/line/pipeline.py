@@ -147,9 +147,7 @@ class Pipeline:
         if isinstance(fault, BuswayError):
             return fault
         kind = type(fault).__name__
-        error = TargetRefused(
-            f"{self._task.name}: the batch cannot be prepared, {kind} in a batch editor or in Busway itself"
-        )
+        error = TargetRefused(f"{self._task.name}: the batch cannot be prepared, {kind} in Busway itself")
         error.__cause__ = fault
         return error
 

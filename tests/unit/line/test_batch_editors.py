@@ -338,3 +338,29 @@ def test_a_message_that_is_in_the_batch_twice_is_settled_once() -> None:
     line = Line(editor)
     line.run("a", "b", "a", numbers=[1, 2, 1])
     assert editor.outcomes == [[(1, Outcome.SENT), (2, Outcome.SENT)]]
+
+
+def test_message_at_which_an_editor_fails_is_rejected_and_the_others_are_joined() -> None:
+    """As from an untrusted producer: an exception that nobody expected must not hold the batch."""
+
+    def fails_at_c(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+        if any(body(each) == "c" for each in messages):
+            raise RecursionError("quotes the body")
+        return one_envelope(messages)
+
+    line = Line(Together(fails_at_c))
+    assert line.run("a", "b", "c", "d", "e") == {Outcome.SENT: 4, Outcome.REJECTED: 1}
+    assert sorted("+".join(line.sent())) == sorted("a+b+d+e")
+    (rejected,) = line.rejects.messages("rejected")
+    assert body(rejected) == "c"
+    reason = rejected.application_property(REASON)
+    assert reason is not None
+    assert reason.payload == "RecursionError"
+
+
+def test_batch_of_one_message_at_which_an_editor_fails_is_not_held() -> None:
+    def fails(_: Sequence[Message]) -> Sequence[EditedTogether]:
+        raise KeyError
+
+    line = Line(Together(fails, joins=False))
+    assert line.run("a") == {Outcome.REJECTED: 1}
