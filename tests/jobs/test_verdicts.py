@@ -14,7 +14,18 @@ from pyspark.sql import SparkSession
 from jobs.reconcile.judge.verdicts import VERDICTS
 from jobs.reconcile.reconciliation import Result
 from tests.jobs import twin
-from tests.jobs.journals import KINDS, START, TASK, Journals, Record, check, digest, planted
+from tests.jobs.journals import (
+    KINDS,
+    START,
+    TASK,
+    Journals,
+    Record,
+    check,
+    content_of,
+    digest,
+    passed_on,
+    planted,
+)
 from tests.jobs.results import kinds, run, table, verdicts
 
 HOURS = 4
@@ -74,6 +85,29 @@ def joined(numbers: Iterable[int]) -> Journals:
     return journals
 
 
+def handed_over(folder: Path) -> dict[str, dict[int, str]]:
+    """Write a task that asks its host to send, and the task of its source's dead-letter queue."""
+    journals = Journals(task="handed", entity="handed/Subscriptions/replication", target="east/handed")
+    dead = Journals(task="spill-handed", entity=f"{journals.entity}/$DeadLetterQueue", target="east/spilled")
+    for seq in range(1, 9):
+        at = START + 10 * timedelta(minutes=seq)
+        parts = [0, 1] if seq in (6, 7) else [None]
+        for attempt in range(2 if seq in (4, 5, 6) else 1):
+            again = at + timedelta(seconds=40 * attempt)
+            journals.received(seq, at, again, parts=2 if len(parts) > 1 else None)
+            for part in parts:
+                # Of one message one part was not handed over, and of another nothing is on record.
+                if (seq, part) != (7, 1) and seq != 8:
+                    journals.outcome(seq, again, handed_over=True, part=part)
+        if seq == 5:
+            dead.received(500_005, at, at + HOUR / 2, message_id="m-5", given_up_by=journals.entity, **content_of(5))
+            dead.outcome(500_005, at + HOUR / 2, **passed_on(content_of(5)))
+    journals.write(folder)
+    dead.write(folder, name="wn3")
+    plan = dict.fromkeys(range(1, 9), "delivered") | {5: "spilled", 7: "missing", 8: "missing"}
+    return {"handed": plan, "spill-handed": {500_005: "delivered"}}
+
+
 def two_tasks_to_one_target(folder: Path) -> dict[str, dict[int, str]]:
     """Write two tasks of one site, and the tap of one at their common target, which sees the copies of both."""
     one = Journals(task="all-orders", entity="all-orders", target="east/all")
@@ -114,6 +148,7 @@ def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_pa
             plans[torn] = {seq: "undecided" if seq in of_hour else verdict for seq, verdict in plan.items()}
             gaps.append((torn, role, START + HOUR))
     plans |= two_tasks_to_one_target(tmp_path / "journal")
+    plans |= handed_over(tmp_path / "journal")
     together = joined(range(1, 9))
     together.received(10, START + HOUR / 2, START + HOUR / 2)
     together.write(tmp_path / "journal")
@@ -127,6 +162,7 @@ def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_pa
     ahead = {("clocks-disagree", task) for task in ("tapped", "own-word")}
     assert found == {("side-missing", task) for task, _, _ in gaps} | ahead
     evidence = {each.task: each.evidence for each in result.summary.tasks}
+    assert evidence["handed"] == "replicator's own; the target's answers to the host are not on record"
     assert (evidence["tapped"], evidence["own-word"]) == ("taps at both sides", "replicator's own")
 
     rows = {(row["task"], row["src_seq"]): row for row in table(result, "findings")}

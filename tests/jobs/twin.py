@@ -21,7 +21,7 @@ from read_json('{path}', format = 'newline_delimited', compression = 'gzip', hiv
     src_site: 'varchar', src_part: 'smallint', src_seq: 'bigint', enqueued_time: 'bigint', part: 'integer',
     parts: 'integer', attempt: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
     property_digest: 'varchar', "check": 'varchar', edited: 'boolean', hops: 'varchar[]', target: 'varchar',
-    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', given_up_by: 'varchar', dead_letter_reason: 'varchar', locked_until: 'bigint', repair: 'boolean', tgt_part: 'smallint', tgt_seq: 'bigint',
+    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', handed_over: 'boolean', given_up_by: 'varchar', dead_letter_reason: 'varchar', locked_until: 'bigint', repair: 'boolean', tgt_part: 'smallint', tgt_seq: 'bigint',
     tgt_enqueued_time: 'bigint'}})
 """
 
@@ -84,13 +84,15 @@ with seeing as (
     where r.outcome = 'received' and r.src_seq is not null group by all
 ), outcomes as (
     select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time, instance,
-           message_id, order_key, repair, locked_until,
+           message_id, order_key, repair, locked_until, handed_over,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
            joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
     from records r where role = 'target' and observer = 'task' and src_seq is not null
 ), sent as (
     select task, src_part, src_seq, count(*) filter (remembered is null) as sent,
-           count(*) filter (remembered is null and not is_watched) as unwatched,
+           count(*) filter (remembered is null and handed_over is null and not is_watched)
+           + count(distinct coalesce(part, 0)) filter (remembered is null and handed_over and not is_watched) as unwatched,
+           count(*) filter (handed_over is null) as accepted,
            bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
            min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,
            count(distinct coalesce(part, 0)) filter (not is_watched) as parts_unwatched,
@@ -183,7 +185,7 @@ with seeing as (
     select task, src_part, src_seq, message_id, entity, expires, latest, attempts, looped, said_in, said_before,
            e.received, e.src_seq is not null as is_entered,
            coalesce(e.enqueued, v.enqueued) as enqueued,
-           e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent,
+           e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent, coalesce(s.accepted, 0) as accepted,
            coalesce(s.is_watched, false) as is_watched, coalesce(s.is_unwatched, false) as is_unwatched,
            coalesce(v.seen, 0) as seen, e.body, e.given_up_by, coalesce(s.is_repaired, false) as is_repaired,
            coalesce(s.unrecorded, 0) > coalesce(v.seen, 0) as is_unrecorded,
@@ -225,7 +227,7 @@ with seeing as (
                or is_renamed, false) as altered
     from joined
 )
-select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attempts, body, enqueued, sent, seen, is_away,
+select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attempts, body, enqueued, sent, accepted, seen, is_away,
        case
          when not is_entered and copies > 0 then
            case when (t.task, 'source', arrived // 3600000000) in (from gaps) then 'undecided' else 'orphan' end
@@ -259,7 +261,8 @@ from (
         from records where given_up_by is not null and role = 'source' group by all
         having bool_or(observer = 'task') or is_expired
     ) d using (entity, message_id, body, enqueued)
-    where v.sent = 0 and v.seen = 0 and v.verdict in ('in_flight', 'undecided', 'missing', 'expired-unsent')
+    where v.accepted = 0 and v.seen = 0 and (
+        v.verdict in ('in_flight', 'undecided', 'missing', 'expired-unsent') or v.sent > 0)
     qualify row_number() over (partition by task, entity, message_id, body, enqueued
                                order by attempts desc nulls last, src_part, src_seq) <= given_up)
 where verdicts.rowid = letter

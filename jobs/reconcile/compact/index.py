@@ -34,7 +34,7 @@ LAG_CLASS = 1.05
 
 CLOCKS_DIFFER = round(Settings.clock_tolerance.total_seconds() * 1_000_000)
 
-VERSION = 3
+VERSION = 4
 """Version of the index: raised with every change that makes other tables from the same records."""
 
 TABLES = ("records", "loose", "digests", "sessions", "behind", "lags", "coverage")
@@ -166,6 +166,7 @@ def coverage(records: DataFrame) -> DataFrame:
         F.count("*").alias("n"),
         F.sum(unreadable.cast("bigint")).alias("unreadable"),
         F.sum((is_arrival() & F.col("order_key").isNotNull()).cast("bigint")).alias("in_order"),
+        F.max(F.coalesce("handed_over", F.lit(False))).alias("handed_over"),
         F.min("journal_time").alias("first"),
         F.max("journal_time").alias("last"),
     )

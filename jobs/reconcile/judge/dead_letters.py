@@ -25,8 +25,8 @@ def mark_dead_letters(messages: DataFrame, loose: DataFrame | None) -> DataFrame
     named = messages.withColumns({"entity": F.lower("src_entity"), "named": F.coalesce("message_id", F.lit(""))}).join(
         F.broadcast(letters), list(_MESSAGE), "left"
     )
-    # What a target accepted was not given up: it is lost if it did not arrive.
-    last = F.size("sent_parts") + F.size("copies_watched") + F.size("copies_unwatched") > 0
+    # What a target accepted was not given up: it is lost if it did not arrive. What a host was asked to send may be.
+    last = F.size("accepted_parts") + F.size("copies_watched") + F.size("copies_unwatched") > 0
     order = (last, F.col("attempts").desc_nulls_last(), "src_part", "src_seq", "generation")
     group = ("task", *_MESSAGE)
     alone = F.when(F.col("letters").isNull(), F.col("src_seq"))

@@ -15,7 +15,8 @@ MESSAGE = (
     # Entries
     "received", "entered_by_tap", "parts", "last_entry", "first_record", "entry_hours", "is_unreadable_entry",
     # Outcomes
-    "recalled_parts", "original_parts", "sent_parts", "sent_unwatched", "parts_unwatched", "last_sent",
+    "recalled_parts", "original_parts", "sent_parts", "accepted_parts", "sent_unwatched", "parts_unwatched",
+    "last_sent",
     "withheld_parts", "expired_parts", "looped_parts", "withheld_as", "expires", "last_retry", "unended_attempts",
     "meant_for", "outcome_hours", "is_repaired",
     # Copies at targets
@@ -61,6 +62,8 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     received = F.col("outcome") == "received"
     sent = F.col("outcome") == "sent"
     again = F.coalesce(F.col("remembered"), F.lit(False))
+    # Whether the host sent it is not on record: if not, it was handed over again. Several such records are one copy.
+    handed_over = F.coalesce(F.col("handed_over"), F.lit(False))
     seen = tap & (F.col("role") == "target")
     watched = F.coalesce(F.col("watched"), F.lit(False))
     part = F.coalesce(F.col("part"), F.lit(0))
@@ -90,6 +93,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         F.collect_set(F.when(sent & again & ~watched, part)).alias("recalled_parts"),
         F.collect_set(F.when(sent & ~again, part)).alias("original_parts"),
         F.collect_set(F.when(sent, part)).alias("sent_parts"),
+        F.collect_set(F.when(sent & ~handed_over, part)).alias("accepted_parts"),
         F.collect_set(F.when(sent & ~watched, part)).alias("parts_unwatched"),
         F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
         F.collect_set(F.when(F.col("outcome").isin("filtered", "rejected"), part)).alias("withheld_parts"),
@@ -101,7 +105,10 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         ).alias("expired_parts"),
         F.collect_set(F.when(F.col("outcome") == "looped", part)).alias("looped_parts"),
         F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), F.col("outcome"))).alias("withheld_as"),
-        _count(sent & ~again & ~watched, *send).alias("sent_unwatched"),
+        (
+            _count(sent & ~again & ~watched & ~handed_over, *send)
+            + F.size(F.collect_set(F.when(sent & ~again & ~watched & handed_over, part)))
+        ).alias("sent_unwatched"),
         F.collect_set(F.when(seen & watched, view)).alias("copies_watched"),
         F.collect_set(F.when(seen & ~watched, view)).alias("copies_unwatched"),
         F.max(F.when(retry, micros("journal_time"))).alias("last_retry"),

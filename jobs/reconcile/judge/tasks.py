@@ -23,6 +23,8 @@ class TaskActivity:
     source_taps: set[str] = field(default_factory=set)
     target_taps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     peeks: set[str] = field(default_factory=set)
+    hands_over: bool = False
+    """Whether it asked the host to send, through an output binding."""
     sent: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     first_sent: dict[str, datetime] = field(default_factory=dict)
     last_sent: dict[str, datetime] = field(default_factory=dict)
@@ -32,6 +34,10 @@ class TaskActivity:
     @property
     def evidence(self) -> str:
         """The evidence that messages entered and arrived: the replicator's own journal, or taps as well."""
+        return self._observers + ("; the target's answers to the host are not on record" if self.hands_over else "")
+
+    @property
+    def _observers(self) -> str:
         at_source, at_target = bool(self.source_taps), bool(self.target_taps)
         if at_source and at_target:
             return "taps at both sides"
@@ -68,6 +74,7 @@ def activity_by_task(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskAct
                 one.outcomes += row["n"]
             if row["outcome"] == "sent":
                 one.targets.add(row["target"])
+                one.hands_over |= bool(row["handed_over"])
                 one.sent[row["target"]] += row["n"]
                 one.first_sent[row["target"]] = min(first, one.first_sent.get(row["target"], first))
                 one.last_sent[row["target"]] = max(last, one.last_sent.get(row["target"], last))

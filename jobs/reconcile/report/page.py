@@ -74,7 +74,7 @@ def render(summary: Summary, kinds: Sequence[Kind], trend: Trend) -> str:
         charted=_charted(summary.tasks),
         problems=[(kind, advice_on_problem(kind), each) for kind, each in _by_kind(summary.problems).items()],
         problems_shown=_PROBLEMS,
-        blind=[task.task for task in summary.tasks if task.evidence == _OWN],
+        blind=[task.task for task in summary.tasks if task.evidence.partition(";")[0] == _OWN],
         half_blind=[task for task in summary.tasks if task.evidence.startswith(f"{_OWN},")],
         period=f"{summary.start[:16].replace('T', ' ')} to {summary.end[:16].replace('T', ' ')} UTC",
     )
