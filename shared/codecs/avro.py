@@ -22,7 +22,12 @@ from shared.codecs.plain import Plain, not_writable
 from shared.codecs.plain_json import PlainJson
 from shared.errors import MessageRejected
 
+MOST_VALUES = 250_000
+"""How many values a body may become, with all that they contain; a larger body one for each of its bytes."""
+
 _MARKER = b"\xc3\x01"
+# About as many digits as Python's int() accepts in a text.
+_LONGEST_DECIMAL = 1700
 
 
 class AvroSchema:
@@ -41,7 +46,8 @@ class AvroSchema:
             # It removes the parts of the given schema that are not canonical.
             canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
             self._convert = converter(self.parsed, named)
-            self.depth_check = DepthCheck(self.parsed, named) if Shape(self.parsed, named).contains_itself else None
+            self._shape = Shape(self.parsed, named)
+            self._depth_check = DepthCheck(self.parsed, named)
             self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
         except Exception as error:
             # The library raises errors of many types.
@@ -49,20 +55,38 @@ class AvroSchema:
 
     def read(self, content: bytes) -> Plain:
         """Return the value that *content* is; raises MessageRejected."""
+        self.count(content, 1, max(MOST_VALUES, len(content)))
         return self.read_several(content, 1, self)[0]
 
+    def count(self, content: bytes, count: int, most: int) -> int:
+        """
+        Return how many values the *count* values in *content* are at most, with all that they contain.
+
+        Raises MessageRejected if they are more than *most*, or nested too deeply. A body that cannot become so many is
+        not walked through.
+        """
+        possible = count + (len(content) + count) * self._shape.values_per_byte
+        if possible <= most and not self._shape.contains_itself:
+            return possible
+        try:
+            return self._depth_check.check(content, count, most)
+        except ValueError:
+            raise _not_of_the_schema() from None
+
     def read_several(self, content: bytes, count: int, writer: "AvroSchema") -> list[Plain]:
-        """Return the *count* values that *content* is, written with the schema *writer*, resolved to this schema."""
+        """
+        Return the *count* values that *content* is, written with the schema *writer*, resolved to this schema.
+
+        The caller has counted what they contain.
+        """
         stream = BytesIO(content)
         reader = None if writer is self else self.parsed
         try:
-            if writer.depth_check is not None:
-                writer.depth_check.check(content, count)
             values = [fastavro.schemaless_reader(stream, writer.parsed, reader) for _ in range(count)]
         except MessageRejected:
             raise
         except Exception:  # noqa: BLE001 - the library raises many types of error, whose texts may quote the body
-            raise MessageRejected(NOT_AVRO, "body is not Avro of the schema, or is cut off") from None
+            raise _not_of_the_schema() from None
         if stream.tell() != len(content):
             raise MessageRejected("TrailingBytes", "body has bytes after the end of its Avro")
         return values
@@ -143,12 +167,18 @@ def embedded_schema(text: bytes) -> AvroSchema:
         raise MessageRejected(NOT_AVRO, "body has a schema that cannot be used") from error
 
 
+def _not_of_the_schema() -> MessageRejected:
+    return MessageRejected(NOT_AVRO, "body is not Avro of the schema, or is cut off")
+
+
 def _encodes(value: Plain) -> None:
     json.dumps(value, ensure_ascii=False, default=str).encode()
 
 
 def _exact_decimal(content: bytes, writer_schema: Schema, _: Schema = None) -> Decimal:
     """Return a decimal with all its digits; fastavro rounds to the precision of the schema."""
+    if len(content) > _LONGEST_DECIMAL:
+        raise ValueError("too long: its digits take quadratic time")
     unscaled = int.from_bytes(content, signed=True)
     digits = Decimal(unscaled).as_tuple()
     if len(digits.digits) > writer_schema["precision"]:

@@ -9,7 +9,7 @@ Source: Apache Avro 1.12 specification, `Object Container Files`.
 from collections.abc import Iterator, Sequence
 from hashlib import md5
 
-from shared.codecs.avro import AvroSchema, claims_avro, embedded_schema
+from shared.codecs.avro import MOST_VALUES, AvroSchema, claims_avro, embedded_schema
 from shared.codecs.avro_depth import NOT_AVRO, read_long
 from shared.codecs.compression import Limits, decompressor, inflate
 from shared.codecs.plain import Plain
@@ -17,8 +17,7 @@ from shared.errors import MessageRejected
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
-_LARGEST = Limits(64 * 2**20)
-_MOST_VALUES = 1_000_000
+_LARGEST = Limits(16 * 2**20)
 _META = AvroSchema(b'{"type": "map", "values": "bytes"}')
 
 
@@ -62,13 +61,15 @@ def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Pla
     codec = entries.get("avro.codec", b"null")
     sync = content[position : position + _SYNC]
     values: list[Plain] = []
-    size = 0
+    size, left = 0, max(MOST_VALUES, len(content))
     for count, block in _blocks(content, position + _SYNC, sync):
         plain = _decompressed(block, codec)
-        size += len(plain)
-        _LARGEST.check(size, content)
-        if count > len(plain) + 1 or len(values) + count > _MOST_VALUES:
+        if plain is not block:
+            size += len(plain)
+            _LARGEST.check(size, content)
+        if count > len(plain) + 1:
             raise MessageRejected(NOT_AVRO, "body has a block of more values than it has bytes")
+        left -= writer.count(plain, count, left)
         values += reader.read_several(plain, count, writer)
     return values
 

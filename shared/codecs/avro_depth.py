@@ -1,8 +1,9 @@
 """
-How deeply the values of a body are nested, by a schema that contains itself.
+How many values a body has, and how deeply they are nested.
 
-fastavro's reader calls itself for each level, without a limit: a body that nests deeply enough would end the process.
-So a body of such a schema is walked through once before it is read.
+fastavro's reader calls itself for each level, without a limit: a body of a schema that contains itself and nests deeply
+enough would end the process. Compressed bodies, and records with fields that take no bytes, become any number of
+values. Such a body is walked through once before it is read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from shared.codecs.plain import DEEPEST
 from shared.errors import MessageRejected
 
 NOT_AVRO = "NotAvro"
+TOO_MANY_VALUES = "TooManyValues"
 # Two for each level of values, a record and the union or array that it is in; Python's own stack has room for more.
 _DEEPEST = 4 * DEEPEST
 _HIGHEST_SHIFT = 63
@@ -20,23 +22,44 @@ _HIGHEST_SHIFT = 63
 type _Skip = Callable[[bytes, int, int], int]
 
 
+class _Left:
+    """The number of values that a body may still have."""
+
+    values = 0
+
+    def take(self, count: int) -> None:
+        """Take *count* of them; raises MessageRejected if there are not as many."""
+        self.values -= count
+        if self.values < 0:
+            raise MessageRejected(TOO_MANY_VALUES, "body becomes too many values")
+
+
 class DepthCheck:
     """A schema, compiled into functions that skip its values."""
 
     def __init__(self, schema: Schema, named: Mapping[str, Schema]) -> None:
         """Compile a parsed *schema*, whose types with a name are in *named*."""
         self._named = named
+        self._left = _Left()
         self._made: dict[str, _Skip] = {}
         self._skip = self._compile(schema)
 
-    def check(self, content: bytes, count: int) -> None:
-        """Raise MessageRejected if one of *count* values is nested too deeply, ValueError if it is not a value."""
+    def check(self, content: bytes, count: int, most: int) -> int:
+        """
+        Return how many values *count* values are with all that they contain.
+
+        Raises MessageRejected if one is nested too deeply or if they are more than *most*, ValueError for what is not a
+        value.
+        """
+        self._left.values = most
+        self._left.take(count)
         position = 0
         try:
             for _ in range(count):
                 position = self._skip(content, position, 0)
         except RecursionError as error:
             raise _too_deep() from error
+        return most - self._left.values
 
     def _compile(self, schema: Schema) -> _Skip:
         if isinstance(schema, list):
@@ -49,7 +72,8 @@ class DepthCheck:
                 return self._by_name(schema["name"])
             case "array" | "map":
                 is_map = kind == "map"
-                return _blocks(self._compile(schema["values" if is_map else "items"]), has_keys=is_map)
+                item = self._compile(schema["values" if is_map else "items"])
+                return _blocks(item, self._left, has_keys=is_map)
         return _PRIMITIVES[kind] if isinstance(kind, str) else self._compile(kind)
 
     def _by_name(self, name: str) -> _Skip:
@@ -63,13 +87,14 @@ class DepthCheck:
                 case "fixed":
                     self._made[name] = _fixed(schema["size"])
                 case _:
-                    self._made[name] = _record([self._compile(field["type"]) for field in schema["fields"]])
+                    self._made[name] = _record([self._compile(field["type"]) for field in schema["fields"]], self._left)
         return self._made[name]
 
 
-def _record(fields: Sequence[_Skip]) -> _Skip:
+def _record(fields: Sequence[_Skip], left: _Left) -> _Skip:
     def skip(content: bytes, position: int, level: int) -> int:
         _check_level(level)
+        left.take(len(fields))
         for field in fields:
             position = field(content, position, level + 1)
         return position
@@ -88,7 +113,7 @@ def _union(branches: Sequence[_Skip]) -> _Skip:
     return skip
 
 
-def _blocks(item: _Skip, *, has_keys: bool) -> _Skip:
+def _blocks(item: _Skip, left: _Left, *, has_keys: bool) -> _Skip:
     def skip(content: bytes, position: int, level: int) -> int:
         _check_level(level)
         while True:
@@ -98,6 +123,7 @@ def _blocks(item: _Skip, *, has_keys: bool) -> _Skip:
             if count < 0:
                 # The size of the block follows, for readers that skip it.
                 count, position = -count, _skip_number(content, position, level)
+            left.take(count)
             for _ in range(count):
                 if has_keys:
                     position = _skip_bytes(content, position, level)

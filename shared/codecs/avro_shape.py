@@ -29,6 +29,8 @@ class Shape:
         self._open = set[str]()
         self._known: dict[str, _Empty] = {}
         self._empty(schema)
+        self.values_per_byte = 1 + max((each.values for each in self._known.values()), default=0)
+        """Largest number of values, nested ones too, that a byte of a body can be."""
 
     def _empty(self, schema: Schema) -> _Empty:
         if isinstance(schema, list):

@@ -22,8 +22,16 @@ NOT_CBOR = "NotCbor"
 _REFUSED = (5, 25, 28, 29, 30, 35, 36, 52, 54, 256, 258, 260, 261, 43000)
 
 
+# About as many digits as Python's int() accepts in a text.
+_LONGEST_BIGNUM = 1700
+
+
 class _RefusedTag(Exception):
     """A tag that is not supported."""
+
+
+class _TooLong(Exception):
+    """An integer whose digits would take too long."""
 
 
 class Cbor:
@@ -47,6 +55,8 @@ class Cbor:
             # The library's text quotes the body.
             if isinstance(error.__cause__, _RefusedTag):
                 raise MessageRejected(NOT_CBOR, "body is CBOR with an unsupported tag") from error
+            if isinstance(error.__cause__, _TooLong):
+                raise MessageRejected(NOT_CBOR, f"body has an integer of more than {_LONGEST_BIGNUM} bytes") from error
             problem = "body is not CBOR, is nested too deeply, or has a map with a duplicate key"
             raise MessageRejected(NOT_CBOR, problem) from error
         try:
@@ -68,15 +78,26 @@ def _refuse(*_: object) -> None:
     raise _RefusedTag
 
 
+def _bignum(sign: int, content: object, *_: object) -> int:
+    """Return the integer that the bytes of a bignum are; its decimal digits take quadratic time."""
+    if not isinstance(content, bytes):
+        raise _RefusedTag
+    if len(content) > _LONGEST_BIGNUM:
+        raise _TooLong
+    number = int.from_bytes(content)
+    return number if sign > 0 else -1 - number
+
+
 def _default(encoder: cbor2.CBOREncoder, value: object) -> None:
     encoder.encode(as_text(value))
 
 
+_BIGNUMS = {2: partial(_bignum, 1), 3: partial(_bignum, -1)}
 _decoder = partial(
     cbor2.CBORDecoder,
     allow_duplicate_keys=False,
     max_depth=DEEPEST,
-    semantic_decoders=dict.fromkeys(_REFUSED, _refuse),
+    semantic_decoders={**dict.fromkeys(_REFUSED, _refuse), **_BIGNUMS},
     tag_hook=_refuse,
 )
 _written = partial(cbor2.dumps, default=_default)

@@ -85,19 +85,22 @@ def inflate(content: bytes, limits: Limits) -> bytes:
 
 def _gunzip(content: bytes, limits: Limits) -> bytes:
     """Return the decompressed members in their order (RFC 1952, 2.2)."""
-    found = b""
+    pieces: list[bytes] = []
+    size = 0
     left = content
     for _ in range(_MOST_MEMBERS):
         member = zlib.decompressobj(_GZIP)
         try:
-            found += member.decompress(left, limits.most(content) + 1 - len(found))
+            # Joined at the end: a few long members before many empty ones would be copied for each of them.
+            pieces.append(member.decompress(left, limits.most(content) + 1 - size))
         except zlib.error as error:
             raise (_trailing("gzip") if left is not content else _not("gzip")) from error
-        limits.check(len(found), content)
+        size += len(pieces[-1])
+        limits.check(size, content)
         if not member.eof:
             raise _cut_off("gzip")
         if not member.unused_data:
-            return found
+            return b"".join(pieces)
         left = member.unused_data
     raise MessageRejected("NotCompressed", f"body is gzip of more than {_MOST_MEMBERS} members")
 

@@ -86,7 +86,7 @@ def assemble(
 
     def facts(file: TaskFile) -> TaskFacts:
         origin = Origin(configuration.site(file.source.connection), file.source.entity)
-        return TaskFacts(file.task, origin, settings, secrets, clock, dry_run)
+        return TaskFacts(file.task, origin, settings, secrets, clock, dry_run, file.limits.edit_time.total_seconds())
 
     return [_task(file, configuration, outputs, locks(file), facts(file)) for file in configuration.tasks]
 
@@ -157,6 +157,7 @@ def _task(
         locks=locks,
         hold=file.limits.hold,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
+        edit_seconds=file.limits.edit_time.total_seconds(),
         dry_run=facts.dry_run,
     )
 

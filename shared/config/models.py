@@ -23,6 +23,7 @@ from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
 from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
 from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS
+from shared.time_limit import DEFAULT_SECONDS
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -205,6 +206,13 @@ class Limits(Strict):
         Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
     ] = DEFAULT_REJECTS_IN_A_ROW
     """Number of consecutive rejected messages that stops the task; `off` for no limit."""
+    edit_time: Annotated[timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60))] = (
+        timedelta(seconds=DEFAULT_SECONDS)
+    )
+    """
+    ISO 8601 duration of processor time that an editor may take for each 256 KiB of a message, such as PT0.5S; one that
+    takes longer is rejected. A `python` editor has ten times as long, by the clock.
+    """
     hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
     """ISO 8601 duration for which a delivery waits for its targets; must stay below the timeout in host.json."""
 

@@ -17,6 +17,7 @@ from shared.errors import ConfigError
 from shared.message.arrival import Origin
 from shared.protocols import BatchEditor, Editor, Secrets
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
+from shared.time_limit import DEFAULT_SECONDS
 
 FOLDER = "folder"
 """Key of the configuration folder, a Path, in the validation context."""
@@ -36,6 +37,8 @@ class TaskFacts(NamedTuple):
     Whether this is `busway try`, where nothing is sent and nothing may change. `BatchEditor.settled` is never called;
     an editor that writes to a store in `edit_batch` still reads from it, and keeps what it writes in memory.
     """
+    edit_seconds: float = DEFAULT_SECONDS
+    """The processor time that an editor may take for a message."""
 
 
 class Strict(BaseModel):

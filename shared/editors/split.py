@@ -15,6 +15,9 @@ from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.protocols import Withheld
 
+# In bytes: the least that is allowed, and for a larger envelope, how many times as large its messages may be.
+_LARGEST, _MOST_TIMES = 16 * 2**20, 8
+
 
 class SplitOptions(Strict):
     """The format of envelopes."""
@@ -61,6 +64,7 @@ class Split:
             if not taken:
                 return Withheld(f"{self.name}: the envelope is empty")
             whole = _whole(message)
+            _check_size(whole, taken)
             return [self._part(whole, each, number) for number, each in enumerate(taken)]
         except MessageRejected as error:
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
@@ -74,6 +78,18 @@ class Split:
             part.content_type = self._content_type
         part.body = taken.body
         return part
+
+
+def _check_size(whole: Message, taken: Sequence[Taken]) -> None:
+    """Raise MessageRejected if the messages become too large together; each has the properties of the envelope."""
+    raw = whole.sections
+    each = len(raw.properties) + len(raw.application_properties) + len(raw.message_annotations)
+    size = each * len(taken) + sum(len(part.body) for part in taken)
+    most = max(_LARGEST, _MOST_TIMES * len(raw.body))
+    if size > most:
+        raise MessageRejected(
+            "EnvelopeTooLarge", f"the messages of the envelope have {size} bytes together, expected at most {most}"
+        )
 
 
 def _whole(message: Message) -> Message:

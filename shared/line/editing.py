@@ -3,17 +3,18 @@ The editors of a task as steps of the line.
 
 1. An `Editor` is given one message at a time. A `BatchEditor` is given all messages of the batch, and asked once.
 2. What an editor returns takes the message's place. If nothing is left of a message, it is filtered.
-3. An unexpected exception of an editor rejects its message. A `BatchEditor` that raises one is asked again for each
+3. A message that takes an editor too long is rejected (`shared.time_limit`). After one that takes long, other
+   tasks have their turn.
+4. An unexpected exception of an editor rejects its message. A `BatchEditor` that raises one is asked again for each
    half of its messages, down to the one at which it fails: that one is rejected, and the others go on.
-4. A joined message is given to no further editor.
-5. Before the first editor that joins messages, at the latest behind all editors, each part gets its number, and what an
+5. A joined message is given to no further editor.
+6. Before the first editor that joins messages, at the latest behind all editors, each part gets its number, and what an
    earlier delivery has sent is taken out.
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from shared.errors import BuswayError, MessageRejected
 from shared.line.accepted_sends import AcceptedSends
@@ -24,6 +25,7 @@ from shared.line.rejection import PART, Part, requested_part
 from shared.line.states import Rejection, Stage, State
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Withheld
+from shared.time_limit import DEFAULT_SECONDS, TimeLimit
 
 NOTHING_LEFT = "withheld by an editor"
 """The reason for a message of which an editor has left nothing, without a reason of its own."""
@@ -32,8 +34,15 @@ NOTHING_LEFT = "withheld by an editor"
 class Editing:
     """The editors of one task."""
 
-    def __init__(self, task: str, editors: Sequence[Editor | BatchEditor], accepted: AcceptedSends) -> None:
-        """Recognize in *accepted* what an earlier delivery has sent."""
+    def __init__(
+        self,
+        task: str,
+        editors: Sequence[Editor | BatchEditor],
+        accepted: AcceptedSends,
+        edit_seconds: float = DEFAULT_SECONDS,
+    ) -> None:
+        """Recognize in *accepted* what an earlier delivery has sent; each message may take *edit_seconds*."""
+        self._time_limit = TimeLimit(edit_seconds)
         self._task = task
         self._editors = editors
         self._accepted = accepted
@@ -53,23 +62,24 @@ class Editing:
         if not is_numbered:
             yield Step("parts", Stage.EDITED, self._number)
 
-    def _edit(self, editor: Editor, batch: Batch) -> None:
+    def _edit(self, editor: Editor, batch: Batch) -> Awaitable[None] | None:
         """Give each message to *editor*."""
-        for item, message in batch.waiting():
-            if item.state is not State.RECEIVED:
-                continue  # another part of its message has failed
-            try:
-                result = editor.edit(message)
-                is_one = len(result) == 1 and not isinstance(result, Withheld)
-            except MessageRejected as error:
-                self._reject(batch, item, error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, only this message is at fault
-                self._reject(batch, item, _unexpected(editor.name, error))
-            else:
-                if is_one:
-                    item.message = cast("Sequence[Message]", result)[0]
-                else:
-                    self._replace(batch, item, result)
+        # Of a message of which another part has failed, no other part is edited.
+        waiting = ((item, message) for item, message in batch.waiting() if item.state is State.RECEIVED)
+        return self._time_limit.run(partial(_edited, editor), waiting, partial(self._put, editor.name, batch))
+
+    def _put(
+        self, editor: str, batch: Batch, item: Item, result: Message | Sequence[Message] | Withheld | Exception
+    ) -> None:
+        """Put what *editor* has returned or raised for *item* in its place."""
+        if isinstance(result, Message):
+            item.message = result
+        elif not isinstance(result, Exception):
+            self._replace(batch, item, result)
+        elif isinstance(result, MessageRejected):
+            self._reject(batch, item, result)
+        else:
+            self._reject(batch, item, _unexpected(editor, result))
 
     def _edit_together(self, editor: BatchEditor, batch: Batch) -> Awaitable[None] | None:
         """Give all messages to *editor*; returns nothing to await if no message is left."""
@@ -165,6 +175,12 @@ def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
     if len(parts) > 1:
         # The journal has the parts that are left, or the last one if none is.
         parts.remove(item)
+
+
+def _edited(editor: Editor, message: Message) -> Message | Sequence[Message] | Withheld:
+    """Return what *editor* makes of a message; most make one."""
+    result = editor.edit(message)
+    return result if isinstance(result, Withheld) or len(result) != 1 else result[0]
 
 
 def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> bool:

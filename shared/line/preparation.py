@@ -37,7 +37,7 @@ class Preparation:
         return [
             *((Step("open", Stage.RECEIVED, self._open),) if self._task.opens_envelopes else ()),
             Step("restore", Stage.RECEIVED, self._restore),
-            *Editing(self._task.name, self._task.editors, self._accepted).steps(),
+            *Editing(self._task.name, self._task.editors, self._accepted, self._task.edit_seconds).steps(),
             Step("stamps", Stage.STAMPED, self._stamp),
             Step("ttl", Stage.STAMPED, self._expire),
             Step("routes", Stage.ROUTED, self._route),

@@ -12,6 +12,7 @@ from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Message
 from shared.message.ttl import TimeToLive
 from shared.protocols import BatchEditor, Editor, Locks
+from shared.time_limit import DEFAULT_SECONDS
 
 
 @dataclass(frozen=True)
@@ -37,5 +38,7 @@ class Task:
     """How long a batch may wait for its targets."""
     rejects_in_a_row: int | None = DEFAULT_REJECTS_IN_A_ROW
     """The task stops after this many rejected messages in a row; None: never."""
+    edit_seconds: float = DEFAULT_SECONDS
+    """The processor time that an editor may take for a message."""
     dry_run: bool = False
     """Nothing is sent (`busway try`): `BatchEditor.settled` is not called."""

@@ -42,6 +42,7 @@ _ARITHMETIC = Context(prec=34, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation
 # A rounded number is written with all of its places, so their number must be limited.
 _MOST_PLACES = 1000
 _SYSTEM = "sys."
+_LARGEST_TEXT = 16 * 2**20
 
 type Node = Any
 """A node of the library's tree: a dict with type, children and value."""
@@ -239,6 +240,9 @@ class _Functions(Functions):
 
     @signature({"types": ["string"]}, {"types": ["string"]}, {"types": ["string"]})
     def _func_replace(self, text: str, old: str, new: str) -> str:
+        size = len(text) + (len(new) - len(old)) * text.count(old)
+        if size > max(_LARGEST_TEXT, len(text)):
+            raise MessageRejected("ResultTooLarge", f"replace() makes a text of more than {_LARGEST_TEXT} characters")
         return text.replace(old, new)
 
     # The message

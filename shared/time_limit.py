@@ -1,0 +1,137 @@
+"""
+A limit on the processor time that one message may take from the event loop.
+
+Python cannot interrupt a call from another thread. So the kernel sends a signal after each hundredth of a second that
+this process computes, and the signal's handler, which Python runs in the main thread between two steps of its own code
+and within a search for a regular expression, raises MessageRejected out of the work. Work in other C code is not
+interrupted: its callers limit what they give it.
+
+Functions run in the main thread; in any other thread, and on Windows, nothing is limited. Time in which the process
+waits or other processes compute does not count, so that a busy machine rejects nothing.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Self
+
+from shared.errors import MessageRejected
+from shared.message.message import Message
+
+DEFAULT_SECONDS = 0.1
+REASON = "EditTimeExceeded"
+
+_TICK = 0.01
+_LARGE = 256 * 1024
+
+
+class TimeLimit:
+    """The limit of one task, for the messages of a batch one after the other."""
+
+    def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
+        """Allow each message *seconds*, and as much again for each further 256 KiB of its body."""
+        self.seconds = seconds
+        self._allowed = self._most = max(1, round(seconds / _TICK))
+        self._ticks = 0
+        self._is_armed = False
+        self._has_ticked = False
+
+    def run[K, R](
+        self,
+        work: Callable[[Message], R],
+        messages: Iterable[tuple[K, Message]],
+        done: Callable[[K, R | Exception], None],
+    ) -> Awaitable[None] | None:
+        """
+        Do *work* with each message, and pass what it returns or raises to *done* with the message's key.
+
+        Returns what to await if it has taken so long that other tasks must have their turn before the rest.
+        """
+        left = iter(messages)
+        return self._later(work, left, done) if self._some(work, left, done) else None
+
+    async def _later[K, R](
+        self,
+        work: Callable[[Message], R],
+        left: Iterator[tuple[K, Message]],
+        done: Callable[[K, R | Exception], None],
+    ) -> None:
+        has_more = True
+        while has_more:
+            await asyncio.sleep(0)
+            has_more = self._some(work, left, done)
+
+    def _some[K, R](
+        self,
+        work: Callable[[Message], R],
+        left: Iterator[tuple[K, Message]],
+        done: Callable[[K, R | Exception], None],
+    ) -> bool:
+        """Do some of the work; return whether there may be more."""
+        with self:
+            for key, message in left:
+                size = len(message.sections.body)
+                self._most = self._allowed if size <= _LARGE else self._allowed * -(-size // _LARGE)
+                self._ticks = 0
+                result: R | Exception
+                try:
+                    self._is_armed = True
+                    result = work(message)
+                    self._is_armed = False
+                except Exception as error:  # noqa: BLE001 - the caller decides
+                    self._is_armed = False
+                    result = error
+                done(key, result)
+                if self._has_ticked:
+                    return True
+        return False
+
+    def __enter__(self) -> Self:
+        """Start the timer."""
+        global _running  # noqa: PLW0603 - a process has one timer
+        self._has_ticked = False
+        if _running is None and _is_available():
+            _running = self
+            signal.setitimer(signal.ITIMER_PROF, _TICK, _TICK)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the timer."""
+        global _running  # noqa: PLW0603 - likewise
+        if _running is self:
+            _running = None
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def tick(self) -> None:
+        """Count a tick; raises MessageRejected beyond the limit."""
+        self._has_ticked = True
+        self._ticks += 1
+        if self._is_armed and self._ticks > self._most:
+            # If a library takes the error for one of its own and goes on, it is raised again after the same time.
+            self._ticks = 0
+            raise MessageRejected(
+                REASON,
+                f"took more than {self._most * _TICK:g} s of processor time (limits.edit_time is {self.seconds:g} s for"
+                " each 256 KiB of a body)",
+            )
+
+
+_running: TimeLimit | None = None
+_is_ready = False
+
+
+def _is_available() -> bool:
+    """Return whether signals reach the caller; installs their handler at the first call."""
+    global _is_ready  # noqa: PLW0603 - a process has one handler
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if not _is_ready and hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGPROF, _tick)
+        _is_ready = True
+    return _is_ready
+
+
+def _tick(*_: object) -> None:
+    if _running is not None:
+        _running.tick()

@@ -1,0 +1,121 @@
+"""Bodies of a sender that means harm take little time from the event loop, and no other message suffers."""
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.amqp.values import string
+from shared.config.testing import Carried, edited, message
+from shared.message.message import Message
+from shared.protocols import Outcome
+from shared.time_limit import REASON, TimeLimit
+from tests.unit.editors.bombs import HARMLESS, REJECTED, Bomb
+
+BUDGET = 0.1
+# The time in C code that is not interrupted, and the tick that may have begun.
+MARGIN = 0.25
+
+
+def slowness() -> float:
+    """Return how many times as long as on an idle machine of today some work takes, at least 1."""
+    started = time.process_time()
+    sum(range(2_000_000))
+    return max(1.0, (time.process_time() - started) / 0.04)
+
+
+def exploded(bomb: Bomb, folder: Path) -> tuple[Carried, float]:
+    """Return the result for the bomb, and the processor time that it took."""
+    for name, content in bomb.files.items():
+        (folder / name).write_bytes(content)
+    carried = message(bomb.body)
+    if "split" in bomb.step:
+        carried.set_properties({"large": string("x" * 60_000)})
+    edited(bomb.step, message(b"{}"), folder=folder)  # loads the libraries
+    started = time.process_time()
+    result = edited(bomb.step, carried, folder=folder)
+    return result, time.process_time() - started
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_bomb_is_rejected_in_time(name: str, tmp_path: Path) -> None:
+    result, seconds = exploded(REJECTED[name], tmp_path)
+    assert result.outcomes == [Outcome.REJECTED]
+    assert seconds < (BUDGET + MARGIN) * slowness()
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_large_content_is_read_in_time(name: str, tmp_path: Path) -> None:
+    _, seconds = exploded(HARMLESS[name], tmp_path)
+    assert seconds < (BUDGET + MARGIN) * slowness()
+
+
+def test_other_tasks_have_their_turn_between_the_bombs_of_a_batch() -> None:
+    """The heartbeat stops for the budget of one message, not of all."""
+
+    def explode(_: Message) -> None:
+        while True:
+            sum(range(1000))
+
+    beats: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            beats.append(time.process_time())
+            await asyncio.sleep(0)
+
+    async def run() -> list[Any]:
+        heart = asyncio.create_task(beat())
+        await asyncio.sleep(0)
+        results: list[Any] = []
+        pending = TimeLimit(BUDGET).run(
+            explode, [(number, message(b"")) for number in range(5)], lambda _, result: results.append(result)
+        )
+        assert pending is not None
+        await pending
+        heart.cancel()
+        return results
+
+    results = asyncio.run(run())
+    assert [each.reason for each in results] == [REASON] * 5
+    stalls = [later - earlier for earlier, later in itertools.pairwise(beats)]
+    assert len([each for each in stalls if each > BUDGET / 2]) >= 4
+    assert max(stalls) < 2 * BUDGET
+
+
+def test_long_work_for_many_messages_is_no_reason_to_reject_one() -> None:
+    def compute(_: Message) -> None:
+        until = time.process_time() + 0.03
+        while time.process_time() < until:
+            pass
+
+    async def run() -> list[Any]:
+        results: list[Any] = []
+        pending = TimeLimit(BUDGET).run(
+            compute, [(number, message(b"")) for number in range(8)], lambda _, result: results.append(result)
+        )
+        if pending is not None:
+            await pending
+        return results
+
+    assert asyncio.run(run()) == [None] * 8
+
+
+def test_larger_body_has_more_time() -> None:
+    def compute(_: Message) -> None:
+        until = time.process_time() + 0.15
+        while time.process_time() < until:
+            pass
+
+    async def run(size: int) -> Any:
+        results: list[Any] = []
+        pending = TimeLimit(BUDGET).run(compute, [(0, message(bytes(size)))], lambda _, result: results.append(result))
+        if pending is not None:
+            await pending
+        return results[0]
+
+    assert asyncio.run(run(10)).reason == REASON
+    assert asyncio.run(run(300_000)) is None
