@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from shared.amqp.codec import encode
+from shared.amqp.codec import comparable, encode
 from shared.amqp.sections import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -147,9 +147,14 @@ _arrays_of_nothing = st.sampled_from((0xE0, 0xF0)).map(lambda code: Value(code, 
 _arrays_of_primitives = st.sampled_from(tuple(PAYLOADS)).flatmap(_ARRAYS_OF_CODE.__getitem__)
 
 
+def _distinct(pairs: list[tuple[Value, Value]]) -> tuple[tuple[Value, Value], ...]:
+    """Return pairs with each key once: a map with a key twice is malformed."""
+    return tuple({comparable(key): (key, value) for key, value in pairs}.values())
+
+
 def _nested(children: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
     items = st.lists(children, max_size=4).map(tuple)
-    pairs = st.lists(st.tuples(children, children), max_size=3).map(tuple)
+    pairs = st.lists(st.tuples(children, children), max_size=3).map(_distinct)
     descriptors = st.lists(children, max_size=2)
     return st.one_of(
         _compound(0xC0, 0xD0, items),
@@ -167,7 +172,7 @@ def _nested(children: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
 
 
 values = st.recursive(primitives, _nested, max_leaves=12)
-maps = st.lists(st.tuples(values, values), max_size=4).map(tuple)
+maps = st.lists(st.tuples(values, values), max_size=4).map(_distinct)
 lists = st.lists(values, max_size=5).map(tuple)
 map_values = _compound(0xC1, 0xD1, maps)
 list_values = _compound(0xC0, 0xD0, lists) | of_codes(0x45)
@@ -212,7 +217,7 @@ _properties = _fields(
 
 
 def _pairs(keys: st.SearchStrategy[Value], contents: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
-    return _compound(0xC1, 0xD1, st.lists(st.tuples(keys, contents), max_size=5).map(tuple))
+    return _compound(0xC1, 0xD1, st.lists(st.tuples(keys, contents), max_size=5).map(_distinct))
 
 
 _annotations = _pairs(of_kind("symbol"), values)

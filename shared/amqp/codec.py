@@ -6,6 +6,9 @@ Decoding and encoding AMQP 1.0 values.
 3. Work and memory are bounded by the length of the input: nesting is limited, and so are the items of an array of a
    zero-width type.
 
+4. A map with the same key twice is malformed (section 1.6.23): one reader takes the first value and another the last.
+   Strings and symbols with the same text are the same key, because most readers see only the text.
+
 Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
 
@@ -51,7 +54,8 @@ def plain(value: Value) -> object:
     """
     Return the value as plain Python data (lists, dicts, numbers, text), without AMQP types and descriptors.
 
-    A map's key that is a list, a map or an array stays a Value, because only that is hashable.
+    A map's key that is a list, a map or an array stays a Value, because only that is hashable. Raises Malformed for a
+    map in which two keys have the same plain value.
     """
     payload = value.payload
     if not isinstance(payload, tuple):
@@ -61,13 +65,23 @@ def plain(value: Value) -> object:
     if isinstance(payload, Array):
         return [plain(item) for item in payload.items]
     if value.kind == "map":
-        return {_plain_key(key): plain(item) for key, item in pairs_of(value)}
+        pairs = pairs_of(value)
+        collected = {_plain_key(key): plain(item) for key, item in pairs}
+        if len(collected) < len(pairs):
+            raise Malformed("map: keys of different types have the same plain value, expected different values")
+        return collected
     return [plain(item) for item in items_of(value)]
 
 
 def _plain_key(value: Value) -> object:
     key = plain(value)
     return value if isinstance(key, list | dict) else key
+
+
+def comparable(key: Value) -> tuple[str, Payload]:
+    """Return what is the same for two encodings of one key of a map."""
+    kind = key.kind
+    return "string" if kind == "symbol" else kind, key.payload
 
 
 def items_of(value: Value) -> tuple[Value, ...]:
@@ -137,7 +151,12 @@ def _compound(code: int, length: struct.Struct, *, paired: bool) -> tuple[Reader
             raise Malformed(
                 f"compound at byte {start}: its {count} values end at byte {position}, its size at byte {stop}"
             )
-        return Value(code, tuple(zip(items[::2], items[1::2], strict=True)) if paired else tuple(items)), stop
+        if not paired:
+            return Value(code, tuple(items)), stop
+        keys = items[::2]
+        if count > 2 and len(set(map(comparable, keys))) < len(keys):
+            raise Malformed(f"map at byte {start}: two entries have the same key, expected each key once")
+        return Value(code, tuple(zip(keys, items[1::2], strict=True))), stop
 
     def write(payload: Payload) -> bytes:
         if not isinstance(payload, tuple):

@@ -1,13 +1,15 @@
 """Sections that are maps (annotations, application properties, footer): entries read and edited among raw bytes."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from shared.amqp.codec import decode, encode
-from shared.amqp.scan import Entry, compound_content, extent_bytes, join_map, map_entries, walk_map
+from shared.amqp.codec import comparable, decode, encode
+from shared.amqp.scan import Entry, compound_content, extent_bytes, join_map, map_entries, short_keys, walk_map
 from shared.amqp.sections import descriptor
 from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value, string
+from shared.errors import MessageRejected
 
 _SIZE_AND_COUNT = struct.Struct(">II")
 # The position of the entries after descriptor, format code, size and count, the last two of four bytes each.
@@ -29,12 +31,20 @@ def walk(section: bytes) -> Iterator[tuple[int, int, int, int]]:
     return walk_map(section, descriptor(section, 0)[1], len(section)) if section else iter(())
 
 
+class AmbiguousName(MessageRejected):
+    """A name that a rule, signature or editor reads without regard to case, and that a message has in two spellings."""
+
+    def __init__(self, name: str) -> None:
+        """Name it as the reader does."""
+        super().__init__("AmbiguousName", f"two properties are named {name} in different case, expected one")
+
+
 class Names:
     """
-    The positions of the entries of an encoded section, by key without regard to case; of equal keys, the first.
+    The positions of the entries of an encoded section, by key without regard to case.
 
-    The section is walked over once, and only up to the requested key; a section of a known shape is not walked over at
-    all. Raises Malformed where the walk finds that the section is not a map.
+    The section is walked over once; a section of a known shape, and one in which the bytes of a requested key do not
+    occur, is not walked over at all. Raises Malformed where the walk finds that the section is not a map.
     """
 
     def __init__(self, section: bytes) -> None:
@@ -43,59 +53,87 @@ class Names:
         self._known = _NAMES.find(section)
         if self._known is None:
             self._folded = section.lower()
-            self._walk = walk(section)
-            self._found: dict[bytes, tuple[int, int]] = {}
+            self._found: dict[bytes, list[tuple[int, int]]] | None = None
 
     def find(self, key: str) -> tuple[int, int] | None:
-        """Return where the entry whose key in lower case is *key* starts, and where its value does."""
+        """
+        Return where the entry whose key in lower case is *key* starts, and where its value does.
+
+        Raises AmbiguousName if two entries have this key.
+        """
+        if self._known is not None:
+            wanted = key.encode()
+            if len(wanted) == len(key):
+                return self._known.get(wanted)
+        found = self._all(key)
+        if len(found) > 1:
+            raise AmbiguousName(key)
+        return found[0] if found else None
+
+    def spellings(self, key: str) -> list[str]:
+        """Return the keys whose lower case is *key* in their original spelling, in the order of the entries."""
+        return [str(decode(self._section, start)[0].payload) for start, _ in self._all(key)]
+
+    def _all(self, key: str) -> Sequence[tuple[int, int]]:
         wanted = key.encode()
         if len(wanted) != len(key):
-            return self._find_beyond_ascii(key)
+            # bytes.lower changes ASCII letters only.
+            return [(start, at) for each, start, at, _ in entries(self._section) if each and each.lower() == key]
         if self._known is not None:
-            return self._known.get(wanted)
-        found = self._found
+            found = self._known.get(wanted)
+            return () if found is None else (found,)
         # No walk for a key whose bytes do not occur in the section.
-        if wanted not in found and wanted in self._folded:
-            # bytes.lower changes ASCII letters only, so that positions stay the same.
-            folded = self._folded
-            for start, key_start, value_start, _ in self._walk:
-                each = folded[key_start:value_start]
-                if each not in found:
-                    found[each] = (start, value_start)
-                    if each == wanted:
-                        break
-        return found.get(wanted)
-
-    def _find_beyond_ascii(self, key: str) -> tuple[int, int] | None:
-        for each, start, value_start, _ in entries(self._section):
-            if each is not None and each.lower() == key:
-                return start, value_start
-        return None
-
-    def spelling(self, key: str) -> str | None:
-        """Return the key whose lower case is *key* in its original spelling."""
-        found = self.find(key)
-        return None if found is None else str(decode(self._section, found[0])[0].payload)
+        if wanted not in self._folded:
+            return ()
+        if self._found is None:
+            self._found = {}
+            for start, key_start, value_start, _ in walk(self._section):
+                if key_start:
+                    self._found.setdefault(self._folded[key_start:value_start], []).append((start, value_start))
+        return self._found.get(wanted, ())
 
 
 def _names_of(section: bytes) -> tuple[list[Part], Mapping[bytes, tuple[int, int]]] | None:
-    """Return the entries of a section and their positions by their keys in lower case."""
+    """Return the entries of a section and their positions by their keys in lower case, None if two have one key."""
     parts: list[Part] = []
     names: dict[bytes, tuple[int, int]] = {}
     try:
         for start, key_start, value_start, stop in walk(section):
             extent = extent_bytes(section[value_start])
-            if extent is None or not key_start:
+            key = section[key_start:value_start].lower()
+            if extent is None or not key_start or key in names:
                 return None
             parts.append((start, value_start + extent, stop))
-            names.setdefault(section[key_start:value_start].lower(), (start, value_start))
+            names[key] = start, value_start
     except Malformed:
-        # The requested key may precede the malformed part.
         return None
     return parts, names
 
 
 _NAMES = Shapes(_names_of)
+
+
+def check_unique(section: bytes, name: str) -> None:
+    """
+    Raise Malformed if two entries of the section *name* have the same key, or if the section is not a map.
+
+    Two readers would understand such a section differently. Strings and symbols with the same text are the same key.
+    """
+    # A section of a known shape has no key twice.
+    if not section or _NAMES.find(section) is not None:
+        return
+    is_wide = section[3:4] == b"\xd1"
+    first = WIDE_CONTENT if is_wide else 6
+    count = int.from_bytes(section[8:12]) if is_wide else section[5] if len(section) > first else 0
+    # Measured, for five properties: 0.4 µs for a known shape, 1.5 µs for this loop, 3 µs for the walk.
+    keys: list[Any] | None = short_keys(section, first, count) if section[:2] == b"\x00\x53" else None
+    if keys is None:
+        keys = [
+            section[key_start:value_start] if key_start else comparable(decode(section, start)[0])
+            for start, key_start, value_start, _ in walk(section)
+        ]
+    if len(set(keys)) < len(keys):
+        raise Malformed(f"{name}: two entries have the same key, expected each key once")
 
 
 def entry(section: bytes, name: str) -> Value | None:
@@ -109,18 +147,26 @@ def entry(section: bytes, name: str) -> Value | None:
 
 
 def edited(
-    section: bytes, prefix: bytes, changes: Mapping[str, Value | None], encoded_key: Callable[[str], Value]
+    section: bytes,
+    prefix: bytes,
+    changes: Mapping[str, Value | None],
+    encoded_key: Callable[[str], Value],
+    *,
+    in_any_case: bool = False,
 ) -> bytes:
     """
     Return the section with *changes*, in which None removes an entry; empty if no entry is left.
 
-    Other entries keep their bytes and their position; new ones are appended, with keys from *encoded_key*.
+    Other entries keep their bytes and their position; new ones are appended, with keys from *encoded_key*. With
+    *in_any_case*, other spellings of a changed name are removed.
     """
     pairs = []
     left = dict(changes)
+    replaced = frozenset(map(str.lower, changes)) if in_any_case else frozenset()
     for key, start, value_start, stop in entries(section):
         if key is None or key not in changes:
-            pairs.append(section[start:stop])
+            if not replaced or key is None or key.lower() not in replaced:
+                pairs.append(section[start:stop])
         elif key in left and (value := left.pop(key)) is not None:
             pairs.append(section[start:value_start] + encode(value))
     pairs += [encode(encoded_key(name)) + encode(value) for name, value in left.items() if value is not None]

@@ -122,6 +122,32 @@ def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int,
         raise Malformed(f"map: got {count} values up to byte {position}, expected pairs up to byte {stop}")
 
 
+def short_keys(buffer: bytes, position: int, count: int) -> list[bytes] | None:
+    """
+    Return the texts of the keys among the *count* values from *position* to the end of *buffer*, in one loop.
+
+    None if a key is not a short text, a value is not a primitive, or the values end elsewhere: walk over them then.
+    """
+    keys = []
+    try:
+        for _ in range(count // 2):
+            if buffer[position] not in _SHORT_TEXTS:
+                return None
+            start = position + 2
+            position = start + buffer[position + 1]
+            keys.append(buffer[start:position])
+            width = _WIDTHS[buffer[position]]
+            if width >= 0:
+                position += 1 + width
+            elif width == _LENGTH_8:
+                position += 2 + buffer[position + 1]
+            else:
+                return None
+    except IndexError:
+        return None
+    return keys if position == len(buffer) and count % 2 == 0 else None
+
+
 def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:
     """Return the encoded fields of the list at *position*; anything else is Malformed."""
     if position >= end or buffer[position] not in LISTS:

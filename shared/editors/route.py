@@ -84,7 +84,9 @@ class Route:
         except MessageRejected as error:
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
         present = map_section.Names(message.sections.application_properties)
-        message.set_properties({present.spelling(name.lower()) or name: value for name, value in values})
+        message.set_properties(
+            {(present.spellings(name.lower()) or [name])[0]: value for name, value in values},
+        )
         return (message,)
 
     @staticmethod

@@ -137,7 +137,8 @@ def _change(message: Message, changes: Changes) -> None:
         return
     present = message.sections.application_properties
     if b"repl-sb-" in present or b"repl-eh-" in present or not _KEPT_NAMES.issuperset(changes):
-        message.set_properties(changes)
+        # Converted properties have the spelling of the message, and names in another case are other properties.
+        message.set_properties(changes, in_any_case=False)
         return
     pairs = [_encoded_name(name) + encode(value) for name, value in changes.items() if value is not None]
     message.append_properties(b"".join(pairs), len(pairs))

@@ -4,7 +4,8 @@ A message as its raw AMQP sections.
 1. What is not edited leaves as the bytes that arrived.
 2. An edit re-encodes its own section; in a map or list it moves the bytes of the neighbours without decoding them.
 3. What the service assigned on arrival is read once into `Arrival` and does not leave again.
-4. The decimals that Azure's host wrote wrong are corrected on arrival, so that rules, editors and the target get the
+4. A map with the same key twice is malformed: rules, editors and the target could read different values.
+5. The decimals that Azure's host wrote wrong are corrected on arrival, so that rules, editors and the target get the
    bytes of the source (`shared.amqp.decimals`).
 """
 
@@ -85,6 +86,9 @@ class Message:
         raw = sections.split(content)
         raw.delivery_annotations = b""
         repair(raw)
+        map_section.check_unique(raw.application_properties, "application-properties")
+        if raw.footer:
+            map_section.check_unique(raw.footer, "footer")
         annotations = raw.message_annotations
         if not annotations:
             return cls(raw, Arrival(origin))
@@ -94,6 +98,7 @@ class Message:
             raw.message_annotations = b""
             arrival = Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source)
             return cls(raw, arrival)
+        map_section.check_unique(annotations, "message-annotations")
         assigned: dict[bytes, bytes] = {}
         kept = []
         for start, key_start, value_start, stop in map_section.walk(annotations):
@@ -301,10 +306,14 @@ class Message:
             if key is not None:
                 yield key, decode(section, value_start, stop)[0]
 
-    def set_properties(self, changes: Mapping[str, Value | None]) -> None:
-        """Set application properties by name, in one re-encoding of their section; None removes one."""
+    def set_properties(self, changes: Mapping[str, Value | None], *, in_any_case: bool = True) -> None:
+        """
+        Set application properties by name, in one re-encoding of their section; None removes one.
+
+        Other spellings of a name are removed, which rules would read too, unless *in_any_case* is False.
+        """
         self.sections.application_properties = map_section.edited(
-            self.sections.application_properties, _APPLICATION_PROPERTIES, changes, string
+            self.sections.application_properties, _APPLICATION_PROPERTIES, changes, string, in_any_case=in_any_case
         )
 
     def rename_properties(self, renamed: Callable[[str], str | None]) -> None:

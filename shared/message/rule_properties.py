@@ -23,7 +23,11 @@ class RuleProperties:
         return None if read is None else read(self._message)
 
     def user(self, name: str) -> Value | None:
-        """Return the application property whose lower-case name is *name*, None if it is missing."""
+        """
+        Return the application property whose lower-case name is *name*, None if it is missing.
+
+        Raises AmbiguousName if the message has the name in two spellings.
+        """
         values = self._values
         if name in values:
             return values[name]
@@ -41,19 +45,19 @@ class RuleProperties:
         _WRITE[name](self._message, None)
 
     def set_user(self, name: str, value: Value) -> None:
-        """Set an application property, keeping the spelling of one that is there."""
-        spelling = self._names().spelling(name.lower())
-        if spelling is None:
-            self._message.append_properties(encode(string(name)) + encode(value), 1)
+        """Set an application property, keeping the spelling of one that is there; other spellings are removed."""
+        spellings = self._names().spellings(name.lower())
+        if spellings:
+            self._message.set_properties({spellings[0]: value})
         else:
-            self._message.set_properties({spelling: value})
+            self._message.append_properties(encode(string(name)) + encode(value), 1)
         self._forget()
 
     def remove_user(self, name: str) -> None:
-        """Remove the application property of this name in any case."""
-        spelling = self._names().spelling(name.lower())
-        if spelling is not None:
-            self._message.set_properties({spelling: None})
+        """Remove the application properties of this name in any case."""
+        spellings = self._names().spellings(name.lower())
+        if spellings:
+            self._message.set_properties({spellings[0]: None})
             self._forget()
 
     def _forget(self) -> None:

@@ -1,10 +1,10 @@
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.codec import decode, decode_all, encode, items_of, pairs_of, plain
 from shared.amqp.scan import list_fields, map_entries, skip, text
-from shared.amqp.values import KINDS, Malformed, Value
+from shared.amqp.values import KINDS, NULL, TRUE, Malformed, Value, map_, ubyte
 from tests import strategies
 from tests.fuzz import amqp
 
@@ -93,7 +93,7 @@ def test_text_is_read_from_strings_and_symbols_only(value: Value) -> None:
 
 @thorough
 @given(strategies.values)
-def test_every_value_has_plain_data(value: Value) -> None:
+def test_every_value_has_plain_data_unless_two_keys_of_a_map_have_the_same(value: Value) -> None:
     def kinds(data: object) -> None:
         assert not isinstance(data, tuple) or isinstance(data, Value)
         if isinstance(data, list):
@@ -104,7 +104,31 @@ def test_every_value_has_plain_data(value: Value) -> None:
                 assert isinstance(key, Value) or not isinstance(key, tuple)
                 kinds(item)
 
-    kinds(plain(value))
+    try:
+        data = plain(value)
+    except Malformed as error:
+        assert error.description == "map: keys of different types have the same plain value, expected different values"  # noqa: PT017 - most values have plain data
+    else:
+        kinds(data)
+
+
+def test_keys_with_the_same_plain_value_are_malformed() -> None:
+    value = map_([(ubyte(1), NULL), (TRUE, NULL)])
+    assert decode_all(encode(value)) == value
+    with pytest.raises(Malformed, match="same plain value"):
+        plain(value)
+
+
+@thorough
+@given(strategies.map_values.filter(lambda value: bool(value.payload)), st.data())
+def test_a_map_with_a_key_twice_is_malformed(value: Value, data: st.DataObject) -> None:
+    pairs = pairs_of(value)
+    again = data.draw(st.sampled_from(pairs))[0], NULL
+    assume("nan" not in repr(again))  # a NaN equals no other
+    doubled = [*pairs]
+    doubled.insert(data.draw(st.integers(0, len(pairs))), again)
+    with pytest.raises(Malformed, match="same key"):
+        decode_all(encode(map_(doubled)))
 
 
 @thorough

@@ -3,6 +3,7 @@
 from hashlib import blake2b
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,17 +52,35 @@ def test_fields_of_a_list_are_those_of_a_walk(examples: list[bytes]) -> None:
 def test_name_is_found_like_in_a_walk(examples: list[bytes], wanted: Any) -> None:
     for section in examples + examples:
         try:
-            walked = next(
-                (
-                    (start, value)
-                    for key, start, value, _ in map_section.entries(section)
-                    if (key or "").lower() == wanted
-                ),
-                None,
-            )
+            walked = [
+                (key, start, value)
+                for key, start, value, _ in map_section.entries(section)
+                if (key or "").lower() == wanted
+            ]
         except Malformed:
             continue
-        assert map_section.Names(section).find(wanted) == walked
+        names = map_section.Names(section)
+        assert names.spellings(wanted) == [key for key, _, _ in walked]
+        if len(walked) > 1:
+            with pytest.raises(map_section.AmbiguousName):
+                names.find(wanted)
+        else:
+            assert names.find(wanted) == (walked[0][1:] if walked else None)
+
+
+@given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))
+def test_a_key_that_is_there_twice_is_found_like_in_a_walk(examples: list[bytes]) -> None:
+    for section in examples + examples:
+        try:
+            entries = map_section.entries(section)
+        except Malformed:
+            continue
+        keys = [section[start:value] if key is None else key for key, start, value, _ in entries]
+        if len(set(keys)) < len(keys):
+            with pytest.raises(Malformed, match="same key"):
+                map_section.check_unique(section, "application-properties")
+        elif all(isinstance(key, str) for key in keys):
+            map_section.check_unique(section, "application-properties")
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from local.broker import errors
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode
+from shared.amqp.map_section import check_unique
 from shared.amqp.scan import BINARIES, compound_content, join_list, list_fields, map_entries, skip
-from shared.amqp.sections import DATA, descriptor, split
+from shared.amqp.sections import DATA, Sections, descriptor, split
 from shared.amqp.values import Malformed, Value
 
 MAX_HEADERS_BYTES = 64 * 1024
@@ -79,6 +80,7 @@ def read_content(message: bytes) -> Content:
         )
         properties, message_id, session_id = _read_properties(sections.properties)
         _check_application_properties(sections.application_properties)
+        check_unique_keys(sections)
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
     if len(sections.application_properties) + len(sections.message_annotations) > MAX_HEADERS_BYTES:
@@ -100,6 +102,13 @@ def read_content(message: bytes) -> Content:
         time_to_live,
         scheduled,
     )
+
+
+def check_unique_keys(sections: Sections) -> None:
+    """Raise Malformed if the application properties, the annotations or the footer have the same key twice."""
+    check_unique(sections.application_properties, "application-properties")
+    check_unique(sections.message_annotations, "message-annotations")
+    check_unique(sections.footer, "footer")
 
 
 def _read_header(section: bytes) -> tuple[bytes, int | None]:

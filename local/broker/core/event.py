@@ -4,6 +4,7 @@ import struct
 from dataclasses import dataclass
 
 from local.broker import errors
+from local.broker.core.content import check_unique_keys
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import map_entries
@@ -63,6 +64,7 @@ def read_event(message: bytes, partition_key: str | None = None) -> EventContent
     try:
         sections = split(message)
         annotations, own_key = _read_annotations(sections.message_annotations)
+        check_unique_keys(sections)
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
     key = own_key if partition_key is None else partition_key

@@ -7,6 +7,7 @@ from shared.amqp.codec import decode, encode
 from shared.amqp.scan import join_list, join_map, list_fields, map_entries
 from shared.amqp.sections import Sections, descriptor, split
 from shared.amqp.values import FALSE, TRUE, Value, int_, long, string, symbol, timestamp, uint
+from shared.rules.errors import RuleEvaluationError
 
 _FIELDS = {
     "MessageId": 0,
@@ -50,7 +51,7 @@ class RuleProperties:
         }
         self._sections: Sections | None = None
         self._fields: list[bytes] | None = None
-        self._pairs: dict[str, tuple[bytes, bytes]] | None = None
+        self._pairs: list[tuple[str, bytes, bytes]] | None = None
         self._is_changed = False
 
     # Reading
@@ -76,9 +77,15 @@ class RuleProperties:
         return self._assigned.get(name)
 
     def user(self, name: str) -> Value | None:
-        """Return the application property whose name in lower case is *name*."""
-        pair = self._read_pairs().get(name)
-        return None if pair is None else _value(pair[1])
+        """
+        Return the application property whose name in lower case is *name*.
+
+        Raises RuleEvaluationError if the message has the name in two spellings.
+        """
+        found = [value for each, _, value in self._read_pairs() if each == name]
+        if len(found) > 1:
+            raise RuleEvaluationError(f"property {name} has two spellings that differ in case, expected one")
+        return _value(found[0]) if found else None
 
     # Changing
 
@@ -113,17 +120,26 @@ class RuleProperties:
             self._content = replace(self._content, header=_NULL + _priority(self._content.header))
 
     def set_user(self, name: str, value: Value) -> None:
-        """Set an application property; an existing one keeps its spelling."""
-        pairs = self._read_pairs()
-        key = pairs[name.lower()][0] if name.lower() in pairs else encode(string(name))
-        pairs[name.lower()] = key, encode(value)
+        """Set an application property, keeping the spelling of one that is there; other spellings are removed."""
+        lower = name.lower()
+        pairs: list[tuple[str, bytes, bytes]] = []
+        is_set = False
+        for each in self._read_pairs():
+            if each[0] != lower:
+                pairs.append(each)
+            elif not is_set:
+                pairs.append((lower, each[1], encode(value)))
+                is_set = True
+        if not is_set:
+            pairs.append((lower, encode(string(name)), encode(value)))
         self._write_pairs(pairs)
 
     def remove_user(self, name: str) -> None:
-        """Remove an application property."""
+        """Remove the application properties of this name in any case."""
         pairs = self._read_pairs()
-        if pairs.pop(name.lower(), None) is not None:
-            self._write_pairs(pairs)
+        kept = [each for each in pairs if each[0] != name.lower()]
+        if len(kept) < len(pairs):
+            self._write_pairs(kept)
 
     def content(self) -> Content:
         """Return the copy's content; unchanged sections keep the sender's bytes."""
@@ -151,23 +167,21 @@ class RuleProperties:
         self._split().properties = join_list(_PROPERTIES_PREFIX, fields)
         self._is_changed = True
 
-    def _read_pairs(self) -> dict[str, tuple[bytes, bytes]]:
-        """Return the encoded application properties by their names in lower case."""
+    def _read_pairs(self) -> list[tuple[str, bytes, bytes]]:
+        """Return the application properties: the name in lower case, the encoded key and value."""
         if self._pairs is None:
             section = self._split().application_properties
             start = descriptor(section, 0)[1] if section else 0
-            self._pairs = {
+            self._pairs = [
                 # Rules cannot name a key that is not text.
-                (str(section[key_start:value_start]) if key is None else key.lower()): (
-                    section[key_start:value_start],
-                    section[value_start:stop],
-                )
+                ("" if key is None else key.lower(), section[key_start:value_start], section[value_start:stop])
                 for key, key_start, value_start, stop in (map_entries(section, start, len(section)) if section else ())
-            }
+            ]
         return self._pairs
 
-    def _write_pairs(self, pairs: dict[str, tuple[bytes, bytes]]) -> None:
-        encoded = [key + value for key, value in pairs.values()]
+    def _write_pairs(self, pairs: list[tuple[str, bytes, bytes]]) -> None:
+        self._pairs = pairs
+        encoded = [key + value for _, key, value in pairs]
         self._split().application_properties = join_map(_APPLICATION_PROPERTIES_PREFIX, encoded, len(encoded))
         self._is_changed = True
 

@@ -26,6 +26,7 @@ from uuid import UUID
 from pydantic import AfterValidator, Field
 
 from shared.amqp.codec import decode, encode
+from shared.amqp.map_section import AmbiguousName
 from shared.amqp.values import Value, string
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
@@ -100,9 +101,10 @@ def canonical_form_of_all(message: Message) -> tuple[list[str], bytes]:
     seen: set[str] = set()
     for name, value in message.application_properties():
         lower = name.lower()
-        # Of two names that differ only in case, rules see the first.
-        if lower not in seen and not lower.startswith(_STAMPED):
-            seen.add(lower)
+        if lower in seen:
+            raise AmbiguousName(lower)
+        seen.add(lower)
+        if not lower.startswith(_STAMPED):
             found.append((name, *_of_value(value)))
     found.sort()
     return [name for name, _, _ in found], _dumped(found).encode()

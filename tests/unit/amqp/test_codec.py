@@ -52,7 +52,7 @@ def test_the_examples_of_the_specification() -> None:
         ("c1 01 00", ()),
         ("d1 00000004 00000000", ()),
         ("c1 04 02 50 07 41", ((values.ubyte(7), values.TRUE),)),
-        ("c1 07 04 50 07 41 50 07 42", ((values.ubyte(7), values.TRUE), (values.ubyte(7), values.FALSE))),
+        ("c1 07 04 50 07 41 50 08 42", ((values.ubyte(7), values.TRUE), (values.ubyte(8), values.FALSE))),
         ("e0 01 00", Array(None, (), ())),
         ("f0 00000004 00000000", Array(None, (), ())),
         ("e0 02 00 a1", Array(0xA1, (), ())),

@@ -2,14 +2,16 @@
 
 import contextlib
 import datetime as dt
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from local.broker import errors
-from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.content import read_batch, read_content
+from local.broker.core.event import read_event
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
@@ -31,6 +33,7 @@ from shared.amqp.values import (
     ulong,
 )
 from shared.clock import ManualClock
+from shared.rules import Rule, parse_filter
 
 HEADER, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, FOOTER = 0x70, 0x72, 0x73, 0x74, 0x78
 
@@ -144,3 +147,26 @@ def test_any_bytes_are_read_or_refused(junk: bytes) -> None:
     for read in (read_content, read_batch):
         with contextlib.suppress(Refusal):
             read(junk)
+
+
+@pytest.mark.parametrize("number", [ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER])
+@pytest.mark.parametrize("read", [read_content, read_event])
+def test_a_key_that_is_there_twice_is_refused(read: Callable[[bytes], object], number: int) -> None:
+    pairs = encode(symbol("amount")) + b"\x54\x05" + encode(string("amount")) + b"\x54\x32"
+    with pytest.raises(Refusal) as refused:
+        read(bytes((0x00, 0x53, number, 0xC1, len(pairs) + 1, 4)) + pairs)
+    assert refused.value.condition == errors.DECODE_ERROR
+
+
+def test_a_rule_that_reads_a_name_in_two_spellings_fails() -> None:
+    """Without a rule that reads them, both are kept."""
+    rules = (Rule("paid", parse_filter("amount > 1")),)
+    subscriptions = (SubscriptionConfig(name="all"), SubscriptionConfig(name="paid", rules=rules))
+    config = NamespaceConfig(name="n", topics=(TopicConfig(name="t", subscriptions=subscriptions),))
+    namespace = Namespace(config, ManualClock(dt.datetime(2030, 1, 1, tzinfo=dt.UTC)))
+    message = application_properties(amount=long(5), Amount=long(5000))
+    namespace.topic("t").incoming.accept(read_content(message))
+    (kept,) = namespace.store("t/subscriptions/all").peek(0)
+    (dead,) = namespace.store("t/subscriptions/paid/$deadletterqueue").peek(0)
+    assert kept.content.bare.endswith(message)
+    assert b"FilterEvaluationException" in dead.content.bare

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from shared.amqp import sections, values
+from shared.amqp import map_section, values
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list
 from shared.amqp.sections import Sections, data
@@ -190,12 +190,42 @@ def test_setting_properties_moves_the_bytes_of_the_others() -> None:
     assert message.sections.application_properties == b""
 
 
-def test_a_property_that_stands_twice_is_one_after_it_was_set() -> None:
-    pairs = [encode(string("a")) + encode(int_(number)) for number in (1, 2)]
-    section = sections.split(b"\x00\x53\x74\xc1\x0b\x04" + b"".join(pairs)).application_properties
-    message = of(application_properties=section)
-    message.set_properties({"a": int_(3)})
-    assert list(message.application_properties()) == [("a", int_(3))]
+def twice(first: Value, second: Value) -> bytes:
+    """Return the content of a map with two entries, an int 1 and an int 2."""
+    pairs = encode(first) + b"\x54\x01" + encode(second) + b"\x54\x02"
+    return b"\xc1" + bytes((len(pairs) + 1, 4)) + pairs
+
+
+@pytest.mark.parametrize("number", [0x72, 0x74, 0x78])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (string("amount"), string("amount")),
+        (string("amount"), Value(0xB1, "amount")),
+        (string("amount"), symbol("amount")),
+        (int_(1), Value(0x71, 1)),
+        (NULL, NULL),
+    ],
+)
+def test_a_section_with_a_key_twice_is_malformed(number: int, first: Value, second: Value) -> None:
+    section = bytes((0x00, 0x53, number)) + twice(first, second)
+    # The second time, the section has a known shape.
+    for _ in range(2):
+        with pytest.raises(Malformed, match="two entries have the same key"):
+            received(section)
+
+
+def test_a_section_with_names_in_different_case_is_received_and_sent() -> None:
+    section = b"\x00\x53\x74" + twice(string("amount"), string("Amount"))
+    assert received(section).encode() == section
+
+
+def test_setting_a_property_removes_its_other_spellings() -> None:
+    message = of(application_properties=application_properties({"a": int_(1), "B": int_(2), "A": int_(3)}))
+    message.set_properties({"a": int_(4)})
+    assert list(message.application_properties()) == [("a", int_(4)), ("B", int_(2))]
+    message.set_properties({"b": None})
+    assert list(message.application_properties()) == [("a", int_(4))]
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 200])
@@ -208,9 +238,10 @@ def test_appended_properties_stand_behind_those_that_are_there(present: int) -> 
 
 
 def test_properties_are_not_appended_to_half_a_pair() -> None:
-    message = of(application_properties=b"\x00\x53\x74\xc1\x04\x01\xa1\x01a")
     with pytest.raises(Malformed, match="pairs"):
-        message.append_properties(b"", 0)
+        received(b"\x00\x53\x74\xc1\x04\x01\xa1\x01a")
+    with pytest.raises(Malformed, match="pairs"):
+        map_section.appended(b"\x00\x53\x74\xc1\x04\x01\xa1\x01a", b"\x00\x53\x74", b"", 0)
 
 
 def test_null_and_absent_properties_differ() -> None:
