@@ -1,12 +1,13 @@
 """All scenarios; the tests run them without the soak."""
 
 from tests.faults.cuts import CUTS
+from tests.faults.envelopes import ENVELOPED
 from tests.faults.kills import KILLS
 from tests.faults.outages import OUTAGES
 from tests.faults.soak import SOAK
 from tests.faults.stops import STOPS
 
-SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *SOAK]
+SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *SOAK]
 
 # A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
 CONCURRENT_SCENARIOS = 4

@@ -21,12 +21,13 @@ from azure.servicebus.aio import ServiceBusClient
 from local.broker.core.namespace import Namespace
 from local.broker.thread import NamespaceFaults, RunningBroker
 from shared.clock import Clock
+from shared.codecs.envelope import open_envelope
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.faults.parties import Draft, name_of, read_hub, read_queue, read_sessions, send
-from tests.faults.routes import CONNECTIONS, CONSUMER_GROUP, REJECTED, Kind, Route, east, west
+from tests.faults.routes import CARRIER, CONNECTIONS, CONSUMER_GROUP, REJECTED, Kind, Route, east, west
 
 _WAIT_SECONDS = 40.0
 _POLL_SECONDS = 0.01
@@ -116,6 +117,8 @@ class Line:
         """Expire the locks at the source; a hub has none."""
         if self.route.source is not Kind.HUB:
             self.source.expire_locks(self.route.source_path)
+        if self.route.has_carrier:
+            self.target.expire_locks(CARRIER)
 
     # Waiting
 
@@ -145,7 +148,11 @@ class Line:
         """Return the names of the messages at the source, or of a hub's events beyond the checkpoints."""
         if self.route.source is Kind.HUB:
             return frozenset(self._broker.inspect("west", self._beyond_checkpoints))
-        return frozenset(self._stored("west", self.route.source_path))
+        return frozenset([*self._stored("west", self.route.source_path), *self.carried()])
+
+    def carried(self) -> list[str]:
+        """Return the names of the messages in envelopes that no task has opened."""
+        return self._broker.inspect("east", _enveloped)
 
     def names_at_target(self) -> list[str]:
         """Return the names of the messages at the target, in order of arrival within each key."""
@@ -234,6 +241,11 @@ def _name(encoded: bytes) -> str:
 
 def _messages(namespace: Namespace, path: str) -> list[bytes]:
     return [each.encode() for each in namespace.store(path).peek(0)]
+
+
+def _enveloped(namespace: Namespace) -> list[str]:
+    bodies = [Message.received(each, Origin("", "")).body or b"" for each in _messages(namespace, CARRIER)]
+    return [_name(event.content) for body in bodies for event in open_envelope(body)]
 
 
 def _sessions(namespace: Namespace, path: str) -> list[str]:

@@ -10,6 +10,7 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Subscri
 EAST_LIMIT = 256 * 1024
 WEST_LIMIT = 1024 * 1024
 REJECTED = "rejected"
+CARRIER = "carrier"
 CONSUMER_GROUP = "$Default"
 
 
@@ -27,9 +28,13 @@ class Route:
 
     source: Kind
     target: Kind
+    has_carrier: bool = False
+    """Whether messages go in envelopes through a third queue: the host sends them there, a second task opens them."""
 
     def __str__(self) -> str:
         """Return the text in the table."""
+        if self.has_carrier:
+            return f"{self.source} → envelopes → {self.target}"
         return f"{self.source} → {self.target}"
 
     @property
@@ -59,6 +64,8 @@ class Route:
             Kind.SESSIONS: "{connection: west, topic: orders, subscription: copy, sessions: true}",
             Kind.HUB: "{connection: hub-west, hub: telemetry}",
         }[self.source]
+        if self.has_carrier:
+            return _THROUGH_CARRIER
         target = "{connection: hub-east, hub: stream}" if self.target is Kind.HUB else None
         return (
             "task: carry\n"
@@ -71,6 +78,25 @@ class Route:
         )
 
 
+# Small texts, so that the host has several to send for each batch.
+_THROUGH_CARRIER = f"""
+task: carry
+source: {{connection: west, queue: jobs}}
+routes:
+  - when: skip IS NULL
+    target: {{connection: east, queue: {CARRIER}}}
+    via: binding
+    max_message_bytes: 5000
+rejects: {{connection: west, queue: {REJECTED}}}
+---
+task: open
+source: {{connection: east, queue: {CARRIER}, from: envelope}}
+loop_prevention: off
+routes: [{{target: {{connection: east, queue: jobs}}}}]
+rejects: {{connection: west, queue: {REJECTED}}}
+"""
+
+ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
 QUEUES = Route(Kind.QUEUE, Kind.QUEUE)
 SESSIONS = Route(Kind.SESSIONS, Kind.SESSIONS)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
@@ -114,7 +140,7 @@ def east(duplicate_window: timedelta | None) -> NamespaceConfig:
 
     return NamespaceConfig(
         name="east",
-        queues=(queue("jobs", has_sessions=False), queue("orders", has_sessions=True)),
+        queues=(queue("jobs", has_sessions=False), queue("orders", has_sessions=True), QueueConfig(name=CARRIER)),
         hubs=(HubConfig(name="stream", partition_count=2),),
         max_message_size=EAST_LIMIT,
         released_go_last=True,
