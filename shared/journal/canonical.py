@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from shared.amqp.codec import decode, encode, items_of, pairs_of
 from shared.amqp.values import Array, Described, Value
-from shared.rules.decimals import decimal_of
+from shared.rules.decimals import exact_text
 
 _SHORT = 0x100
 
@@ -47,7 +47,7 @@ def _of_value(value: Value) -> bytes:
     if value.kind == "list":
         return _counted(b"\xd0", list(map(_of_value, items_of(value))))
     if value.kind.startswith("decimal") and isinstance(payload, bytes):
-        return _variable(0xA1, b"\x94" + str(decimal_of(value.kind, payload).normalize()).encode())
+        return _variable(0xA1, b"\x94" + exact_text(value.kind, payload).encode())
     encoded = encode(value)
     widen = _WIDER.get(encoded[0])
     return encoded if widen is None else widen(encoded[1:])

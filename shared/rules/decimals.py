@@ -40,6 +40,10 @@ ARITHMETIC = Context(
 )
 
 
+# Python's own context would round to 28 digits.
+_EXACT = Context(prec=34, Emin=-9999, Emax=9999, traps=[InvalidOperation, Inexact])
+
+
 def decimal_of(kind: str, payload: bytes) -> Decimal:
     """Return the number in *payload*; an infinity or NaN as the Decimal of that name."""
     layout = _FORMATS[kind]
@@ -62,6 +66,19 @@ def decimal_of(kind: str, payload: bytes) -> Decimal:
         significand = 0  # not canonical, and the standard reads it as zero
     digits = tuple(map(int, str(significand)))
     return Decimal((sign, digits, exponent - layout.bias))
+
+
+def exact_text(kind: str, payload: bytes) -> str:
+    """
+    Return one text for each number, without rounding: equal numbers of any width and exponent have the same.
+
+    A NaN, an infinity and a number that is not in its canonical encoding, which two readers may understand
+    differently, have their bytes in hexadecimal digits.
+    """
+    number = decimal_of(kind, payload)
+    if number.is_finite() and decimal_value(kind, number).payload == payload:
+        return str(_EXACT.normalize(number))
+    return payload.hex()
 
 
 def decimal_value(kind: str, number: Decimal) -> Value:

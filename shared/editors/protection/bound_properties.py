@@ -32,7 +32,7 @@ from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.message.rule_properties import RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
-from shared.rules.decimals import decimal_of
+from shared.rules.decimals import exact_text
 
 SYSTEM = "sys."
 MESSAGE_ID = "sys.MessageId"
@@ -200,7 +200,7 @@ def _of_value(value: Value | None) -> tuple[str, str | None]:
         case float():
             spelling = kind, struct.pack(_FLOATS[kind], payload).hex()
         case bytes() if kind.startswith("decimal"):
-            spelling = "decimal", str(decimal_of(kind, payload).normalize())
+            spelling = "decimal", exact_text(kind, payload)
         case bytes() if kind == "binary":
             spelling = kind, encoded(payload)
         case _:
