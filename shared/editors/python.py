@@ -20,11 +20,15 @@ from shared.amqp import map_section
 from shared.amqp.sections import Sections
 from shared.editors.options import FOLDER, Step, TaskFacts
 from shared.editors.ordering import OWN, PARTITION_KEY, part_id
+from shared.editors.own_thread import OwnThread
 from shared.errors import MessageRejected
+from shared.message.arrival import Arrival
 from shared.message.message import Message
-from shared.protocols import Withheld
+from shared.protocols import EditedTogether, Outcome, Withheld
 
 FAILED = "EditorFailed"
+# A function may wait, and the clock runs on while other processes compute.
+_MORE_TIME = 10
 
 _LOGGER = logging.getLogger("busway.editors")
 _NAME = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
@@ -76,9 +80,9 @@ class PythonStep(Step):
     ] = Field(alias="python")
     """Function as `package.module:function`; the module is in the folder of connections.yaml, or in the app."""
 
-    def editor(self, _: TaskFacts, /) -> "Python":
+    def editor(self, task: TaskFacts, /) -> "Python":
         """Return the editor with these options."""
-        return Python(self.function)
+        return Python(self.function, _MORE_TIME * task.edit_seconds)
 
 
 class Python:
@@ -90,11 +94,21 @@ class Python:
     """
 
     name = "python"
+    joins = False
 
-    def __init__(self, function: OwnFunction) -> None:
-        """Call *function*."""
+    def __init__(self, function: OwnFunction, seconds: float) -> None:
+        """Call *function* in a thread of its own; a call may take *seconds* by the clock."""
         self._call = function.call
         self._label = f"{self.name} {function.name}"
+        self._thread = OwnThread(self._label, seconds)
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:  # noqa: ARG002 - each call has a limit
+        """Return the answer for each message; the messages stay unchanged."""
+        results = await self._thread.map(self.edit, [message.copy() for message in messages])
+        return [_answer(each) for each in results]
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Do nothing: no state is kept."""
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return what the function returns, or raise MessageRejected."""
@@ -127,6 +141,12 @@ class Python:
 
     def _rejected(self, problem: str) -> MessageRejected:
         return MessageRejected(FAILED, f"{self._label}: {problem}")
+
+
+def _answer(result: Sequence[Message] | Withheld | Exception) -> EditedTogether:
+    if isinstance(result, Exception) and not isinstance(result, MessageRejected):
+        raise result
+    return result
 
 
 class _Kept:

@@ -86,7 +86,7 @@ def test_the_python_editor_loses_no_message(choices: Any, data: st.DataObject) -
     }
     for choice in choices:
         received = message(b"x", message_id=data.draw(st.sampled_from(["a", None])))
-        editor = Python(OwnFunction("own:edit", results[choice]))
+        editor = Python(OwnFunction("own:edit", results[choice]), 1.0)
         try:
             left = editor.edit(received)
         except MessageRejected as error:

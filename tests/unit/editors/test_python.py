@@ -1,6 +1,8 @@
 """The python editor: which functions it accepts, what they can use, and what happens to their results."""
 
+import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,8 +17,11 @@ from pydantic import ValidationError
 from shared.amqp.values import NULL, Value, binary, double, list_, long, string
 from shared.config.testing import edited, message
 from shared.editors.function_api import json_of, properties_of, put_json, put_text, reject, set_property, text_of
-from shared.errors import MessageRejected
+from shared.editors.own_thread import MOST_ABANDONED
+from shared.editors.python import OwnFunction, Python
+from shared.errors import MessageRejected, TargetRefused
 from shared.message.message import Message
+from shared.time_limit import REASON
 
 HEAD = "from shared.editors.function_api import *\n"
 
@@ -209,3 +214,68 @@ def test_properties_are_read_and_set() -> None:
 def test_reject_raises() -> None:
     with pytest.raises(MessageRejected, match="A: b"):
         reject("A", "b")
+
+
+def test_function_that_waits_delays_no_other_task() -> None:
+    """Its calls are in a thread of their own, and each has a limit by the clock."""
+    released = threading.Event()
+
+    def waits(each: Message) -> Message:
+        if each.body != b"good":
+            released.wait(30)
+        return each
+
+    beats = 0
+
+    async def run() -> Any:
+        editor = Python(OwnFunction("own:waits", waits), 0.1)
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0.005)
+
+        heart = asyncio.create_task(beat())
+        given = [message(body) for body in (b"bad", b"good", b"bad")]
+        results = await editor.edit_batch(given, timeout_seconds=5)
+        heart.cancel()
+        return results
+
+    first, second, third = asyncio.run(run())
+    released.set()
+    assert (first.reason, third.reason) == (REASON, REASON)
+    assert [each.body for each in second] == [b"good"]
+    assert beats > 5
+
+
+def test_function_that_computes_endlessly_is_ended() -> None:
+    threads: list[threading.Thread] = []
+
+    def computes(_: Message) -> None:
+        threads.append(threading.current_thread())
+        while True:
+            sum(range(100))
+
+    async def run() -> Any:
+        return await Python(OwnFunction("own:computes", computes), 0.1).edit_batch([message(b"")], timeout_seconds=5)
+
+    (result,) = asyncio.run(run())
+    assert result.reason == REASON
+    threads[0].join(10)
+    assert not threads[0].is_alive()
+
+
+def test_calls_that_never_return_stop_the_task() -> None:
+    released = threading.Event()
+
+    def waits(_: Message) -> None:
+        released.wait(30)
+
+    async def run() -> Any:
+        editor = Python(OwnFunction("own:waits", waits), 0.02)
+        return await editor.edit_batch([message(b"")] * (MOST_ABANDONED + 1), timeout_seconds=5)
+
+    with pytest.raises(TargetRefused, match="calls do not return"):
+        asyncio.run(run())
+    released.set()
