@@ -24,6 +24,9 @@ class DecryptOptions(Strict):
     """Paths, such as `$.card.number`, of the fields to decrypt in a JSON body; by default the whole body."""
     missing_fields: Literal["reject", "pass"] = "reject"
     """What happens to a body without one of the fields."""
+    without_path: Literal["reject", "accept"] = "reject"
+    """What happens to a field that does not say where in the body it was encrypted, as those of other software and of
+    Busway 0.2.0 without `bind`. Such fields can be swapped; reject them again once the last was decrypted."""
     bind: BoundNames | None = None
     """Properties to which the encryption must be bound; bound properties are always compared with the message."""
 
@@ -65,12 +68,13 @@ class Decrypt:
 
         self._open_body, self._open_fields = sealing.open_body, sealing.open_fields
         self._bound = options.bind or ()
+        self._needs_path = options.without_path == "reject"
         self._fields = options.fields and Fields(options.fields, optional=options.missing_fields == "pass")
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
         """Return *message* decrypted; raises MessageRejected."""
         if self._fields:
-            self._open_fields(message, ring, self._fields, self._bound)
+            self._open_fields(message, ring, self._fields, self._bound, needs_path=self._needs_path)
         else:
             self._open_body(message, ring, self._bound)
         return message

@@ -30,7 +30,7 @@ class SealingOptions(Strict):
     enc: ContentEncryption = "A256GCM"
     """Algorithm that encrypts the content."""
     bind: BoundNames | None = None
-    """Properties, such as sys.MessageId, that must be the same at decryption; also binds each field to its path."""
+    """Properties, such as sys.MessageId, that must be the same at decryption."""
 
 
 class EncryptOptions(SealingOptions):

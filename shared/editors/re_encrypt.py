@@ -1,7 +1,7 @@
 """The re-encrypt editor: from one key to another in one step, without plain text between editors."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,9 @@ class FromOptions(Strict):
 
     key: KeyName
     """Name of the secret with the keys: a JSON Web Key, or a set of them; the message names its key by `kid`."""
+    without_path: Literal["reject", "accept"] = "reject"
+    """What happens to a field that does not say where in the body it was encrypted, as those of other software and of
+    Busway 0.2.0 without `bind`. Such fields can be swapped; reject them again once the last was decrypted."""
 
 
 class ReEncryptOptions(Strict):
@@ -56,7 +59,7 @@ class ReEncryptStep(Step):
         check_key(task, "re-encrypt.from.key", options.from_.key)
         check_key(task, "re-encrypt.to.key", options.to.key)
         fields = {"fields": options.fields} if options.fields else {}
-        decrypt = Decrypt(DecryptOptions.model_validate({"key": options.from_.key, **fields}))
+        decrypt = Decrypt(DecryptOptions.model_validate({**options.from_.model_dump(), **fields}))
         encrypt = Encrypt(EncryptOptions.model_validate({**options.to.model_dump(), **fields}))
         editor = ReEncrypt(decrypt, encrypt, KeyRings(options.to.key, task.secrets, task.name))
         editor.keyed = Keyed(editor.name, KeyRings(options.from_.key, task.secrets, task.name), editor.edit)

@@ -46,8 +46,14 @@ def seal_body(message: Message, key: SealingKey, bound: Sequence[str], *, as_jso
 
 
 def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
-    """Decrypt the body and restore its content type; raises UnknownKey, or MessageRejected."""
+    """
+    Decrypt the body and restore its content type; raises UnknownKey, or MessageRejected.
+
+    A field has a path, and a body has none, as with other software.
+    """
     header, content = unseal(content_of(message), ring)
+    if PATH in header:
+        raise MessageRejected("BoundElsewhere", "the content was encrypted as a field, expected an encrypted body")
     if header.get(AMQP_BODY) is True:
         message.sections.body = _encoded_body(content)
     else:
@@ -64,13 +70,13 @@ def seal_fields(message: Message, key: SealingKey, fields: Fields, bound: Sequen
     header = _binding(message, bound)
 
     def seal(text: str, path: str) -> str:
-        return f'"{key.seal(text.encode(), {**header, PATH: path} if bound else header)}"'
+        return f'"{key.seal(text.encode(), {**header, PATH: path})}"'
 
     message.body = fields.replace(content_of(message), seal)
 
 
-def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str]) -> None:
-    """Decrypt fields of a JSON body; raises UnknownKey, or MessageRejected."""
+def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str], *, needs_path: bool) -> None:
+    """Decrypt fields of a JSON body like `open_body`; raises UnknownKey, or MessageRejected."""
 
     def open_field(text: str, path: str) -> str:
         value = json.loads(text) if text.startswith('"') else None
@@ -78,12 +84,19 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
             raise MessageRejected("NotDecrypted", "a field is not text, expected an encrypted field")
         header, content = unseal(value.encode(), ring)
         _check_binding(message, header, bound)
-        if header.get(PATH, path) != path:
-            raise MessageRejected("BoundElsewhere", "a field was encrypted at another place in the body")
+        _check_path(header, path, needs_path=needs_path)
         read(content)
         return content.decode()
 
     message.body = fields.replace(content_of(message), open_field)
+
+
+def _check_path(header: Header, path: str, *, needs_path: bool) -> None:
+    """Raise MessageRejected for a field that was encrypted at another path."""
+    if PATH not in header and needs_path:
+        raise MessageRejected("NotBound", "a field does not say where it was encrypted, expected its path")
+    if header.get(PATH, path) != path:
+        raise MessageRejected("BoundElsewhere", "a field was encrypted at another place in the body")
 
 
 def _plain(message: Message) -> tuple[bytes, bool]:

@@ -189,14 +189,29 @@ def test_what_is_bound_to_a_message_cannot_be_moved_to_another() -> None:
         one(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
 
 
-def test_bound_fields_cannot_be_moved_within_the_body() -> None:
+def test_a_field_is_not_a_body_and_a_body_is_not_a_field() -> None:
+    app = settings(k=jwks(made("oct")))
+    for bind in ({}, {"bind": ["sys.MessageId"]}):
+        sealed = one(editor("encrypt", app, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
+        with pytest.raises(MessageRejected, match="BoundElsewhere: decrypt: the content was encrypted as a field"):
+            one(editor("decrypt", app, key="k"), order(json.loads(sealed.body)["a"].encode()))
+        body = one(editor("encrypt", app, key="k", **bind), order(b"1")).body.decode()
+        with pytest.raises(MessageRejected, match="NotBound: decrypt: a field does not say where"):
+            one(editor("decrypt", app, key="k", fields=["$.a"]), order(json.dumps({"a": body}).encode()))
+        accepting = editor("decrypt", app, key="k", fields=["$.a"], without_path="accept")
+        assert one(accepting, order(json.dumps({"a": body}).encode())).body == b'{"a": 1}'
+
+
+@pytest.mark.parametrize("bind", [{}, {"bind": ["sys.MessageId"]}])
+@pytest.mark.parametrize("without_path", ["reject", "accept"])
+def test_fields_cannot_be_moved_within_the_body(bind: dict[str, Any], without_path: str) -> None:
     app = settings(k=jwks(made("oct")))
     paths = {"fields": ["$.a", "$.b"]}
-    sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"], **paths), order(b'{"a": 1, "b": 2}'))
+    sealed = one(editor("encrypt", app, key="k", **bind, **paths), order(b'{"a": 1, "b": 2}'))
     document = json.loads(sealed.body)
     sealed.body = json.dumps({"a": document["b"], "b": document["a"]}).encode()
     with pytest.raises(MessageRejected, match="BoundElsewhere: decrypt: a field was encrypted at another place"):
-        one(editor("decrypt", app, key="k", **paths), sealed)
+        one(editor("decrypt", app, key="k", without_path=without_path, **paths), sealed)
 
 
 def test_a_message_without_an_id_is_bound_to_the_one_that_it_gets() -> None:
