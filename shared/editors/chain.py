@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from shared.editors.options import Step, Strict, TaskFacts
-from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, attach
+from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, attach, covers
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.editors.protection.links import (
     LINK,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from shared.editors.protection.keys import KeyRings, PerRing
 
 _ATTEMPTS = 5
+# The partition and the entity are in the link only: a message does not have them.
+_DEFINING = {"session": "sys.SessionId", "partition_key": "sys.PartitionKey"}
 _REMEMBERED_SEQUENCES = 1_000
 
 
@@ -63,7 +65,7 @@ class ChainOptions(Strict):
     """What the messages of a sequence have in common. `session` needs a source with sessions; `partition` and
     `partition_key` need an event hub; `entity` and a property need one partition, or `single_instance`."""
     properties: BoundNames = (MESSAGE_ID,)
-    """Properties that a link covers, in addition to the body."""
+    """Properties that a link covers, in addition to the body and to what defines the sequence."""
     store: StoreOptions
     """Where the state of each sequence is stored."""
     single_instance: bool = False
@@ -115,7 +117,7 @@ class Chain:
 
         self._rings = rings
         self._key: PerRing[SigningKey] = signing_keys(options.kid)
-        self._names = options.properties
+        self._names = _bound(options)
         self._sequence_of = _sequence_of(options.sequence)
         self._sequences = sequences
         # The state that was last read or written, with its version; a write fails if another instance has changed it.
@@ -191,6 +193,18 @@ def _sign(message: Message, key: "SigningKey", link: bytes) -> Message:
     signed = message.copy()
     attach(signed, LINK, key.statement(link))
     return signed
+
+
+def _bound(options: ChainOptions) -> tuple[str, ...]:
+    """Return the properties that a link covers: what defines its sequence is always one of them."""
+    names = options.properties
+    if isinstance(options.sequence, ChainedProperty):
+        defining = options.sequence.property
+    else:
+        defining = _DEFINING.get(options.sequence, "")
+    if not defining or covers(names, (defining,)):
+        return names
+    return tuple(sorted((*names, defining)))
 
 
 def _sequence_of(sequence: str | ChainedProperty) -> Callable[[Message], str]:

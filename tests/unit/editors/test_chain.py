@@ -187,6 +187,21 @@ def test_a_second_chain_of_the_same_name_is_an_alteration(app: dict[str, str], t
     assert "number 3 of west/orders/s was linked to another number 2 than the one that came" in str(results[1])
 
 
+def test_a_message_cannot_be_moved_to_another_session_partition_key_or_value(app: dict[str, str]) -> None:
+    def moved(sequence: Any, before: Message, after: Message) -> str:
+        (link,) = linked(chainer(app, sequence=sequence), [before])
+        after.set_properties({"repl-chain": link.application_property("repl-chain")})
+        (unmoved,) = carried(verifier(app), arrived([link]))
+        assert unmoved == "passes"
+        return carried(verifier(app), arrived([after]))[0]
+
+    assert moved("session", order(1, b"x"), order(1, b"x", session="other")) == "ChainAltered"
+    named = [message(1, body=b"x", named={"Customer": string(each)}) for each in ("a", "b")]
+    assert moved({"property": "customer"}, *named) == "ChainAltered"
+    keys = [message(1, body=b"x", annotated={"x-opt-partition-key": string(each)}) for each in ("c", "d")]
+    assert moved("partition_key", *keys) == "ChainAltered"
+
+
 def test_a_link_of_another_chain_or_over_less_is_an_insertion(app: dict[str, str]) -> None:
     (link,) = linked(chainer(app, properties=["sys.SessionId"]), messages(1, 1))
     problem = [
