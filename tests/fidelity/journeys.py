@@ -20,6 +20,8 @@ from local.host.received_message import ReceivedMessage
 from shared.azure.connections import event_hub_client, service_bus_client
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.errors import MessageRejected
+from shared.line.binding_output import body_text
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output
@@ -29,6 +31,8 @@ from tests.fidelity.specimens import SPECIMEN, SPECIMENS
 ONE_HOP = ("SS", "SE", "ES", "EE")
 FIVE_HOPS = ("SSSSSS", "SESESS", "EEEEEE", "ESESEE")
 WIRE, AZURE, STOCK = "wire", "azure", "stock"
+# Sent by an output binding of the host: in envelopes that a second task opens, or the body alone.
+ENVELOPE, BODY = "envelope", "body"
 _SECONDS = 90
 
 
@@ -49,6 +53,11 @@ class Journey(NamedTuple):
             f"{self.entity(each)}}}"
             for each in (stage, stage + 1)
         ]
+        if self.mode == ENVELOPE:
+            return _THROUGH_ENVELOPES.format(source=ends[0], target=ends[1])
+        if self.mode == BODY:
+            route = f"{{target: {ends[1]}, via: binding, body_only: true}}"
+            return f"task: bodies\nsource: {ends[0]}\nroutes: [{route}]\nloop_prevention: off\n"
         return (
             f"task: {self.entity(stage)}\nsource: {ends[0]}\nroutes: [{{target: {ends[1]}}}]\n"
             f"trigger: {'stock' if self.mode == STOCK else 'raw'}\nloop_prevention: {{max_hops: 5}}\n"
@@ -60,17 +69,33 @@ class Journey(NamedTuple):
         try:
             if self.mode == AZURE:
                 reencode(content, 0)
+            elif self.mode == BODY:
+                body_text(Message.received(content, Origin("cloud", "specimens")))
             elif self.mode == STOCK:
                 check_readable(content)
                 ReceivedMessage(content, b"").body()
-        except (CannotBind, CannotReceive):
+        except (CannotBind, CannotReceive, MessageRejected):
             return False
         return True
 
 
+_CARRIER = "carrier"
+_THROUGH_ENVELOPES = """
+task: into-envelopes
+source: {source}
+routes: [{{target: {{connection: s2, queue: carrier}}, via: binding}}]
+rejects: {{connection: s9, queue: rejected}}
+---
+task: out-of-envelopes
+source: {{connection: s2, queue: carrier, from: envelope}}
+routes: [{{target: {target}}}]
+rejects: {{connection: s9, queue: rejected}}
+"""
+
 JOURNEYS = [
     *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
     *(Journey(STOCK, kinds) for kinds in ONE_HOP),
+    *(Journey(mode, "SS") for mode in (ENVELOPE, BODY)),
 ]
 # No task reads these: they show what the services themselves preserve.
 CONTROL = {"S": "control-queue", "E": "control-hub"}
@@ -117,7 +142,10 @@ def observe(folder: Path) -> Observations:
             end = time.monotonic() + _SECONDS
             while True:
                 arrived = {
-                    each: _arrivals(broker, each.kinds[-1], each.entity(len(each.kinds) - 1)) for each in JOURNEYS
+                    each: _bodies(broker, each, delivered["S"])
+                    if each.mode == BODY
+                    else _arrivals(broker, each.kinds[-1], each.entity(len(each.kinds) - 1))
+                    for each in JOURNEYS
                 }
                 late = {each: missing for each in JOURNEYS if (missing := wanted[each] - set(arrived[each]))}
                 if not late:
@@ -131,7 +159,7 @@ def observe(folder: Path) -> Observations:
 
 
 def _host(journey: Journey) -> str:
-    return AZURE if journey.mode == STOCK else journey.mode
+    return {STOCK: AZURE, ENVELOPE: WIRE, BODY: WIRE}.get(journey.mode, journey.mode)
 
 
 def _made(folder: Path) -> Path:
@@ -147,6 +175,7 @@ def _namespace() -> NamespaceConfig:
         queues=(
             *(QueueConfig(name=name) for kind, name in places if kind == "S"),
             QueueConfig(name="rejected"),
+            QueueConfig(name=_CARRIER),
         ),
         hubs=tuple(HubConfig(name=name, partition_count=1) for kind, name in places if kind == "E"),
     )
@@ -190,6 +219,15 @@ def _arrivals(broker: RunningBroker, kind: str, name: str) -> Arrivals:
         assert key.payload not in found, f"{name}: {key.payload} arrived twice"
         found[str(key.payload)] = content
     return found
+
+
+def _bodies(broker: RunningBroker, journey: Journey, delivered: Arrivals) -> Arrivals:
+    """Return the messages that arrived without the property of their specimen: they are in the order of the source."""
+    stored = broker.inspect(
+        "cloud", lambda namespace: [each.encode() for each in namespace.store(journey.entity(1)).peek(0)]
+    )
+    keys = [key for key, content in delivered.items() if journey.takes(content)]
+    return dict(zip(keys, stored, strict=False))
 
 
 def _withheld(journey: Journey, delivered: dict[str, Arrivals]) -> set[str]:

@@ -126,6 +126,7 @@ ANNOTATIONS: dict[str, Value] = {
 }
 BODIES: dict[str, bytes] = {
     "one data section": sections.data(b"\x00\xff body"),
+    "a data section with text": sections.data("a text, žluťoučký".encode()),
     "several data sections": sections.data(b"one") + sections.data(b"two"),
     "an empty data section": sections.data(b""),
     "no body at all": b"",

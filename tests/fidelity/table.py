@@ -14,7 +14,7 @@ from shared.message.mapping import (
     SERVICE_BUS_SESSION_ID,
     TIME_TO_LIVE,
 )
-from tests.fidelity.journeys import AZURE, FIVE_HOPS, STOCK, WIRE, Journey, Observations
+from tests.fidelity.journeys import AZURE, BODY, ENVELOPE, FIVE_HOPS, STOCK, WIRE, Journey, Observations
 from tests.fidelity.parts import changes, is_same_value, parts
 from tests.fidelity.specimens import SPECIMENS, Specimen
 
@@ -42,6 +42,8 @@ COLUMNS: dict[str, list[Journey]] = {
     "Azure's host, 1 and 5 hops": [Journey(AZURE, kinds) for kinds in ("SS", "EE", *FIVE_HOPS)],
     "stock, from SB": [Journey(STOCK, "SS")],
     "stock, from EH": [Journey(STOCK, "EE")],
+    "binding, envelope": [Journey(ENVELOPE, "SS")],
+    "binding, body only": [Journey(BODY, "SS")],
 }
 
 NOTES = {
@@ -61,6 +63,9 @@ NOTES = {
     "An event is retried forever and its partition waits; a message ends in the source's dead-letter queue, and what "
     "was received with it is delivered later. Nothing is lost, nothing is sent.",
     "json": "The stock binding passes values on as JSON.",
+    "body": "An output binding carries the text of the body and nothing else; the host sets a content type"
+    " of its own, and Service Bus assigns a message id.",
+    "text": "Not UTF-8 text: it goes to `rejects`, unchanged.",
     "stock": "The stock binding leaves it out, or joins the sections.",
 }
 
@@ -109,9 +114,11 @@ def cell(journey: Journey, key: str, observed: Observations) -> Cell:
     if parts(specimen.encode(key)).keys() - before.keys():
         return Cell(NOT_THERE, "service")
     if key in observed.withheld[journey]:
-        return Cell(REFUSED, "refused")
+        return Cell("rejected", "text") if journey.mode == BODY else Cell(REFUSED, "refused")
     found = changes(before, parts(observed.arrived[journey][key]))
-    if journey.mode != WIRE:
+    if journey.mode == BODY:
+        return _result_of_body(specimen, found)
+    if journey.mode not in (WIRE, ENVELOPE):
         # The host writes values with other widths; Busway alone does not change them.
         found = {place: each for place, each in found.items() if not is_same_value(place, *each)}
     return _result(specimen, journey.mode, found)
@@ -131,11 +138,21 @@ def _result(specimen: Specimen, mode: str, found: Mapping[str, tuple[bytes, byte
         return Cell("gets one", "id")
     if specimen.name in _LEFT_OUT:
         return Cell("dropped", "target")
-    assert mode != WIRE, f"Busway changed {specimen}: {found}"
+    assert mode not in (WIRE, ENVELOPE), f"Busway changed {specimen}: {found}"
     word = _word(specimen, before, after)
     if mode == AZURE:
         return Cell(word, "created" if specimen.place == _CREATION_TIME else "host")
     return Cell(word, "json" if word.startswith("becomes") else "stock")
+
+
+def _result_of_body(specimen: Specimen, found: Mapping[str, tuple[bytes, bytes]]) -> Cell:
+    """Return the result of a specimen of which only the body was sent."""
+    if specimen.place not in found:
+        return Cell(KEPT)
+    before, after = found[specimen.place]
+    return Cell(
+        _word(specimen, before, after) if specimen.place == "body" else "replaced" if after else "dropped", "body"
+    )
 
 
 def _result_elsewhere(specimen: Specimen, beside: set[str]) -> Cell:
