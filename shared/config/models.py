@@ -205,7 +205,10 @@ class Limits(Strict):
         Annotated[Literal[False], Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
         Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
     ] = DEFAULT_REJECTS_IN_A_ROW
-    """Number of consecutive rejected messages that stops the task; `off` for no limit."""
+    """
+    Number of rejected messages that stops the task: in a row before the first good message, and again that number for
+    each good one, up to a hundred times (ten times for what a target refuses); `off` for no limit.
+    """
     edit_time: Annotated[timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60))] = (
         timedelta(seconds=DEFAULT_SECONDS)
     )

@@ -1,27 +1,42 @@
-"""The limit on rejected messages in a row: better a task that stops than a source that is emptied into `rejects`."""
+"""
+The limit on rejected messages: better a task that stops than a source that is emptied into `rejects`.
+
+What stops a task is a fault of the task, which begins with a restart, or of its target. A producer who sends bad
+messages must not stop it for the others: each good message lets as many bad ones pass as the limit says, one after the
+other or together.
+"""
 
 DEFAULT_REJECTS_IN_A_ROW = 100
+_MOST_BY_TASK, _MOST_BY_TARGET = 100, 10
 
 
 class RejectLimit:
     """
-    Counts the rejected messages of one task that follow each other without a good one between them.
+    Counts the rejected messages of one task against the good ones.
 
-    The count belongs to this process: a restart begins at zero, and so does the first good message.
+    Without a good message *limit* messages may be rejected. Each good one adds that number again, up to 100 times the
+    limit; what a target refuses has 10 times, because a target may begin to refuse at any time. The count belongs to
+    this process: a restart begins at zero.
     """
 
     def __init__(self, limit: int | None = DEFAULT_REJECTS_IN_A_ROW) -> None:
-        """Admit *limit* rejected messages in a row, None for any number."""
-        self.limit = limit
-        self._count = 0
+        """Admit *limit* rejected messages for each good one, None for any number."""
+        self._limit = limit
+        self._credit = limit or 0
+        self.in_a_row = 0
+        """Rejected messages since the last good one."""
 
-    def reset(self) -> None:
-        """Begin at zero, after a good message."""
-        self._count = 0
+    def good(self) -> None:
+        """Count a message that is not rejected."""
+        self.in_a_row = 0
+        if self._limit is not None:
+            self._credit = min(self._credit + self._limit, _MOST_BY_TASK * self._limit)
 
-    def admit(self) -> bool:
-        """Return whether one more message may be rejected, and count it if so."""
-        if self.limit is not None and self._count >= self.limit:
-            return False
-        self._count += 1
+    def admit(self, *, by_target: bool) -> bool:
+        """Return whether one more message may be rejected, and count it if so; a target may have refused it."""
+        if self._limit is not None:
+            if self._credit <= 0 or (by_target and self.in_a_row >= _MOST_BY_TARGET * self._limit):
+                return False
+            self._credit -= 1
+        self.in_a_row += 1
         return True

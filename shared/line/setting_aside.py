@@ -18,7 +18,7 @@ from shared.line.opening import to_set_aside
 from shared.line.reject_limit import RejectLimit
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
-from shared.line.states import AT_FAULT, TO_REJECTS, State
+from shared.line.states import AT_FAULT, TO_REJECTS, Stage, State
 from shared.message.message import Message
 from shared.protocols import Locks, Outcome
 
@@ -38,23 +38,23 @@ class SettingAside:
 
     def admit(self, uncounted: list[Item]) -> BuswayError | None:
         """Let what is at fault be set aside, in the order of the batch; drop from *uncounted* what is counted."""
+        # Also those accepted in an earlier delivery, and those behind what is at fault.
+        good = [item for item in uncounted if _is_good(item)]
+        for _ in good:
+            self._limit.good()
         waiting: list[Item] = []
         error = None
-        for place, item in enumerate(uncounted):
-            state = item.state
-            if state in AT_FAULT:
-                if not self._limit.admit():
-                    error = TargetRefused(
-                        f"{self._task}: stopped after {self._limit.limit} rejected messages in a row; it continues"
-                        f" after a message that is not rejected, or a restart. The next is rejected too: {item.reason}"
-                    )
-                    waiting += uncounted[place:]
-                    break
-                item.admit()
-            elif (outcome := item.outcome) is not None or state is State.HANDED_OVER:
-                if outcome is not Outcome.REJECTED:
-                    self._limit.reset()
-            elif state not in TO_REJECTS:
+        for item in uncounted:
+            if item.state in AT_FAULT and error is None:
+                by_target = item.rejection is not None and item.rejection.stage is Stage.SENT
+                if self._limit.admit(by_target=by_target):
+                    item.admit()
+                    continue
+                error = TargetRefused(
+                    f"{self._task}: stopped after {self._limit.in_a_row} rejected messages in a row; it continues"
+                    f" after a message that is not rejected, or a restart. The next is rejected too: {item.reason}"
+                )
+            if item.state not in TO_REJECTS and item.outcome is None and item.state is not State.HANDED_OVER:
                 waiting.append(item)
         uncounted[:] = waiting
         return error
@@ -125,6 +125,10 @@ class SettingAside:
             item.dead_letter()
             self._accepted.remember(item.key, Outcome.REJECTED)
         return None
+
+
+def _is_good(item: Item) -> bool:
+    return item.state is State.HANDED_OVER or item.outcome not in {None, Outcome.REJECTED, Outcome.RETRY}
 
 
 def session_of(items: Iterable[Item]) -> str | None:
