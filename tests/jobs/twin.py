@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 
 _RAW = """
-create view records as
+create table records as
 select distinct on (task, observer, tap, instance, batch_id, role, src_seq, src_part, part, tgt_part, tgt_seq,
                     send_ordinal, outcome, body_digest)
        * replace (coalesce(to_bits("check"), xor(to_bits(body_digest[:16]), to_bits(property_digest))) as "check")
