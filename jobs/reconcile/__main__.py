@@ -22,7 +22,7 @@ from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report.delta import check_delta, write_delta
 from jobs.reconcile.report.page import write_page
 from jobs.reconcile.report.repair_manifest import write_manifest
-from jobs.reconcile.session import local_session
+from jobs.reconcile.session import java_options, local_session
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import COULD_NOT_DECIDE
 
@@ -48,10 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
-        spark = _session(options)
+        spark = _session(options, journal)
         if options.delta is not None:
             check_delta(spark)
-        result = reconcile(spark, journal, options.out, window=window, now=now, settings=settings, progress=_print)
+        result = reconcile(
+            spark,
+            journal,
+            options.out,
+            window=window,
+            now=now,
+            settings=settings,
+            progress=_print,
+            explains=options.explain,
+        )
         manifest = write_manifest(spark, result.summary, options.out) if result.summary.counts.get("missing") else None
         page = write_page(spark, result.summary, options.out)
         if options.delta is not None:
@@ -117,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="also write the tables of the run into the Delta tables below this folder or abfss address",
     )
+    parser.add_argument("--explain", action="store_true", help="print the plans of Spark for the large steps")
     parser.add_argument("--memory", default="4g", help="memory of a local session")
     parser.add_argument("--cores", default="2", help="cores of a local session; * for all cores")
     parser.add_argument("--now", type=datetime.fromisoformat, help=argparse.SUPPRESS)
@@ -150,11 +160,12 @@ def _readable_by_spark(journal: str, staging: Path, hours: Sequence[str]) -> str
     return str(staging)
 
 
-def _session(options: argparse.Namespace) -> SparkSession:
+def _session(options: argparse.Namespace, journal: str) -> SparkSession:
     # spark-submit and notebooks configure the session themselves.
     if SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return SparkSession.builder.appName("busway-reconcile").getOrCreate()
-    return local_session(memory=options.memory, cores=options.cores)
+    size = sum(path.stat().st_size for path in Path(_path(journal)).rglob("*.jsonl.gz"))
+    return local_session(memory=options.memory, cores=options.cores, java_options=java_options(size))
 
 
 def _print_result(result: Result) -> None:

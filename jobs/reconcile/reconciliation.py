@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.compact.inputs import compact_inputs
-from jobs.reconcile.compact.tables import Tables, rename_tasks
+from jobs.reconcile.compact.tables import CompactedRecords, current_name, rename_tasks
 from jobs.reconcile.journal.hours import hour_of
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge.cache import Cache
@@ -23,7 +23,7 @@ from jobs.reconcile.judge.window import Hours, Tasks, judge_window
 from jobs.reconcile.read.previous_run import find_previous_run, read_open
 from jobs.reconcile.read.window import closed_hours, counted_until
 from jobs.reconcile.report.conclusion import conclude
-from jobs.reconcile.report.figures import count, lags_by_task, summarize_tasks
+from jobs.reconcile.report.figures import count, summarize_tasks
 from jobs.reconcile.report.tables import TABLES, tables_of_counts, tables_of_messages, write_tables
 from jobs.reconcile.session import configure
 from jobs.reconcile.settings import Run, Settings, Window
@@ -53,12 +53,14 @@ def reconcile(
     now: datetime,
     settings: Settings | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    explains: bool = False,
 ) -> Result:
     """
     Give every message that *journal* has in *window* a verdict, and write the results below *out*.
 
     Shape:   *journal* is a folder with task=…/date=…/hour=…/role=… below it, as Spark reads it (path or abfss address);
-             *now* decides which hours are over. Tables: `Result.tables`, one folder of Parquet files each.
+             *now* decides which hours are over; *explains* prints Spark's plans. Tables: `Result.tables`, one folder of
+             Parquet files each.
     Raises:  CompactionFailed if the compacted records differ from the raw ones, WrongJournal.
     """
     storage = Storage(configure(spark))
@@ -71,20 +73,25 @@ def reconcile(
     progress(f"compacting the new files of {len(hours)} hours")
     inputs = compact_inputs(spark, storage, run, hours)
     # Judge
-    history = task_history(spark, run, hours, previous)
+    history = task_history(spark, run, hours, inputs.hours, previous)
     end = counted_until(run, hours)
     before = earlier_periods(previous.watches if previous else {}, history.renamed)
     observed = observed_periods(history.tasks, before, end, run.settings)
     problems = [*hour_problems, *inputs.problems, *previous_problems, *history.problems, *observed.problems]
-    tables = Tables(spark, run.compacted, history.renamed)
     earlier_tasks = [
         TaskActivity(each.task, sources=set(each.sources)) for each in (previous.tasks if previous else [])
     ]
-    with Cache() as cache:
+    before_window = [hour for hour in inputs.hours if hour < hour_of(window.start)]
+    coverage_before = [
+        {**row, "task": current_name(row["task"], history.renamed)}
+        for hour in before_window
+        for row in inputs.hours[hour].coverage
+    ]
+    with Cache(explains=explains) as cache:
         judged = judge_window(
-            tables,
-            Hours(hours, [hour for hour in inputs.hours if hour < hour_of(window.start)], inputs.changed_before),
-            Tasks(observed.tasks, observed.periods, earlier_tasks),
+            CompactedRecords(spark, run.compacted, history.renamed),
+            Hours(hours, before_window, inputs.changed_before),
+            Tasks(observed.tasks, history.coverage, coverage_before, observed.periods, earlier_tasks),
             None if opened is None else rename_tasks(opened, history.renamed),
             problems,
             start=window.start,
@@ -94,16 +101,15 @@ def reconcile(
             progress=progress,
         )
         # Report
-        figures = count(judged.clean, judged.verdicts)
-        lags = lags_by_task(tables.load("lags", hours), observed.tasks)
+        figures = count(judged.counts, judged.verdicts)
         summary = _summarize(
             run,
-            summarize_tasks(observed.tasks, figures, lags, history.coverage),
+            summarize_tasks(observed.tasks, figures, history.coverage),
             [*problems, *judged.problems],
             end,
             previous,
         )
-        summary.notes = sorted([*inputs.notes, *previous_notes, *history.notes, *observed.notes, *judged.notes])
+        summary.notes = sorted([*judged.notes, *previous_notes, *history.notes, *observed.notes])
         summary.renamed = history.renamed
         summary.watches = {
             task: {target: period.to_dict() for target, period in by_target.items()}
@@ -112,9 +118,7 @@ def reconcile(
         summary.inputs = {
             "files": sum(len(inputs.hours[hour].files) for hour in hours),
             "hours": len(hours),
-            "clean_buckets": figures.clean_buckets,
             "messages_looked_at": figures.messages_looked_at,
-            **({} if judged.buckets is None else {"buckets": judged.buckets}),
         }
         progress("writing the results")
         frames = tables_of_counts(spark, summary)

@@ -1,10 +1,31 @@
-"""A Spark session for the job."""
+"""A Spark session for the job, and its settings for few and for many records."""
 
 import os
 import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+FEW_BYTES = 8_000_000
+"""Compressed bytes of raw files, about 100,000 records, below which planning and compiling take the time."""
+
+RECORD_BYTES = 80
+"""Compressed bytes of a record in a raw file."""
+
+_PARTITION_BYTES = 16_000_000
+"""Compressed bytes of raw files, about 200,000 records, for each partition of a shuffle."""
+
+_FEW_RECORDS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_MANY_RECORDS = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
 
 
 def local_session(
@@ -28,13 +49,18 @@ def local_session(
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "16")
     )
     if scratch is not None:
         builder = builder.config("spark.local.dir", str(scratch))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return configure(spark)
+
+
+def java_options(size: int) -> str:
+    """Return the options of Java for raw files of *size* compressed bytes."""
+    # A run of few records ends before optimized code has paid for itself.
+    return "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if size < FEW_BYTES else "-XX:+UseParallelGC"
 
 
 def configure(spark: SparkSession) -> SparkSession:
@@ -49,7 +75,21 @@ def configure(spark: SparkSession) -> SparkSession:
         # A torn file must be reported, never skipped.
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
+        # Files of several hours are read by one task; without this, it would sort all records by hour.
+        "spark.sql.maxConcurrentOutputFileWriters": "100",
+        # Thousands of small files are read by few tasks.
+        "spark.sql.files.openCostInBytes": "16384",
     }
     for name, value in settings.items():
         spark.conf.set(name, value)
     return spark
+
+
+def fit(spark: SparkSession, size: int) -> None:
+    """Set on *spark* the options for raw files of *size* compressed bytes; no result depends on them."""
+    settings = dict(_FEW_RECORDS)
+    if size >= FEW_BYTES:
+        partitions = max(size // _PARTITION_BYTES, 2 * spark.sparkContext.defaultParallelism)
+        settings = {**_MANY_RECORDS, "spark.sql.shuffle.partitions": str(partitions)}
+    for name, value in settings.items():
+        spark.conf.set(name, value)

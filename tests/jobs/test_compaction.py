@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact import index
-from jobs.reconcile.compact.hours import compact_hours, delete_raw, update_index
+from jobs.reconcile.compact.hours import compact_hours, delete_raw, update_coverage
 from jobs.reconcile.compact.inputs import compact_inputs
 from jobs.reconcile.compact.markers import Hour
 from jobs.reconcile.compact.records import compact_records
@@ -31,7 +29,6 @@ def compact(
     spark: SparkSession,
     folder: Path,
     to_records: Callable[[DataFrame], DataFrame] = compact_records,
-    to_index: Callable[[DataFrame], dict[str, DataFrame]] = index.tables,
 ) -> dict[str, Hour]:
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
@@ -42,7 +39,6 @@ def compact(
         now=NOW,
         hours=HOURS,
         to_records=to_records,
-        to_index=to_index,
     )
 
 
@@ -65,13 +61,13 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
 
     # A crash before the marker: the hour is compacted again, and the attempt is deleted.
     (tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json").unlink()
-    (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").rename(tmp_path / "lost")
+    (tmp_path / "compacted" / "records" / f"landed={HOURS[0]}").rename(tmp_path / "lost")
     left = tmp_path / "compacted" / "attempt-of-one-killed" / "records" / "part"
     left.parent.mkdir(parents=True)
     left.touch()
     os.utime(left, (START.timestamp(),) * 2)
     assert compact(spark, tmp_path) == made
-    assert (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").is_dir()
+    assert (tmp_path / "compacted" / "records" / f"landed={HOURS[0]}").is_dir()
     assert not list((tmp_path / "compacted").glob("attempt-*"))
 
     late = Journals(instance="wn2-1")
@@ -98,18 +94,17 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
     assert (problem.kind, problem.role, problem.hours) == ("changed-input", "source", (HOURS[0],))
     assert "/wn3-" in problem.where
 
-    # An index of an older version is written again from the records.
+    # An hour that an older version compacted gets its coverage from the records, which stay.
     marker = tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json"
     values = json.loads(marker.read_text())
-    del values["version"]
-    marker.write_text(json.dumps(values))
-    digests = tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}"
-    rows = spark.read.parquet(str(digests)).count()
-    shutil.rmtree(digests)
-    before = state(tmp_path / "compacted" / "digests")
-    update_index(spark, str(tmp_path / "compacted"), compact(spark, tmp_path).values())
-    assert spark.read.parquet(str(digests)).count() == rows
-    assert state(tmp_path / "compacted" / "digests").items() >= before.items()
+    del values["version"], values["coverage"]
+    marker.write_text(json.dumps({**values, "repeats": 0}))
+    old_table = tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}"
+    old_table.mkdir(parents=True)
+    before = state(tmp_path / "compacted" / "records")
+    assert update_coverage(spark, str(tmp_path / "compacted"), compact(spark, tmp_path).values()) == again
+    assert not old_table.exists()
+    assert state(tmp_path / "compacted" / "records") == before
     assert compact(spark, tmp_path) == again
 
 
@@ -128,16 +123,21 @@ def without_a_record(records: DataFrame) -> DataFrame:
     return records.where("src_seq <> 3")
 
 
-def test_nothing_is_committed_if_the_compacted_records_differ_from_the_raw_ones(
+def test_nothing_is_committed_if_there_are_fewer_compacted_records_than_raw_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     journals.write(tmp_path / "journal")
     with pytest.raises(CompactionFailed, match="expected"):
         compact(spark, tmp_path, to_records=lambda raw: without_a_record(compact_records(raw)))
-    with pytest.raises(CompactionFailed, match="expected"):
-        compact(spark, tmp_path, to_records=lambda raw: compact_records(raw).withColumn("body_size", F.lit(101)))
-    with pytest.raises(CompactionFailed, match="expected"):
-        compact(spark, tmp_path, to_index=lambda kept: index.tables(without_a_record(kept)))
     assert not (tmp_path / "compacted" / "hours").exists()
     assert not list((tmp_path / "compacted").glob("*/landed=*"))
+
+
+def test_no_raw_file_is_deleted_if_a_compacted_record_has_other_content(spark: SparkSession, tmp_path: Path) -> None:
+    journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
+    paths = journals.write(tmp_path / "journal")
+    compact(spark, tmp_path, to_records=lambda raw: compact_records(raw).withColumn("body_size", F.lit(101)))
+    with pytest.raises(CompactionFailed, match="not among the compacted ones, expected all"):
+        delete_raw(spark, *folders(tmp_path), HOURS)
+    assert all(path.exists() for path in paths)

@@ -1,38 +1,49 @@
 """
-Closed hours of raw journals as Parquet: their records and the index of them.
+Closed hours of raw journals as Parquet, so that a run need not parse them again.
 
 An hour is compacted once its marker exists: a JSON file that names the raw files with their sizes and modification
-times. Tables are written to an attempt folder, read again and verified, and then renamed; after a crash the hour has no
-marker, and the next run compacts it again. Raw files are never changed; `delete_raw` deletes only verified ones.
+times, and has the coverage of the hour. Records are written to an attempt folder, counted there, and then renamed;
+after a crash the hour has no marker, and the next run compacts it again. Raw files are never changed; `delete_raw`
+deletes only those whose content it has compared with the compacted records.
 """
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact import index
-from jobs.reconcile.compact.markers import Hour, delete_marker, read_marker, write_marker
-from jobs.reconcile.compact.records import compact_records
-from jobs.reconcile.compact.tables import load, read_records
+from jobs.reconcile.compact.coverage import coverage, total
+from jobs.reconcile.compact.markers import VERSION, Hour, delete_marker, read_marker, write_marker
+from jobs.reconcile.compact.records import RECORDS, TROUBLES, compact_records
+from jobs.reconcile.compact.tables import read_records
 from jobs.reconcile.compact.tap_matching import match_taps
-from jobs.reconcile.compact.verification import COUNTED, CompactionFailed, verify_index, verify_records
-from jobs.reconcile.journal.columns import needs_match
+from jobs.reconcile.compact.verification import CompactionFailed, verify_content
+from jobs.reconcile.journal import schema
+from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.copies import copy_problems, find_copies
-from jobs.reconcile.read.files import JournalFile, by_hour, hour_in
-from jobs.reconcile.read.lines import read_lines
-from jobs.reconcile.read.records import parse_records, record_problems
+from jobs.reconcile.read.files import JournalFile, by_hour, hour_in, journal_files
+from jobs.reconcile.read.lines import empty_files, torn_files
+from jobs.reconcile.read.records import parse_files, record_problems
 from jobs.reconcile.storage import Storage, StoredFile
 
-_ROWS_PER_FILE = 2_000_000
 _ABANDONED_AFTER = timedelta(days=1)
 """An attempt without a write for this long was killed."""
-_NEIGHBOURS = 65_536  # sequence numbers that are kept in one file
+_OLD_TABLES = ("loose", "digests", "sessions", "behind", "lags", "coverage")
+"""Tables that earlier versions kept beside the records."""
+
+ToRecords = Callable[[DataFrame], DataFrame]
 
 
-Index = Callable[[DataFrame], dict[str, DataFrame]]
+class _Written(NamedTuple):
+    """The number of records that were read, and the problems of the files that they were read from."""
+
+    read: int
+    problems: list[Problem]
 
 
 def compact_hours(
@@ -43,8 +54,7 @@ def compact_hours(
     now: datetime,
     hours: Iterable[str],
     frozen: Mapping[str, Collection[StoredFile]] | None = None,
-    to_records: Callable[[DataFrame], DataFrame] = compact_records,
-    to_index: Index = index.tables,
+    to_records: ToRecords = compact_records,
 ) -> dict[str, Hour]:
     """
     Compact the *hours* that are not compacted yet or whose raw files have changed since; return all of *hours*.
@@ -77,48 +87,51 @@ def compact_hours(
             )
     if missing:
         _delete_abandoned(storage, folder, now)
-        found |= _compact(spark, storage, missing, folder, now, among=files, to_records=to_records, to_index=to_index)
+        found |= _compact(spark, storage, missing, folder, now, among=files, to_records=to_records)
     return {hour: found[hour] for hour in sorted(found)}
 
 
-def update_index(spark: SparkSession, folder: str, hours: Iterable[Hour]) -> None:
-    """Write the index of those *hours* again that have another version of it."""
+def update_coverage(spark: SparkSession, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
+    """Return *hours*; the markers of those that an earlier version compacted get their coverage, from the records."""
     storage = Storage(spark)
-    old = [each for each in hours if each.version != index.VERSION]
-    kept = load(spark, folder, "records", [each.hour for each in old])
-    attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
-    if kept is not None:
-        _write_index(kept, attempt, index.tables)
-    # The marker stays meanwhile: without it and the raw files, the hour would be lost.
+    found = {each.hour: each for each in hours}
+    old = [each for each in found.values() if each.version != VERSION]
+    kept = read_records(spark, f"{folder}/{RECORDS}", (each.hour for each in old)) if old else None
+    covered = {} if kept is None else coverage(kept)
     for each in old:
-        _replace(storage, attempt, folder, each.hour, index.TABLES[1:])
-        write_marker(storage, folder, each._replace(version=index.VERSION))
-    storage.delete(attempt)
-
-
-def adopt(spark: SparkSession, folder: str, hours: Iterable[str], *, now: datetime) -> None:
-    """Index and mark *hours* whose compacted records another tool wrote to *folder*."""
-    storage = Storage(spark)
-    _write_index(read_records(spark, f"{folder}/records"), folder, index.tables)
-    for hour in hours:
-        write_marker(storage, folder, Hour(hour, (), 0, 0, (), now.isoformat()))
+        found[each.hour] = each._replace(version=VERSION, coverage=tuple(covered.get(each.hour, ())))
+        write_marker(storage, folder, found[each.hour])
+        for table in _OLD_TABLES:
+            storage.delete(f"{folder}/{table}/landed={each.hour}")
+    return found
 
 
 def delete_raw(spark: SparkSession, journal: str, folder: str, hours: Iterable[str]) -> list[str]:
-    """Delete the raw files of *hours* in *journal* that have not changed since compaction; return their paths."""
+    """
+    Delete the raw files of *hours* in *journal* that have not changed since compaction; return their paths.
+
+    Raises CompactionFailed if the compacted records of an hour do not have the content of its raw files.
+    """
     storage = Storage(spark)
+    raw, _ = journal_files(storage.files(journal))
     deleted = []
     for hour in hours:
         made = read_marker(storage, folder, hour)
         if made is None or made.problems:
             continue
-        for known in made.files:
-            path = f"{storage.absolute(journal)}/{known.path}"
-            parent = path.rpartition("/")[0]
-            if any(file == known._replace(path=path) for file in storage.files(parent)):
-                storage.delete(path)
-                deleted.append(path)
+        unchanged = [each for each in raw if each.hour == hour and each.state in {*made.files}]
+        _verify(spark, unchanged, folder, hour)
+        for each in unchanged:
+            storage.delete(each.file.path)
+            deleted.append(each.file.path)
     return deleted
+
+
+def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour: str) -> None:
+    parsed = parse_files(spark, [each.file.path for each in files if each.file.size], [])
+    kept = read_records(spark, f"{folder}/{RECORDS}", [hour])
+    empty = spark.createDataFrame([], schema.compacted())
+    verify_content(parsed.where("trouble is null"), empty if kept is None else kept)
 
 
 def _compact(
@@ -129,65 +142,90 @@ def _compact(
     now: datetime,
     *,
     among: Sequence[JournalFile],
-    to_records: Callable[[DataFrame], DataFrame],
-    to_index: Index,
+    to_records: ToRecords,
 ) -> dict[str, Hour]:
     files = [each for hour in raw.values() for each in hour]
-    if not files:
-        empty = {hour: Hour(hour, (), 0, 0, (), now.isoformat()) for hour in raw}
-        for each in empty.values():
-            _commit(storage, f"{folder}/attempt-none", folder, each)
-        return empty
-    copied = find_copies(spark, files, among)
-    lines = read_lines(spark, [each for each in files if each.file.path not in copied])
-    parsed = parse_records(lines.frame)
-    problems = [*lines.problems, *record_problems(parsed, files), *copy_problems(files, copied)]
     attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
     try:
-        good = parsed.where("trouble is null").drop("path", "trouble")
-        partitions = max(sum(lines.counts.values()) // _ROWS_PER_FILE, 1)
-        _write(_sorted(to_records(good), partitions), attempt, "records")
-        kept = read_records(spark, f"{attempt}/records")
-        counts = verify_records(good, kept)
-        if not kept.where(needs_match()).isEmpty():
-            storage.move(f"{attempt}/records", f"{attempt}/unmatched")
-            _write(_sorted(match_taps(read_records(spark, f"{attempt}/unmatched")), partitions), attempt, "records")
-            kept = read_records(spark, f"{attempt}/records")
-        _write_index(kept, attempt, to_index)
-        indexed = {name: load(spark, attempt, name, raw) for name in COUNTED}
-        verify_index(kept, indexed, sum(once for _, once in counts.values()))
+        written = _write_records(spark, storage, files, attempt, among=among, to_records=to_records)
+        covered = _covered(spark, attempt, raw)
+        kept = sum(total(rows, "n") for rows in covered.values())
+        if kept != written.read:
+            raise CompactionFailed(f"kept {kept} records, expected {written.read} as they were read")
+        if any(total(rows, "unmatched") for rows in covered.values()):
+            covered = _match(spark, storage, attempt, raw)
         made = {
             hour: Hour(
                 hour,
                 tuple(each.state for each in inputs),
-                counts.get(hour, (0, 0))[1],
-                counts.get(hour, (0, 0))[0] - counts.get(hour, (0, 0))[1],
-                tuple(each for each in problems if hour_in(each.where) == hour),
+                total(covered.get(hour, ()), "n"),
+                tuple(each for each in written.problems if hour_in(each.where) == hour),
                 now.isoformat(),
+                tuple(covered.get(hour, ())),
             )
             for hour, inputs in raw.items()
         }
         for hour in made.values():
-            _commit(storage, attempt, folder, hour)
+            _commit(storage, f"{attempt}/kind={RECORDS}", folder, hour)
     finally:
         storage.delete(attempt)
     return made
 
 
-def _write_index(kept: DataFrame, folder: str, to_index: Index) -> None:
-    for name, table in to_index(kept).items():
-        _write(table, folder, name)
+def _write_records(
+    spark: SparkSession,
+    storage: Storage,
+    files: Sequence[JournalFile],
+    attempt: str,
+    *,
+    among: Sequence[JournalFile],
+    to_records: ToRecords,
+) -> _Written:
+    """Write the records of *files* in one pass; if a file turns out to be torn, find all torn ones and begin again."""
+    copied = find_copies(spark, files, among) if files else {}
+    wanted = [each.file.path for each in files if each.file.size and each.file.path not in copied]
+    if not wanted:
+        return _Written(0, [*empty_files(files), *copy_problems(files, copied)])
+    torn: dict[str, Problem] = {}
+    try:
+        read = _write_once(spark, wanted, [], attempt, to_records)
+    except (PySparkException, Py4JJavaError):  # Spark 4 and 3.5 wrap a failed task differently
+        torn = torn_files(spark, [each for each in files if each.file.path in wanted])
+        if not torn:
+            raise
+        storage.delete(attempt)
+        read = _write_once(spark, [path for path in wanted if path not in torn], list(torn), attempt, to_records)
+    problems = [*empty_files(files), *torn.values(), *copy_problems(files, copied)]
+    if storage.exists(f"{attempt}/kind={TROUBLES}"):
+        rows = spark.read.parquet(f"{attempt}/kind={TROUBLES}").groupBy("path", "trouble").count().collect()
+        problems += record_problems((row.asDict() for row in rows), files)
+    return _Written(read, problems)
 
 
-def _sorted(frame: DataFrame, partitions: int) -> DataFrame:
-    neighbours = F.floor(F.col("src_seq") / _NEIGHBOURS)
-    return frame.repartition(partitions, "landed", "task", "src_part", neighbours).sortWithinPartitions(
-        "landed", "task", "src_part", "src_seq", "role", "observer", "batch_id"
-    )
+def _write_once(
+    spark: SparkSession, whole: Sequence[str], torn: Sequence[str], attempt: str, to_records: ToRecords
+) -> int:
+    """Write parsed lines and return the number of records among them."""
+    counted = Observation()
+    parsed = parse_files(spark, whole, torn).observe(counted, F.count_if(F.col("trouble").isNull()).alias("records"))
+    to_records(parsed).write.partitionBy("kind", "landed").mode("overwrite").parquet(attempt)
+    return int(counted.get.get("records") or 0)
 
 
-def _write(frame: DataFrame, folder: str, table: str) -> None:
-    frame.write.partitionBy("landed").mode("overwrite").parquet(f"{folder}/{table}")
+def _covered(spark: SparkSession, attempt: str, hours: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    kept = read_records(spark, f"{attempt}/kind={RECORDS}", hours)
+    return {} if kept is None else coverage(kept)
+
+
+def _match(
+    spark: SparkSession, storage: Storage, attempt: str, hours: Iterable[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Give the records of taps the numbers of their messages; return the coverage of the result."""
+    storage.move(f"{attempt}/kind={RECORDS}", f"{attempt}/unmatched")
+    unmatched = read_records(spark, f"{attempt}/unmatched", hours)
+    if unmatched is not None:
+        match_taps(unmatched).write.partitionBy("landed").mode("overwrite").parquet(f"{attempt}/kind={RECORDS}")
+    return _covered(spark, attempt, hours)
 
 
 def _delete_abandoned(storage: Storage, folder: str, now: datetime) -> None:
@@ -200,13 +238,8 @@ def _delete_abandoned(storage: Storage, folder: str, now: datetime) -> None:
 
 def _commit(storage: Storage, attempt: str, folder: str, hour: Hour) -> None:
     delete_marker(storage, folder, hour.hour)
-    _replace(storage, attempt, folder, hour.hour, index.TABLES)
+    target = f"{folder}/{RECORDS}/landed={hour.hour}"
+    storage.delete(target)
+    if storage.exists(f"{attempt}/landed={hour.hour}"):
+        storage.move(f"{attempt}/landed={hour.hour}", target)
     write_marker(storage, folder, hour)
-
-
-def _replace(storage: Storage, attempt: str, folder: str, hour: str, tables: Iterable[str]) -> None:
-    for table in tables:
-        target = f"{folder}/{table}/landed={hour}"
-        storage.delete(target)
-        if storage.exists(f"{attempt}/{table}/landed={hour}"):
-            storage.move(f"{attempt}/{table}/landed={hour}", target)

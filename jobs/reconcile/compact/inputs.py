@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.compact.hours import compact_hours, update_index
+from jobs.reconcile.compact.hours import compact_hours, update_coverage
 from jobs.reconcile.compact.markers import Hour, compacted_hours
 from jobs.reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from jobs.reconcile.journal.hours import hour_of, is_closed
@@ -19,6 +19,7 @@ from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.capture import CAPTURED, problems_in
 from jobs.reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from jobs.reconcile.read.window import future_records
+from jobs.reconcile.session import fit
 from jobs.reconcile.settings import Run
 from jobs.reconcile.storage import Storage, StoredFile
 
@@ -27,13 +28,12 @@ Files = dict[str, list[StoredFile]]
 
 
 class Inputs(NamedTuple):
-    """The compacted hours of a run and of the days before it, with their problems and notes."""
+    """The compacted hours of a run and of the days before it, with their problems."""
 
     hours: dict[str, Hour]
     changed_before: list[str]
     """Hours before the window that got files after a run had counted them."""
     problems: list[Problem]
-    notes: list[str]
 
 
 def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Sequence[str]) -> Inputs:
@@ -53,10 +53,12 @@ def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Seque
         for hour in {*present, *compacted_hours(storage, run.compacted)}
         if run.earliest <= hour < hour_of(run.window.start)
     )
+    fit(spark, sum(each.file.size for hour in {*before, *hours} for each in present.get(hour, [])))
     frozen, earlier = ({}, {}) if run.settings.refreeze else _read_frozen(storage, run.frozen)
     seen = {hour: frozen[hour] for hour in hours if hour in frozen}
     made = compact_hours(spark, raw, run.compacted, now=run.now, hours=[*before, *hours], frozen=seen)
-    update_index(spark, run.compacted, made.values())
+    made = update_coverage(spark, run.compacted, made.values())
+    fit(spark, sum(file.size for hour in hours for file in made[hour].files))
     counted = _counted_before(storage, run)
     is_new = len(seen) < len(hours)
     if is_new:
@@ -72,14 +74,11 @@ def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Seque
             "earlier": {hour: files for hour, files in earlier.items() if files},
         }
         storage.write(run.frozen, json.dumps(content, indent=1))
-    notes = []
     for hour in hours:
         problems += [*made[hour].problems, *_not_read(made[hour], present.get(hour, []), is_frozen=hour in seen)]
-        if made[hour].repeats:
-            notes.append(f"{hour}: {made[hour].repeats} records exist twice and are counted once")
     late = _late_files(earlier, counted)
     changed = list(dict.fromkeys(hour for hour, _ in late))
-    return Inputs(made, changed, problems + [problem for _, problem in late], notes)
+    return Inputs(made, changed, problems + [problem for _, problem in late])
 
 
 def _check_journal(storage: Storage, run: Run) -> None:

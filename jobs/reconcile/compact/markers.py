@@ -1,25 +1,26 @@
 """Markers: the JSON files that say which hours are compacted, and from which raw files."""
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jobs.reconcile.compact import index
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.files import below_journal
 from jobs.reconcile.storage import Storage, StoredFile
 
+VERSION = 5
+"""Version of a marker: those before have no coverage."""
+
 
 class Hour(NamedTuple):
-    """A compacted hour: its raw files, its number of records and of duplicates, and its problems."""
+    """A compacted hour: its raw files, its number of records, its problems, and its rows of COVERAGE."""
 
     hour: str
     files: tuple[StoredFile, ...]
     records: int
-    repeats: int
     problems: tuple[Problem, ...]
     made: str
-    version: int = index.VERSION
-    """Version of the index."""
+    coverage: tuple[dict[str, Any], ...] = ()
+    version: int = VERSION
 
 
 def compacted_hours(storage: Storage, folder: str) -> set[str]:
@@ -38,9 +39,9 @@ def read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
         values["hour"],
         tuple(StoredFile(below_journal(path), size, modified) for path, size, modified in values["files"]),
         values["records"],
-        values["repeats"],
         tuple(Problem.from_list(each) for each in values["problems"]),
         values["made"],
+        tuple(values.get("coverage", ())),
         values.get("version", 1),
     )
 

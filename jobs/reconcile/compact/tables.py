@@ -1,29 +1,22 @@
-"""The tables of compacted hours, as frames."""
+"""The records of compacted hours, as frames."""
 
 from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.compact.records import RECORDS
 from jobs.reconcile.journal import schema
 from jobs.reconcile.storage import Storage
 
-_OF_RECORDS = ("records", "loose")
 
-
-def read_records(spark: SparkSession, folder: str) -> DataFrame:
-    """Return the compacted records in *folder*, of all hours."""
-    return spark.read.option("basePath", folder).schema(schema.compacted()).parquet(folder)
-
-
-def load(spark: SparkSession, folder: str, table: str, hours: Iterable[str]) -> DataFrame | None:
-    """Return the rows of *table* in *hours*, or None without rows."""
+def read_records(spark: SparkSession, folder: str, hours: Iterable[str]) -> DataFrame | None:
+    """Return the compacted records of *hours* in *folder*, or None without records; schema.COMPACTED."""
     storage = Storage(spark)
-    paths = [path for hour in sorted(set(hours)) if storage.exists(path := f"{folder}/{table}/landed={hour}")]
+    paths = [path for hour in sorted(set(hours)) if storage.exists(path := f"{folder}/landed={hour}")]
     if not paths:
         return None
-    reader = spark.read.option("basePath", f"{folder}/{table}")
-    return (reader.schema(schema.compacted()) if table in _OF_RECORDS else reader).parquet(*paths)
+    return spark.read.option("basePath", folder).schema(schema.compacted()).parquet(*paths)
 
 
 def current_name(task: str, renamed: Mapping[str, str]) -> str:
@@ -43,14 +36,14 @@ def rename_tasks(frame: DataFrame, renamed: Mapping[str, str]) -> DataFrame:
     return frame.withColumn("task", task) if renamed else frame
 
 
-class Tables:
-    """The tables in the folder of the compacted hours, with the current names of the tasks."""
+class CompactedRecords:
+    """The records in the folder of the compacted hours, with the current names of the tasks."""
 
     def __init__(self, spark: SparkSession, folder: str, renamed: Mapping[str, str]) -> None:
         """Read from *folder*; *renamed* are the renamings of tasks, old to new."""
         self.spark, self._folder, self._renamed = spark, folder, renamed
 
-    def load(self, table: str, hours: Iterable[str]) -> DataFrame | None:
-        """Return the rows of *table* in *hours*, or None without rows."""
-        frame = load(self.spark, self._folder, table, hours)
+    def of(self, hours: Iterable[str]) -> DataFrame | None:
+        """Return the records of *hours*, or None without records."""
+        frame = read_records(self.spark, f"{self._folder}/{RECORDS}", hours)
         return None if frame is None else rename_tasks(frame, self._renamed)

@@ -3,22 +3,8 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.journal import schema
-
-BUCKET_SIZE = 32
-"""Sequence numbers in a bucket (64 at most): few, so that one bad message in a thousand selects few others."""
-
 NUMBER = ("task", "src_site", "src_entity", "src_part", "src_seq")
-
-BUCKET = (*NUMBER[:4], "block")
-
-SESSION = ("task", "observer", "target", "tgt_part", "src_site", "src_entity", "src_part", "order_key")
-
-
-def block(size: int = BUCKET_SIZE) -> Column:
-    """Return the number of the bucket that a record belongs to, with *size* sequence numbers in a bucket."""
-    # The numbers of partitioned entities are above 2^53, where a floating-point quotient would be wrong.
-    return F.expr(f"src_seq div {size}")
+"""The columns that name a message by the number that its source gave it."""
 
 
 def micros(name: str) -> Column:
@@ -35,13 +21,18 @@ def needs_match() -> Column:
 
 
 def is_unnumbered() -> Column:
-    """Return whether a record is in no bucket."""
+    """Return whether a record has no number by which it belongs to a message."""
     return needs_match() | F.col("src_seq").isNull()
 
 
-def is_loose() -> Column:
-    """Return whether every run reads a record: it is in no bucket, or says that a queue dead-lettered the message."""
-    return (is_unnumbered() & (F.col("outcome") != schema.GAP)) | F.col("given_up_by").isNotNull()
+def is_remembered() -> Column:
+    """Return whether an instance did not send the message again, because it remembered that it had sent it."""
+    return F.coalesce(F.col("remembered"), F.lit(False))
+
+
+def stream() -> Column:
+    """Return 64 bits that represent a task and the source partition that it reads: one number is compared fast."""
+    return F.xxhash64(*NUMBER[:4])
 
 
 def is_outcome() -> Column:
@@ -51,7 +42,7 @@ def is_outcome() -> Column:
 
 def is_arrival() -> Column:
     """Return whether a record shows a copy at a target."""
-    sent = (F.col("outcome") == "sent") & ~F.coalesce(F.col("remembered"), F.lit(False))
+    sent = (F.col("outcome") == "sent") & ~is_remembered()
     return sent | ((F.col("observer") == "tap") & (F.col("role") == "target"))
 
 
@@ -97,9 +88,3 @@ def checksum() -> Column:
         .bitwiseXOR(F.coalesce(F.conv("property_digest", 16, -10).cast("bigint"), F.lit(0)))
     )
     return F.coalesce(given, computed)
-
-
-def sum_of_hashes(*columns: Column | str) -> Column:
-    """Return an order-free sum over rows of a hash of *columns*."""
-    # 40 bits of each hash: the sum of any number of rows that an hour can hold does not overflow.
-    return F.sum(F.shiftright(F.xxhash64(*columns), 24))

@@ -94,8 +94,7 @@ def raw() -> StructType:
 def compacted() -> StructType:
     """Return the schema of a compacted record; `landed` is the hour (UTC) in which it was written."""
     kinds = {name: TimestampType() if name in TIMES else kind for name, kind in FIELDS.items()}
-    # 64 bits over body and properties: of the message in this record, and of the message as it entered.
-    kinds |= {"check": LongType(), "entry_check": LongType(), "landed": StringType()}
+    kinds |= {"check": LongType(), "landed": StringType()}
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 

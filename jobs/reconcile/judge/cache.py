@@ -10,12 +10,15 @@ from pyspark.sql import DataFrame
 class Cache:
     """Keeps frames in memory and on disk until it is closed."""
 
-    def __init__(self) -> None:
-        """Keep nothing yet."""
+    def __init__(self, *, explains: bool = False) -> None:
+        """Keep nothing yet; with *explains*, print the plan of each frame to keep."""
         self._kept: list[DataFrame] = []
+        self._explains = explains
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Return *frame*, computed once."""
+        if self._explains:
+            frame.explain("formatted")
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile.compact.tables import current_name
 from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.columns import BUCKET
+from jobs.reconcile.journal.columns import NUMBER
 from jobs.reconcile.journal.hours import hour_of, hours_between, moment_of, start_of
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.settings import HELD_HOURS
@@ -73,13 +73,13 @@ def hours_around(missing: Iterable[Problem]) -> set[str]:
     }
 
 
-def without_held_batches(missing: list[Problem], digests: DataFrame | None) -> list[Problem]:
+def without_held_batches(missing: list[Problem], records: DataFrame | None) -> list[Problem]:
     """
     Return the *missing* sides that are not in a nearby hour.
 
-    A batch that waits for its target has its two records up to HELD_HOURS apart. Shape: *digests* of hours_around().
+    A batch that waits for its target has its two records up to HELD_HOURS apart. Shape: *records* of hours_around().
     """
-    if digests is None or not missing:
+    if records is None or not missing:
         return missing
     near = [
         (each.task, each.role, hour, hour_of(start_of(hour) + (away if each.role == "target" else -away) * _HOUR))
@@ -87,21 +87,20 @@ def without_held_batches(missing: list[Problem], digests: DataFrame | None) -> l
         for hour in each.hours
         for away in range(HELD_HOURS + 1)
     ]
-    hours = digests.sparkSession.createDataFrame(near, "task string, role string, hour string, landed string")
-    lacks_outcomes = F.col("role") == "target"
-    received, outcome = F.col("side") == "received", F.col("side").isin("sent", "retry", *schema.WITHHELD)
+    hours = records.sparkSession.createDataFrame(near, "task string, lacks string, hour string, landed string")
+    lacks_outcomes = F.col("lacks") == "target"
+    received, outcome = F.col("outcome") == "received", F.col("outcome").isin("sent", "retry", *schema.WITHHELD)
     is_there = (F.col("landed") == F.col("hour")) & F.when(lacks_outcomes, received).otherwise(outcome)
     is_other = F.when(lacks_outcomes, outcome).otherwise(received)
-    bits = (F.bit_or(F.when(condition, F.col("bits"))) for condition in (is_there, is_other))
-    there, other = (F.coalesce(each, F.lit(0).cast("bigint")) for each in bits)
-    buckets = digests.join(F.broadcast(hours), ["task", "landed"]).groupBy("role", "hour", *BUCKET)
+    of_task = records.where("observer = 'task' and src_seq is not null").join(F.broadcast(hours), ["task", "landed"])
     held = (
-        buckets.agg(there.alias("there"), there.bitwiseAND(F.bitwise_not(other)).alias("lacking"))
-        .groupBy("task", "role", "hour")
-        .agg(F.max(F.col("there") != 0).alias("has_any"), F.max(F.col("lacking") != 0).alias("lacks_any"))
+        of_task.groupBy("lacks", "hour", *NUMBER)
+        .agg(F.max(is_there).alias("there"), F.max(is_other).alias("other"))
+        .groupBy("task", "lacks", "hour")
+        .agg(F.max("there").alias("has_any"), F.max(F.col("there") & ~F.col("other")).alias("lacks_any"))
         .where("has_any and not lacks_any")
     )
-    explained = {(row["task"], row["role"], row["hour"]) for row in held.collect()}
+    explained = {(row["task"], row["lacks"], row["hour"]) for row in held.collect()}
     return [each for each in missing if (each.task, each.role, each.hours[0]) not in explained]
 
 

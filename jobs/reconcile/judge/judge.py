@@ -1,8 +1,8 @@
 """The judgement of the selected messages, with the gaps of the evidence taken into account."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
@@ -24,7 +24,7 @@ class Evidence(NamedTuple):
 
     window: DataFrame | None
     observed: DataFrame | None
-    coverage_before: DataFrame | None
+    coverage_before: Sequence[Mapping[str, Any]]
     tasks: Mapping[str, TaskActivity]
 
 

@@ -1,6 +1,9 @@
 """Outages of tasks: whether a task finished any message during the life of one that its source let expire."""
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal import schema
@@ -9,15 +12,15 @@ from jobs.reconcile.journal.columns import micros
 _MINUTE = 60_000_000
 
 
-def mark_outages(messages: DataFrame, window: DataFrame | None, before: DataFrame | None) -> DataFrame:
+def mark_outages(messages: DataFrame, window: DataFrame | None, before: Sequence[Mapping[str, Any]]) -> DataFrame:
     """
     Return *messages* with `worked_before`, `worked_during` and `worked_after`.
 
     They are times at which the task finished messages: the last one before the life of the message that it had left,
     any one during it, and the first one after it; null where it finished none, or the message has no life.
     Units:   microseconds since 1970.
-    Shape:   *window* are all records of the window, *before* is the table coverage of earlier hours: of these, the
-             first and the last outcomes of each hour are known.
+    Shape:   *window* are all records of the window, *before* are the rows of COVERAGE of earlier hours: of these,
+             the first and the last outcomes of each hour are known.
     """
     unsent = messages.where("expires is not null and size(sent_parts) = 0")
     tasks = [] if window is None else [row["task"] for row in unsent.select("task").distinct().collect()]
@@ -25,16 +28,20 @@ def mark_outages(messages: DataFrame, window: DataFrame | None, before: DataFram
         nothing = F.lit(None).cast("bigint")
         return messages.withColumns(dict.fromkeys(("worked_before", "worked_during", "worked_after"), nothing))
     at = micros("journal_time")
-    finished = window.where(_finished())
+    is_end = F.col("outcome").isin("sent", *schema.WITHHELD) & (F.col("observer") == "task")
+    finished = window.where(is_end)
     by_minute = finished.where(F.col("task").isin(tasks)).groupBy("task", F.floor(at / _MINUTE).alias("minute"))
     moments = by_minute.agg(F.min(at).alias("first"), F.max(at).alias("last")).select(
         "task", F.explode(F.array("first", "last")).alias("moment")
     )
-    if before is not None:
-        earlier = before.where(_finished()).select(
-            "task", F.explode(F.array(micros("first"), micros("last"))).alias("moment")
-        )
-        moments = moments.unionByName(earlier)
+    earlier = [
+        (row["task"], row[name])
+        for row in before
+        if row["outcome"] in ("sent", *schema.WITHHELD) and row["observer"] == "task" and row["task"] in tasks
+        for name in ("first", "last")
+    ]
+    if earlier:
+        moments = moments.unionByName(messages.sparkSession.createDataFrame(earlier, "task string, moment bigint"))
     worked = moments.groupBy("task").agg(F.collect_set("moment").alias("worked"))
     # After a retry the task has the message no longer: what it finished before is no sign of the rest of its life.
     since = F.greatest("generation", F.col("last_retry"))
@@ -51,7 +58,3 @@ def mark_outages(messages: DataFrame, window: DataFrame | None, before: DataFram
         )
         .drop("worked")
     )
-
-
-def _finished() -> Column:
-    return F.col("outcome").isin("sent", *schema.WITHHELD) & (F.col("observer") == "task")

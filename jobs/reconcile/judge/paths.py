@@ -55,7 +55,10 @@ def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[st
     )
     id_or_none = F.explode(F.array_distinct(F.array(F.coalesce("message_id", F.lit("")), F.lit(""))))
     wanted = claims.withColumn("id", id_or_none)
-    found = wanted.join(_observed(records), ["named_site", "id", "body_in"], "left_semi").select(*claim).distinct()
+    place = ["named_site", "id", "body_in"]
+    # Few messages are stopped, and nearly all records are of others.
+    seen = _observed(records).join(F.broadcast(wanted.select(*place).distinct()), place, "left_semi")
+    found = wanted.join(seen, place, "left_semi").select(*claim).distinct()
     checked = join_null_safe(claims.select(*claim).distinct(), journals, claim, "left")
     checked = join_null_safe(checked, found.withColumn("is_found", F.lit(True)), claim, "left")
     is_unknown = F.col("is_found").isNull()

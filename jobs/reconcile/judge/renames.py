@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.columns import BUCKET
+from jobs.reconcile.journal.columns import NUMBER
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge.tasks import TaskActivity
 
@@ -45,31 +45,25 @@ def possible_renames(tasks: Mapping[str, TaskActivity], before: Mapping[str, Map
     return found
 
 
-def without_second_readers(renames: Mapping[str, str], digests: DataFrame | None) -> dict[str, str]:
+def without_second_readers(renames: Mapping[str, str], records: DataFrame | None) -> dict[str, str]:
     """
     Return the *renames* whose new task continues where the old one ended.
 
     A task that receives mostly messages that the old one had finished is not its successor: it reads the same hub from
     the beginning, for itself.
     """
-    if digests is None or not renames:
+    if records is None or not renames:
         return dict(renames)
     of_task = [(old, task, task == new) for old, new in renames.items() for task in (old, new)]
-    marked = digests.join(
-        F.broadcast(digests.sparkSession.createDataFrame(of_task, "old string, task string, is_new boolean")), "task"
-    )
-    finished, taken = (
-        F.coalesce(F.bit_or(F.when(condition, F.col("bits"))), F.lit(0).cast("bigint"))
-        for condition in (
-            ~F.col("is_new") & F.col("side").isin("sent", *schema.WITHHELD),
-            F.col("is_new") & (F.col("side") == "received"),
-        )
-    )
+    named = records.sparkSession.createDataFrame(of_task, "old string, task string, is_new boolean")
+    marked = records.where("observer = 'task' and src_seq is not null").join(F.broadcast(named), "task")
+    finished = ~F.col("is_new") & F.col("outcome").isin("sent", *schema.WITHHELD)
+    taken = F.col("is_new") & (F.col("outcome") == "received")
     counts = (
-        marked.groupBy("old", *BUCKET[1:])
-        .agg(F.bit_count(taken).alias("taken"), F.bit_count(taken.bitwiseAND(finished)).alias("again"))
+        marked.groupBy("old", *NUMBER[1:])
+        .agg(F.max(taken).alias("taken"), F.max(finished).alias("finished"))
         .groupBy("old")
-        .agg(F.sum("taken").alias("taken"), F.sum("again").alias("again"))
+        .agg(F.count_if("taken").alias("taken"), F.count_if(F.col("taken") & F.col("finished")).alias("again"))
     )
     again = {row["old"] for row in counts.where("2 * again > taken").collect()}
     return {old: new for old, new in renames.items() if old not in again}

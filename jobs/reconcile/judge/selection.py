@@ -1,23 +1,20 @@
 """
 Selection of the records of all messages that must be judged one by one.
 
-Selected are the messages of this window in buckets that differ, or out of order, or not in any bucket; the messages
-that the previous run left open; and the earlier records of both.
+Selected are the messages of this window that are not settled, or in doubt of their order, or without a number; the
+messages that the previous run left open; and the earlier records of both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact import index
 from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.columns import BUCKET, NUMBER, block, is_unnumbered, micros
+from jobs.reconcile.journal.columns import NUMBER, is_unnumbered, micros, stream
 from jobs.reconcile.journal.hours import hour_of, micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
-from jobs.reconcile.judge.buckets import COUNTED, compare_buckets, records_in
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.tap_periods import Periods, each_period
 from jobs.reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
@@ -29,84 +26,22 @@ RECORD = (*schema.COMPACTED, "known", "known_since", "doubted")
 _BROADCAST_LIMIT = 1_000_000  # rows of a few numbers
 
 
-class Tables(NamedTuple):
-    """The compacted tables of a window that are selected from, None where they have no rows."""
-
-    buckets: DataFrame | None
-    records: DataFrame | None
-    loose: DataFrame | None
-    out_of_order: DataFrame | None
+def few(rows: DataFrame) -> DataFrame:
+    """Return *rows* of a few numbers, to be broadcast unless there are too many; this counts them."""
+    return F.broadcast(rows) if rows.limit(_BROADCAST_LIMIT + 1).count() <= _BROADCAST_LIMIT else rows
 
 
-class Selected(NamedTuple):
-    """The selected records of a window, and the buckets and messages that are clean."""
-
-    records: list[DataFrame]
-    clean_buckets: DataFrame | None
-    clean_messages: DataFrame | None
-
-
-def select_window(
-    tables: Tables, tapped: DataFrame, is_foreign: Column, *, start: datetime, settings: Settings, cache: Cache
-) -> Selected:
-    """
-    Return the records of a window that starts at *start* whose messages must be judged.
-
-    Shape:   *tapped* as compare_buckets() takes it, *is_foreign* as foreign_copies() returns it; RECORD out.
-    """
-    buckets, records, loose, out_of_order = tables
-    parts: list[DataFrame] = []
-    clean_buckets = None if buckets is None else buckets.where("clean")
-    clean_messages = None
-    if records is not None and buckets is not None and clean_buckets is not None:
-        suspicious = cache.keep(_suspicious_buckets(buckets, loose, out_of_order))
-        clean_buckets = join_null_safe(clean_buckets, suspicious, BUCKET, "left_anti")
-        count = suspicious.count()
-        if count:
-            near = cache.keep(records_in(records, suspicious, broadcast=count <= _BROADCAST_LIMIT))
-            # A bucket for each message: most messages of a bucket that differs are clean themselves.
-            singles = cache.keep(
-                compare_buckets(index.digests(near, 1), tapped, start, settings).withColumnRenamed("block", "src_seq")
-            )
-            wanted = cache.keep(_suspicious_messages(singles, loose, out_of_order))
-            few = F.broadcast(wanted) if wanted.count() <= _BROADCAST_LIMIT else wanted
-            clean_messages = join_null_safe(singles.where("clean"), few, NUMBER, "left_anti")
-            parts.append(_with_origin(semi_join_null_safe(near, few, NUMBER), "window"))
-    if loose is not None:
-        parts.append(_with_origin(loose.where(is_unnumbered()).where(~is_foreign), "window"))
-    return Selected(parts, clean_buckets, clean_messages)
+def numbered_records(records: DataFrame, numbers: DataFrame) -> DataFrame:
+    """Return the *records* of the window that have one of *numbers* (`stream`, `src_seq`); RECORD."""
+    # By the number alone first: comparing it is ten times faster than hashing names, and few are left.
+    near = records.where(~is_unnumbered()).join(numbers.select("src_seq").distinct(), "src_seq", "left_semi")
+    found = near.withColumn("stream", stream()).join(numbers, ["stream", "src_seq"], "left_semi")
+    return _with_origin(found, "window")
 
 
-def _suspicious_buckets(buckets: DataFrame, loose: DataFrame | None, out_of_order: DataFrame | None) -> DataFrame:
-    found = buckets.where("not clean").select(*BUCKET)
-    if out_of_order is not None:
-        found = found.unionByName(out_of_order.select(*NUMBER[:4], block().alias("block")))
-    if loose is not None:
-        near = loose.where("src_seq is not null and src_part is null").select(*NUMBER[:3], block().alias("block"))
-        found = found.unionByName(buckets.select(*BUCKET).join(near, near.columns, "left_semi"))
-    return found.distinct()
-
-
-def _suspicious_messages(singles: DataFrame, loose: DataFrame | None, out_of_order: DataFrame | None) -> DataFrame:
-    found = singles.where("not clean").select(*NUMBER)
-    if out_of_order is not None:
-        found = found.unionByName(out_of_order.select(*NUMBER))
-    if loose is not None:
-        place = ["task", "src_site", "src_entity", "src_seq"]
-        without_part = loose.where("src_seq is not null and src_part is null").select(*place)
-        found = found.unionByName(singles.select(*NUMBER).join(without_part, place, "left_semi"))
-    return found.distinct()
-
-
-def clean_counts(selected: Selected) -> list[dict[str, Any]]:
-    """Return per task the sums of the clean buckets and messages, with the number of these buckets."""
-    sums = [F.sum(name).alias(name) for name in COUNTED]
-    counted = []
-    if selected.clean_buckets is not None:
-        counted.append(selected.clean_buckets.groupBy("task").agg(F.count("*").alias("buckets"), *sums))
-    if selected.clean_messages is not None:
-        counted.append(selected.clean_messages.groupBy("task").agg(F.lit(0).alias("buckets"), *sums))
-    return [row.asDict() for frame in counted for row in frame.collect()]
+def unnumbered_records(records: DataFrame, is_foreign: Column) -> DataFrame:
+    """Return the *records* of the window without a number; *is_foreign* as foreign_copies() returns it. RECORD."""
+    return _with_origin(records.where(is_unnumbered() & (F.col("outcome") != schema.GAP) & ~is_foreign), "window")
 
 
 def open_records(opened: DataFrame | None, changed: DataFrame | None) -> DataFrame | None:
@@ -150,15 +85,14 @@ def earlier_records(
     before = micros_of(start + settings.clock_tolerance)
     numbered = found.where("src_seq is not null")
     # A message that was enqueued later has no earlier records.
-    old = F.col("enqueued_time").isNull() | (micros("enqueued_time") < before)
-    returning = numbered.where((F.col("known") == "window") & old).select(*NUMBER).distinct()
+    first = F.min(micros("enqueued_time"))
+    entered = numbered.where("known = 'window'").groupBy(*NUMBER).agg(first.alias("first"))
+    returning = entered.where(F.col("first").isNull() | (F.col("first") < before)).select(*NUMBER)
     carried = numbered.where("known = 'open'").select(*NUMBER).distinct()
     wanted = cache.keep(returning.exceptAll(carried))
-    count = wanted.count()
-    if not count:
+    if wanted.isEmpty():
         return None
-    few = F.broadcast(wanted) if count <= _BROADCAST_LIMIT else wanted
-    return _with_origin(semi_join_null_safe(records, few, NUMBER), "earlier")
+    return _with_origin(semi_join_null_safe(records, few(wanted), NUMBER), "earlier")
 
 
 def without_other_tasks(

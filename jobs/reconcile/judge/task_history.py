@@ -1,12 +1,12 @@
 """The tasks of a window: their activity, their renamings, and the gaps in their journals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.compact.tables import Tables, current_name, load
-from jobs.reconcile.journal.columns import micros
+from jobs.reconcile.compact.markers import Hour
+from jobs.reconcile.compact.tables import CompactedRecords, current_name
 from jobs.reconcile.journal.hours import hours_between
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge.gaps import hours_around, is_gap, journal_gaps, missing_sides, without_held_batches
@@ -26,26 +26,26 @@ class TaskHistory(NamedTuple):
     notes: list[str]
 
 
-def task_history(spark: SparkSession, run: Run, hours: Sequence[str], previous: Summary | None) -> TaskHistory:
-    """Return the tasks of *hours*; *previous* is the summary of the previous run."""
+def task_history(
+    spark: SparkSession, run: Run, hours: Sequence[str], made: Mapping[str, Hour], previous: Summary | None
+) -> TaskHistory:
+    """Return the tasks of *hours*; *made* are the compacted hours, *previous* is the summary of the previous run."""
     tasks_before = previous.tasks if previous else []
-    frame = load(spark, run.compacted, "coverage", hours)
-    in_micros = {name: micros(name) for name in ("first", "last")}
-    coverage = [] if frame is None else [row.asDict() for row in frame.withColumns(in_micros).collect()]
+    coverage = [{"landed": hour, **row} for hour in hours for row in made[hour].coverage]
     renamed = still_renamed(previous.renamed if previous else {}, {row["task"] for row in coverage})
     before = {each.task: {"sources": each.sources, "last": each.last} for each in tasks_before}
     found = possible_renames(activity_by_task(coverage), before)
     if found:
         known = hours_between(run.window.start - run.settings.open_for, run.window.start)
-        digests = Tables(spark, run.compacted, renamed).load("digests", [*known, *hours])
-        found = without_second_readers(found, digests)
+        records = CompactedRecords(spark, run.compacted, renamed).of([*known, *hours])
+        found = without_second_readers(found, records)
     renamed |= found
     problems = [*rename_problems(found), *journal_gaps(coverage, renamed)]
     coverage = [{**row, "task": current_name(row["task"], renamed)} for row in coverage if not is_gap(row)]
     missing = missing_sides(coverage)
     if missing:
         around = [hour for hour in hours_around(missing) if hour <= hours[-1]]
-        missing = without_held_batches(missing, Tables(spark, run.compacted, renamed).load("digests", around))
+        missing = without_held_batches(missing, CompactedRecords(spark, run.compacted, renamed).of(around))
     tasks = activity_by_task(coverage)
     notes = [
         f"{each.task}: no record in this window; the last one was at {each.last}"

@@ -1,4 +1,4 @@
-"""The judgement of a window: its steps in order, from compacted tables to one verdict per message."""
+"""The judgement of a window: its steps in order, from compacted records to one verdict per message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -6,25 +6,28 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact.tables import Tables
+from jobs.reconcile.compact.coverage import total
+from jobs.reconcile.compact.tables import CompactedRecords
 from jobs.reconcile.compact.tap_matching import match_taps
 from jobs.reconcile.journal.columns import needs_match
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge import selection
-from jobs.reconcile.judge.buckets import Extremes, clock_problems, compare_buckets, extremes
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.clocks import expiry_problems, mark_source_time
+from jobs.reconcile.judge.completion import complete, number_repeats
 from jobs.reconcile.judge.gaps import unreliable_hours
 from jobs.reconcile.judge.judge import Evidence, judge
 from jobs.reconcile.judge.messages import KEYED, with_key
-from jobs.reconcile.judge.ordering import mark_out_of_order, out_of_order
+from jobs.reconcile.judge.ordering import arrivals_of, doubtful, mark_out_of_order, out_of_order
+from jobs.reconcile.judge.pairs import Tapped, hashed_numbers, pair, streams
 from jobs.reconcile.judge.paths import own_word_notes
+from jobs.reconcile.judge.settled import Count, clock_problems, counts, first_enqueued
 from jobs.reconcile.judge.tap_periods import Periods, silent_taps
 from jobs.reconcile.judge.tasks import TaskActivity, shared_targets, tapped_sides
+from jobs.reconcile.session import RECORD_BYTES, fit
 from jobs.reconcile.settings import Settings
-
-_TAPPED = "task string, role string, target string"
 
 
 class Hours(NamedTuple):
@@ -37,30 +40,51 @@ class Hours(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """The activity of the tasks of a window, their tap periods, and the source entities of earlier runs."""
+    """The tasks of a window: their activity, coverage and tap periods, and the tasks of the previous run."""
 
     active: Mapping[str, TaskActivity]
+    coverage: Sequence[dict[str, Any]]
+    coverage_before: Sequence[dict[str, Any]]
+    """The coverage of the compacted hours before the window."""
     periods: Periods
     earlier: Sequence[TaskActivity]
 
 
 class Judged(NamedTuple):
     """
-    The judged messages of a window with their records, None without such messages, and the counts of clean buckets.
+    The judged messages of a window with their records, None without such messages, and the counts of all others.
 
-    Shape:   KEYED records, JUDGED verdicts, `clean` as clean_counts() returns it.
+    Shape:   KEYED records, JUDGED verdicts.
     """
 
     records: DataFrame | None
     verdicts: DataFrame | None
-    clean: list[dict[str, Any]]
-    buckets: int | None
+    counts: list[Count]
     problems: list[Problem]
     notes: list[str]
 
 
+class _Paired(NamedTuple):
+    """The pairs of a window, the numbers of messages to judge one by one, and the counts of pairs."""
+
+    pairs: DataFrame
+    numbers: DataFrame
+    counts: list[Count]
+
+
+class _Kept(NamedTuple):
+    """The number of selected records, and notes about duplicate ones."""
+
+    number: int
+    notes: list[str]
+
+
+_EVIDENCE_SHARE = 40
+"""How many records of the window count as one of those that are judged: they are read, not grouped."""
+
+
 def judge_window(
-    tables: Tables,
+    records: CompactedRecords,
     hours: Hours,
     tasks: Tasks,
     opened: DataFrame | None,
@@ -78,53 +102,120 @@ def judge_window(
     Shape:   *opened* are the open messages of the previous run as read_open() returns them, *problems* those of the
              evidence, which make messages undecided.
     """
-    progress("comparing buckets")
-    tapped = tables.spark.createDataFrame(tapped_sides(tasks.active), _TAPPED)
-    digests = tables.load("digests", hours.window)
-    buckets = None if digests is None else cache.keep(compare_buckets(digests, tapped, start, settings))
-    least_lags, first_enqueued = Extremes({}, None) if buckets is None else extremes(buckets)
-    progress("judging the messages of buckets that differ")
-    earlier = selection.earlier_hours(hours.before, first_enqueued, start, settings)
-    records, loose = tables.load("records", hours.window), tables.load("loose", hours.window)
-    shared = shared_targets(tasks.active)
-    sessions = tables.load("sessions", [*earlier, *hours.window])
-    arrivals = out_of_order(
-        tables.load("behind", hours.window), sessions, records, hours.window, shared=shared, cache=cache
-    )
-    foreign = selection.foreign_copies(tasks.active.values(), [*tasks.active.values(), *tasks.earlier])
-    selected = selection.select_window(
-        selection.Tables(buckets, records, loose, arrivals),
-        tapped,
-        foreign,
-        start=start,
-        settings=settings,
-        cache=cache,
-    )
-    changed = None if opened is None else tables.load("records", hours.changed)
+    progress("pairing the records of each message")
+    of_window = records.of(hours.window)
+    of_streams = streams(records.spark, _streams(tasks.coverage))
+    tapped = _tapped(tasks, of_streams)
+    loose = _loose(of_window, tasks.coverage)
+    parts: list[DataFrame] = []
+    paired = None
+    if of_window is not None:
+        paired = _pair(of_window, loose, of_streams, tapped, start=start, settings=settings, cache=cache)
+        parts.append(selection.numbered_records(of_window, paired.numbers))
+    if loose is not None:
+        foreign = selection.foreign_copies(tasks.active.values(), [*tasks.active.values(), *tasks.earlier])
+        parts.append(selection.unnumbered_records(loose, foreign))
+    changed = None if opened is None else records.of(hours.changed)
     opened = selection.open_records(opened, changed)
-    found_problems = clock_problems(least_lags, settings)
-    keyed, verdicts, notes = None, None, list[str]()
-    parts = [*selected.records, *([] if opened is None else [opened])]
-    if parts:
-        found = reduce(DataFrame.unionByName, parts)
-        if earlier:
-            of_earlier = selection.earlier_records(found, tables.load("records", earlier), start, settings, cache)
-            found = found if of_earlier is None else found.unionByName(of_earlier)
-        if shared:
-            found = selection.without_other_tasks(found, tables.load("records", [*earlier, *hours.window]), shared)
-        if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
-            found = match_taps(found)
-        watched = selection.mark_watched(with_key(found), tasks.active, tasks.periods)
-        timed = mark_source_time(watched, records)
-        keyed = cache.keep(mark_out_of_order(timed, arrivals).select(*KEYED))
-        found_problems += silent_taps(tasks.periods, keyed, end, settings)
-        unreliable = unreliable_hours([*problems, *found_problems])
-        coverage = tables.load("coverage", hours.before)
-        evidence = Evidence(records, tables.load("records", [*earlier, *hours.window]), coverage, tasks.active)
-        verdicts = cache.keep(
-            judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
-        )
-        found_problems += expiry_problems(verdicts)
-        notes = own_word_notes(verdicts)
-    count = None if buckets is None else buckets.count()
-    return Judged(keyed, verdicts, selection.clean_counts(selected), count, found_problems, notes)
+    parts += [] if opened is None else [opened]
+    counted = [] if paired is None else paired.counts
+    found_problems = clock_problems(counted, settings)
+    if not parts:
+        return Judged(None, None, counted, found_problems, [])
+    progress("judging the messages that are not settled")
+    earlier = selection.earlier_hours(hours.before, first_enqueued(counted), start, settings)
+    before = records.of(earlier)
+    shared = shared_targets(tasks.active)
+    found = reduce(DataFrame.unionByName, parts)
+    if before is not None:
+        of_earlier = selection.earlier_records(found, before, start, settings, cache)
+        found = found if of_earlier is None else found.unionByName(of_earlier)
+    if shared:
+        found = selection.without_other_tasks(found, records.of([*earlier, *hours.window]), shared)
+    found = cache.keep(number_repeats(found))
+    number, notes = _kept(found)
+    # What follows reads few records, except for evidence about some of them in those of the window.
+    fit(records.spark, max(number, total(tasks.coverage, "n") // _EVIDENCE_SHARE) * RECORD_BYTES)
+    once = found.where("nth = 1").drop("nth")
+    if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
+        once = match_taps(once)
+    watched = cache.keep(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
+    behind = None
+    if paired is not None:
+        pairs_before = None if before is None else pair(before, tapped, start, settings)
+        behind = _behind(watched, paired, pairs_before)
+    timed = mark_source_time(watched, of_window)
+    keyed = cache.keep(mark_out_of_order(timed, behind, shared).select(*KEYED))
+    found_problems += silent_taps(tasks.periods, keyed, end, settings)
+    unreliable = unreliable_hours([*problems, *found_problems])
+    evidence = Evidence(of_window, records.of([*earlier, *hours.window]), tasks.coverage_before, tasks.active)
+    verdicts = cache.keep(
+        judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
+    )
+    found_problems += expiry_problems(verdicts)
+    return Judged(keyed, verdicts, counted, found_problems, [*notes, *own_word_notes(verdicts)])
+
+
+def _pair(
+    records: DataFrame,
+    loose: DataFrame | None,
+    of_streams: DataFrame,
+    tapped: Tapped | None,
+    *,
+    start: datetime,
+    settings: Settings,
+    cache: Cache,
+) -> _Paired:
+    pairs = cache.keep(pair(records, tapped, start, settings))
+    numbers = pairs.where("not is_settled").select("stream", "src_seq").unionByName(doubtful(pairs))
+    if loose is not None:
+        without_part = loose.where("src_seq is not null and src_part is null")
+        numbers = numbers.unionByName(hashed_numbers(without_part, of_streams))
+    wanted = selection.few(cache.keep(numbers.distinct()))
+    return _Paired(pairs, wanted, counts(pairs, wanted, of_streams))
+
+
+def _behind(records: DataFrame, paired: _Paired, pairs_before: DataFrame | None) -> DataFrame:
+    """Return the arrivals out of order in the sessions of *records*; settled messages and earlier ones are evidence."""
+    of_records = arrivals_of(records.where("known = 'window'"))
+    sessions = of_records.select("session").distinct()
+    others = paired.pairs.where("is_settled").join(paired.numbers, ["stream", "src_seq"], "left_anti")
+    if pairs_before is not None:
+        others = others.unionByName(pairs_before)
+    of_others = others.join(sessions, "session", "left_semi").select(*of_records.columns)
+    return out_of_order(of_records.unionByName(of_others))
+
+
+def _streams(coverage: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, int | None]]:
+    found = {(row["task"], row["src_site"], row["src_entity"], row["src_part"]) for row in coverage}
+    return sorted(found, key=str)
+
+
+def _tapped(tasks: Tasks, of_streams: DataFrame) -> Tapped | None:
+    sides = tapped_sides(tasks.active)
+    if not sides and not any(row["observer"] == "tap" for row in tasks.coverage):
+        return None
+    spark = of_streams.sparkSession
+    copies = spark.createDataFrame(
+        [(task, target) for task, _, target in sides if target], "task string, seen_at string"
+    )
+    entries = spark.createDataFrame([(task,) for task, role, _ in sides if role == "source"], "task string")
+    return Tapped(
+        of_streams.join(copies, "task").select("stream", F.xxhash64("seen_at").alias("target")).distinct(),
+        of_streams.join(entries, "task").select("stream").distinct(),
+    )
+
+
+def _loose(records: DataFrame | None, coverage: Sequence[dict[str, Any]]) -> DataFrame | None:
+    """Return the records that are no part of a pair, or that say that a queue dead-lettered a message; None if none."""
+    if records is None or not total(coverage, "unnumbered") + total(coverage, "given_up"):
+        return None
+    return records.where(F.col("src_seq").isNull() | needs_match() | F.col("given_up_by").isNotNull())
+
+
+def _kept(found: DataFrame) -> _Kept:
+    repeated = F.when((F.col("nth") > 1) & (F.col("known") == "window"), F.col("landed"))
+    counts = {row["hour"]: row["count"] for row in found.groupBy(repeated.alias("hour")).count().collect()}
+    number = sum(counts.values())
+    repeats = sorted((hour, count) for hour, count in counts.items() if hour is not None)
+    return _Kept(number, [f"{hour}: {count} records exist twice and are counted once" for hour, count in repeats])

@@ -1,10 +1,8 @@
 """The lines of raw journal files, torn ones included."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 from pyspark.sql.types import StringType, StructField, StructType
@@ -17,36 +15,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Lines(NamedTuple):
-    """The lines (`value`, `path`) of some files, their number by path, and the problems of the files."""
-
-    frame: DataFrame
-    counts: dict[str, int]
-    problems: list[Problem]
+def empty_files(files: Sequence[JournalFile]) -> list[Problem]:
+    """Return a problem for each of *files* without content."""
+    return [_problem(EMPTY, each, "the file has no content") for each in files if not each.file.size]
 
 
-def read_lines(spark: SparkSession, files: Sequence[JournalFile]) -> Lines:
-    """Return the lines of *files*; of a torn file, the lines of its whole members."""
+def torn_files(spark: SparkSession, files: Sequence[JournalFile]) -> dict[str, Problem]:
+    """Return the problem of each of *files* that is torn, by its path; this reads all of them."""
     paths = {each.file.path: each for each in files if each.file.size}
-    empty = [_problem(EMPTY, each, "the file has no content") for each in files if not each.file.size]
-    if not paths:
-        return Lines(spark.createDataFrame([], "value string, path string"), {}, empty)
-    try:
-        frame = _text(spark, list(paths))
-        return Lines(frame, _counted(frame), empty)
-    except (PySparkException, Py4JJavaError):  # Spark 4 and 3.5 wrap a failed task differently
-        torn = {
-            row["path"]: row["trouble"]
-            for row in _members(spark, list(paths), with_lines=False).select("path", "trouble").collect()
-        }
-        if not torn:
-            raise
-    whole = [path for path in paths if path not in torn]
-    frame = _members(spark, list(torn)).where("trouble is null")
-    if whole:
-        frame = frame.select("value", "path").unionByName(_text(spark, whole))
-    problems = [_problem("torn-file", paths[path], trouble) for path, trouble in sorted(torn.items())]
-    return Lines(frame.select("value", "path"), _counted(frame), [*empty, *problems])
+    rows = _members(spark, list(paths), with_lines=False).select("path", "trouble").collect()
+    return {row["path"]: _problem("torn-file", paths[row["path"]], row["trouble"]) for row in sorted(rows)}
+
+
+def lines_of_whole_members(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the lines (`value`, `path`) of the whole gzip members of torn files."""
+    return _members(spark, paths).where("trouble is null").select("value", "path")
 
 
 def _problem(kind: str, file: JournalFile, trouble: str) -> Problem:
@@ -59,18 +42,10 @@ def decoded(path: str) -> Column:
     return F.expr(f"url_decode(replace({path}, '+', '%2B'))")
 
 
-def _text(spark: SparkSession, paths: list[str]) -> DataFrame:
-    return spark.read.text(paths).select("value", decoded("_metadata.file_path").alias("path"))
-
-
-def _counted(frame: DataFrame) -> dict[str, int]:
-    return {row["path"]: row["count"] for row in frame.groupBy("path").count().collect()}
-
-
-def _members(spark: SparkSession, paths: list[str], *, with_lines: bool = True) -> DataFrame:
+def _members(spark: SparkSession, paths: Sequence[str], *, with_lines: bool = True) -> DataFrame:
     """Return the lines of whole members, and one row with `trouble` for each torn file."""
     shape = StructType([StructField(name, StringType()) for name in ("value", "path", "trouble")])
-    files = spark.read.format("binaryFile").load(paths).select("path", "content")
+    files = spark.read.format("binaryFile").load(list(paths)).select("path", "content")
 
     def cut(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa  # noqa: PLC0415 - runs on a worker; the driver may lack it

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from jobs.reconcile.compact.index import class_milliseconds
-from jobs.reconcile.judge.tasks import TaskActivity, tapped_sides
+from jobs.reconcile.judge.settled import Count, class_milliseconds
+from jobs.reconcile.judge.tasks import TaskActivity
 from jobs.reconcile.judge.verdicts import VERDICTS
 from jobs.reconcile.summary import TaskSummary, add_counts
 
@@ -27,60 +27,49 @@ class Figures:
     origins: dict[str, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: {"entered": 0, "carried": 0, "reopened": 0})
     )
-    clean_buckets: int = 0
+    lags: dict[str, dict[str, LagClasses]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    )
+    """By task and hour of arrival: by the tap of each target if it has one."""
     messages_looked_at: int = 0
 
 
-def count(clean: Iterable[Mapping[str, Any]], verdicts: DataFrame | None) -> Figures:
-    """Return the figures of *clean*, the counts of clean buckets and messages, and of judged *verdicts*."""
+def count(counted: Iterable[Count], verdicts: DataFrame | None) -> Figures:
+    """Return the figures of a run: *counted* are those of its pairs, *verdicts* the messages judged one by one."""
     figures = Figures()
-    for row in clean:
-        sums = {"delivered": row["sent"], "stopped": row["looped"]}
-        sums |= {name: row[name] for name in ("filtered", "rejected", "expired")}
-        found = {name: number for name, number in sums.items() if number}
-        figures.verdicts[row["task"]] = add_counts([figures.verdicts[row["task"]], found])
-        figures.origins[row["task"]]["entered"] += row["received"]
-        figures.clean_buckets += row["buckets"]
+    for each in counted:
+        if each.verdict is not None:
+            figures.verdicts[each.task] = add_counts([figures.verdicts[each.task], {each.verdict: each.messages}])
+            figures.origins[each.task]["entered"] += each.messages
+        if each.arrived is not None and each.lag_class is not None:
+            figures.lags[each.task][each.arrived][each.lag_class] += each.messages
     if verdicts is None:
         return figures
-    for each in verdicts.groupBy("task", "verdict", "findings", "is_carried", "is_reopened").count().collect():
-        task, number = each["task"], each["count"]
-        figures.verdicts[task] = add_counts([figures.verdicts[task], {each["verdict"]: number}])
-        figures.findings[task] = add_counts([figures.findings[task], dict.fromkeys(each["findings"], number)])
+    for row in verdicts.groupBy("task", "verdict", "findings", "is_carried", "is_reopened").count().collect():
+        task, number = row["task"], row["count"]
+        figures.verdicts[task] = add_counts([figures.verdicts[task], {row["verdict"]: number}])
+        figures.findings[task] = add_counts([figures.findings[task], dict.fromkeys(row["findings"], number)])
         figures.messages_looked_at += number
-        if each["verdict"] != "orphan":
-            origin = "carried" if each["is_carried"] else "reopened" if each["is_reopened"] else "entered"
+        if row["verdict"] != "orphan":
+            origin = "carried" if row["is_carried"] else "reopened" if row["is_reopened"] else "entered"
             figures.origins[task][origin] += number
     return figures
-
-
-def lags_by_task(lags: DataFrame | None, tasks: Mapping[str, TaskActivity]) -> dict[str, dict[str, LagClasses]]:
-    """Return task → hour of arrival → class of lag → messages, by the tap of each target if it has one."""
-    found: dict[str, dict[str, LagClasses]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
-    by_tap = {(task, target) for task, role, target in tapped_sides(tasks) if role == "target"}
-    for row in [] if lags is None else lags.collect():
-        if (row["observer"] == "tap") == ((row["task"], row["target"]) in by_tap):
-            found[row["task"]][row["arrived"]][row["lag_class"]] += row["n"]
-    return found
 
 
 def summarize_tasks(
     tasks: Mapping[str, TaskActivity],
     figures: Figures,
-    lags: Mapping[str, Mapping[str, LagClasses]],
     coverage: Sequence[Mapping[str, Any]],
 ) -> list[TaskSummary]:
-    """Return the summary of each task; *coverage* are the rows of the table coverage."""
+    """Return the summary of each task; *coverage* are the rows of COVERAGE."""
     return [
-        _summarize(tasks.get(name, TaskActivity(name)), figures, lags.get(name, {}), coverage)
+        _summarize(tasks.get(name, TaskActivity(name)), figures, coverage)
         for name in sorted({*tasks, *figures.verdicts})
     ]
 
 
-def _summarize(
-    one: TaskActivity, figures: Figures, lags: Mapping[str, LagClasses], coverage: Sequence[Mapping[str, Any]]
-) -> TaskSummary:
-    verdicts, findings = figures.verdicts[one.task], figures.findings[one.task]
+def _summarize(one: TaskActivity, figures: Figures, coverage: Sequence[Mapping[str, Any]]) -> TaskSummary:
+    verdicts, findings, lags = figures.verdicts[one.task], figures.findings[one.task], figures.lags[one.task]
     total: LagClasses = defaultdict(int)
     for classes in lags.values():
         for lag_class, number in classes.items():

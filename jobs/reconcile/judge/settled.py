@@ -1,0 +1,103 @@
+"""The counts of a window's pairs: how many messages are settled, their lags, and the extremes of both."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.journal.hours import hour_of, moment_of
+from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.judge.pairs import VERDICT_OF
+from jobs.reconcile.settings import Settings
+
+LAG_CLASS = 1.05
+"""Lags are counted in classes of 5 %."""
+
+_HOUR_MICROS = timedelta(hours=1) // timedelta(microseconds=1)
+
+
+class Count(NamedTuple):
+    """
+    A number of messages: those of one task with one verdict, hour of arrival and class of lag.
+
+    Shape:   *verdict* is None for messages that are judged one by one, *arrived* and *lag_class* are None without an
+             arrival. Units: microseconds.
+    """
+
+    task: str
+    verdict: str | None
+    arrived: str | None
+    lag_class: int | None
+    messages: int
+    least_lag: int | None
+    first_enqueued: int | None
+
+
+def counts(pairs: DataFrame, numbers: DataFrame, of_streams: DataFrame) -> list[Count]:
+    """
+    Return the counts of *pairs*, of which those with one of *numbers* are judged one by one.
+
+    As many as tasks, outcomes, hours and classes of lag, however many messages there are.
+    """
+    lag = F.col("arrived") - F.col("enqueued")
+    is_settled = F.col("is_settled") & F.col("is_wanted").isNull()
+    marked = pairs.join(numbers.withColumn("is_wanted", F.lit(True)), ["stream", "src_seq"], "left")
+    grouped = marked.groupBy(
+        "stream",
+        F.when(is_settled, F.col("outcome")).alias("outcome"),
+        F.when(lag.isNotNull(), F.floor(F.col("arrived") / _HOUR_MICROS)).alias("hour"),
+        lag_class(lag).alias("lag_class"),
+    ).agg(F.count("*").alias("n"), F.min(lag).alias("least_lag"), F.min("enqueued").alias("first"))
+    rows = grouped.join(F.broadcast(of_streams.select("stream", "task")), "stream").collect()
+    return [
+        Count(
+            row["task"],
+            VERDICT_OF.get(row["outcome"]),
+            None if row["hour"] is None else hour_of(moment_of(row["hour"] * _HOUR_MICROS)),
+            row["lag_class"],
+            row["n"],
+            row["least_lag"],
+            row["first"],
+        )
+        for row in rows
+    ]
+
+
+def lag_class(lag: Column) -> Column:
+    """Return the class of a *lag* in microseconds."""
+    return F.floor(F.log(LAG_CLASS, F.greatest(lag / 1000, F.lit(0)) + 1)).cast("int")
+
+
+def class_milliseconds(lag_class: int) -> float:
+    """Return the middle of a class of lags in milliseconds."""
+    return float(LAG_CLASS ** (lag_class + 0.5) - 1)
+
+
+def first_enqueued(found: Sequence[Count]) -> int | None:
+    """Return when the first of all messages was enqueued, in microseconds, or None without messages."""
+    return min((each.first_enqueued for each in found if each.first_enqueued is not None), default=None)
+
+
+def clock_problems(found: Sequence[Count], settings: Settings) -> list[Problem]:
+    """Return a problem for each task whose messages arrived before they were enqueued."""
+    tolerance = settings.clock_tolerance.total_seconds() * 1_000_000
+    return [
+        Problem(
+            "clocks-disagree",
+            task,
+            f"messages arrived up to {-lag / 1_000_000:,.1f} s before they were enqueued: the lags are unreliable",
+            task,
+        )
+        for task, lag in sorted(_least_lags(found).items())
+        if lag < -tolerance
+    ]
+
+
+def _least_lags(found: Sequence[Count]) -> Mapping[str, Any]:
+    least: dict[str, int] = {}
+    for each in found:
+        if each.least_lag is not None:
+            least[each.task] = min(each.least_lag, least.get(each.task, each.least_lag))
+    return least
