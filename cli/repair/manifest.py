@@ -49,7 +49,7 @@ class Missing(NamedTuple):
 def read(path: Path) -> tuple[list[Missing], int]:
     """Return the messages of a manifest, and the number of missing messages beyond it; raises ConfigError."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [json.loads(line) for line in _lines_of(path)]
         head, rows = lines[0], lines[1:]
         if head["manifest"] != _VERSION:
             found = f"has version {head['manifest']}, expected {_VERSION}"
@@ -68,6 +68,12 @@ def read(path: Path) -> tuple[list[Missing], int]:
     except (OSError, ValueError, LookupError, TypeError) as error:
         hint = "expected the repair.jsonl of a run of busway reconcile"
         raise ConfigError([Problem(str(path), f"is not a manifest ({type(error).__name__})", hint)]) from error
+
+
+def _lines_of(path: Path) -> list[str]:
+    # Not splitlines: JSON strings may contain other line separators of Unicode.
+    with path.open(encoding="utf-8") as file:
+        return list(file)
 
 
 def _missing(row: dict[str, Any]) -> Missing:
@@ -118,7 +124,7 @@ class Ledger:
                 continue
 
     def _lines(self) -> Sequence[str]:
-        return self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        return _lines_of(self.path) if self.path.exists() else []
 
     def __enter__(self) -> Self:
         """Open the file for writing."""
