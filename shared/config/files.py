@@ -221,6 +221,8 @@ def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, objec
         problems.append(Problem(str(path), "the file is missing"))
     except (OSError, UnicodeDecodeError) as error:
         problems.append(Problem(str(path), f"cannot be read as UTF-8 text: {error}"))
+    except RecursionError:
+        problems.append(Problem(str(path), "is nested too deeply, expected at most a few dozen levels"))
     except yaml.YAMLError as error:
         problems.append(Problem(str(path), f"is not valid YAML: {' '.join(str(error).split())}"))
     else:

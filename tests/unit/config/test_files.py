@@ -483,6 +483,16 @@ def test_file_that_is_not_a_task_is_reported(problems: Callable[..., Any], conte
     assert problem in found[1]
 
 
+NESTED = ["[" * 3000, "a: " + "[" * 3000 + "]" * 3000, "".join(" " * level + "a:\n" for level in range(3000))]
+
+
+@pytest.mark.parametrize("content", NESTED, ids=["open", "closed", "block"])
+def test_file_that_is_nested_too_deeply_is_reported(problems: Callable[..., Any], content: str) -> None:
+    (found,) = problems(copy=content)
+    assert found[0] == "tasks/copy.yaml"
+    assert "is nested too deeply" in found[1]
+
+
 def test_file_that_is_not_text_is_reported(folder: Path) -> None:
     folder.joinpath("tasks/a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"a\.yaml: "):
