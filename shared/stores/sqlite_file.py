@@ -1,9 +1,10 @@
 """What is kept on one machine: a SQLite file, used in one transaction at a time."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from shared.errors import TargetRefused, TargetUnavailable
@@ -31,7 +32,14 @@ class SqliteFile:
         """Return what *work* returns, done in a transaction; raises TargetUnavailable and TargetRefused."""
         return await asyncio.to_thread(self._done, work)
 
+    def _make_private(self) -> None:
+        """Create the file so that only its owner can read it; SQLite gives its side files the same mode."""
+        # If it cannot be created, SQLite says why.
+        with suppress(OSError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
     def _done[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._make_private()
         try:
             with closing(sqlite3.connect(self._path, autocommit=True)) as opened:
                 # Begun as a reader, a transaction that comes to write fails at once where another one writes.
