@@ -16,7 +16,7 @@ spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 spark_tests := $(if $(version),tests/jobs,tests/jobs/test_submit.py)
 
-.PHONY: help demo sbom test test-fast check spark bench bench-full faults format lock clean packages java
+.PHONY: help demo sbom test test-fast check spark bench bench-full faults fuzz format lock clean packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,11 @@ bench: packages java ## benchmarks: a table, and build/bench.json
 faults: packages ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
 	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py
+
+minutes ?= 1
+fuzz: packages ## damaged messages for AMQP, codecs, editors and rules, with new seeds that are printed; minutes=30 for a longer run
+	$(python) -m tests.fuzz.amqp --seconds $$(($(minutes) * 30))
+	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 30))
 
 bench-full: packages java ## messages end to end, memory, sessions, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
 	$(python) -m benchmarks.end_to_end
