@@ -16,6 +16,13 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
 
 
+def printable(text: str) -> str:
+    """Return *text* with characters escaped that a terminal would act on: controls, and marks of writing direction."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else each.encode("unicode_escape").decode() for each in text])
+
+
 def print_problems(problems: Iterable[object]) -> None:
     """Print each of *problems* to standard error, on a line of its own."""
     for problem in problems:

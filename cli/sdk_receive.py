@@ -8,6 +8,7 @@ from typing import Any
 from azure.eventhub import EventData, EventHubConsumerClient
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSubQueue
 
+from cli.output import printable
 from cli.places import Place
 
 _DEAD_LETTERS = "/$deadletterqueue"
@@ -134,7 +135,7 @@ def _line(body: str, system: Mapping[str, object], properties: Mapping[Any, obje
     named = {_text(name): value for name, value in properties.items()}
     present = {name: value for name, value in system.items() if value is not None}
     pairs = [*present.items(), *sorted(named.items())]
-    return "  ".join([body, " ".join(f"{name}={_text(value)}" for name, value in pairs)]).rstrip()
+    return printable("  ".join([body, " ".join(f"{name}={_text(value)}" for name, value in pairs)]).rstrip())
 
 
 def _text(value: object) -> str:

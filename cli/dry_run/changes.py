@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
+from cli.output import printable
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, items_of, plain
 from shared.amqp.values import Described, Value
@@ -68,11 +69,6 @@ def diff_lines(before: View, after: View) -> Iterator[str]:
             yield f"- {name}: {was}"
         if now is not None:
             yield f"+ {name}: {now}"
-
-
-def printable(text: str) -> str:
-    """Return *text* with unprintable characters escaped, since a terminal might act on them."""
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def body_lines(message: Message) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from cli.output import printable
 from shared.errors import ConfigError, Problem
 
 LEDGER = "repaired.jsonl"
@@ -43,7 +44,8 @@ class Missing(NamedTuple):
     @property
     def name(self) -> str:
         """Its task, id and sequence number, for people."""
-        return f"{self.task}: {self.message_id or '(no message id)'}, sequence number {self.sequence_number}"
+        identity = printable(self.message_id or "(no message id)")
+        return f"{self.task}: {identity}, sequence number {self.sequence_number}"
 
 
 def read(path: Path) -> tuple[list[Missing], int]:

@@ -26,3 +26,8 @@ def test_a_line_separator_in_a_key_does_not_end_a_line_of_the_ledger(tmp_path: P
     message = Missing("t", "west", f"a{separator}b", None, 1, 1, None, None, None, 0, ())
     path.write_text(json.dumps({"key": message.key, "state": "sent"}, ensure_ascii=False) + "\n", encoding="utf-8")
     assert Ledger(path).state(message) == "sent"
+
+
+def test_a_name_for_people_has_no_control_characters() -> None:
+    message = Missing("t", "west", "orders", None, 1, 1, "\x1b]0;owned\x07\u202e\n a", None, None, 0, ())
+    assert message.name == r"t: \x1b]0;owned\x07\u202e\n a, sequence number 1"
