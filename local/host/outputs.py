@@ -13,6 +13,7 @@ Source: measurements of the Functions host 4.1037 with the Python worker 4.40.2;
 import asyncio
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -62,6 +63,8 @@ class Outputs:
         self._clients: dict[str, ServiceBusClient] = {}
         self._senders: dict[tuple[str, str], ServiceBusSender] = {}
         self._producers: dict[tuple[str, str], EventHubProducerClient] = {}
+        # Invocations run side by side, and the SDK fails if two of them open one client.
+        self._turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._warned: set[tuple[str, str, str]] = set()
 
     async def send(self, function: Function, outputs: Sequence[ParameterBinding], parent: str) -> str | None:
@@ -106,7 +109,8 @@ class Outputs:
             for body in found:
                 message = ServiceBusMessage(body, content_type="text/plain", application_properties={_PARENT: parent})
                 message.message_id = None  # .NET makes none up
-                await sender.send_messages(message)
+                async with self._turns[sender]:
+                    await sender.send_messages(message)
         except (AzureError, OSError, ValueError) as error:
             return f"output {binding['name']}: {type(error).__name__}"
         return None
@@ -114,16 +118,17 @@ class Outputs:
     async def _send_events(self, function: Function, binding: Mapping[str, Any], found: Sequence[bytes]) -> str | None:
         try:
             producer = self._producer(function, binding)
-            batch = await producer.create_batch()
-            for body in found:
-                try:
-                    batch.add(EventData(body))
-                except ValueError:
+            async with self._turns[producer]:
+                batch = await producer.create_batch()
+                for body in found:
+                    try:
+                        batch.add(EventData(body))
+                    except ValueError:
+                        await producer.send_batch(batch)
+                        batch = await producer.create_batch()
+                        batch.add(EventData(body))
+                if len(batch):
                     await producer.send_batch(batch)
-                    batch = await producer.create_batch()
-                    batch.add(EventData(body))
-            if len(batch):
-                await producer.send_batch(batch)
         except (AzureError, OSError, ValueError) as error:
             return f"output {binding['name']}: {type(error).__name__}"
         return None

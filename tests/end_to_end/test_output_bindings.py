@@ -148,3 +148,29 @@ def test_output_that_fails_brings_the_batch_back_and_nothing_is_lost(app: App) -
     taken = app.take("orders", 5)
     assert sorted(str(message.message_id) for message in taken) == [f"order-{number}" for number in range(5)]
     assert "invocation failed: output output_0: " in app.host.log()
+
+
+def test_own_function_is_warned_of_forms_that_azure_rewrites(tmp_path: Path) -> None:
+    with RunningBroker([WEST, EAST]) as broker:
+        settings = {site.upper(): broker.connection_string(site) for site in ("west", "east")}
+        host = HostProcess(str(ROOT / "tests/end_to_end/apps/setting"), tmp_path, settings)
+        with host:
+            host.wait_until_ready()
+            with (
+                ServiceBusClient.from_connection_string(settings["WEST"]) as client,
+                client.get_queue_sender("orders") as sender,
+            ):
+                sender.send_messages([ServiceBusMessage(form) for form in ("object", "list", "bytes", "text")])
+            found: list[bytes] = []
+            with (
+                ServiceBusClient.from_connection_string(settings["EAST"]) as client,
+                client.get_queue_receiver("notes") as receiver,
+            ):
+                while len(found) < 5:
+                    more = receiver.receive_messages(5, max_wait_time=20)
+                    assert more, host.log()[-3000:]
+                    found += [b"".join(message.body) for message in more]
+    expected = [b'{\n  "a": 2\n}', b"x", b'{\n  "b": 1\n}', b"System.Byte[]", b"x"]
+    assert sorted(found) == sorted(expected)
+    for warning in ("a text in braces is parsed", "a text in brackets is split", "sends the text System.Byte[]"):
+        assert warning in host.log()
