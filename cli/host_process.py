@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from cli.output import fail, print_ready
-from local.host import Host, run
+from local.host.host import Host, run
 from shared.errors import ConfigError
 
 

@@ -1,5 +1,1 @@
-"""The local Azure Functions host."""
-
-from local.host.host import Host, run
-
-__all__ = ["Host", "run"]
+"""The local Azure Functions host; `local.host.host` has it. The worker process imports only what it needs."""

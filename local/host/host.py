@@ -19,21 +19,24 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
-from local.host.outputs import Outputs
 from local.host.settings import HostOptions, Settings, load_host_options
 from local.host.triggers.event_hubs import EventHubsListener
-from local.host.triggers.http import HttpListener
 from local.host.triggers.service_bus_batch import ServiceBusBatchListener
 from local.host.triggers.service_bus_single import ServiceBusSingleListener
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.triggers.timer import TimerListener
-from local.host.worker import Function
+from local.host.worker import SENT_OUTPUTS, Function
 from local.host.worker_process import WorkerProcess
 from shared.clock import Clock, SystemClock
 from shared.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from local.host.outputs import Outputs
+    from local.host.triggers.http import HttpListener
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +90,10 @@ class Host:
         indexed = await self._worker.start(self.app_folder)
         self.functions = [replace(each, retry=each.retry or options.retry) for each in indexed]
         self._listeners = self._make_listeners(settings, options)
-        self._outputs = self._worker.outputs = Outputs(settings)
+        if any(each["type"] in SENT_OUTPUTS for function in self.functions for each in function.outputs.values()):
+            from local.host.outputs import Outputs  # noqa: PLC0415 - imports the SDKs, which most apps need not wait for
+
+            self._outputs = self._worker.outputs = Outputs(settings)
         self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
         for task, listener in zip(self._tasks, self._listeners, strict=True):
             task.add_done_callback(_report_crash(listener))
@@ -150,6 +156,8 @@ class Host:
             raise ConfigError(problems)
         http = [function for function in self.functions if function.trigger["type"] == "httpTrigger"]
         if http:
+            from local.host.triggers.http import HttpListener  # noqa: PLC0415 - imports a web server
+
             self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker, self._stopping)
             listeners.append(self._http)
         return listeners

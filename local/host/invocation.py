@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 from local.host.dotnet_values import CannotBind
 from local.host.listener import Stopping
-from local.host.outputs import TYPES
 from local.host.retry import UNLIMITED, delay
-from local.host.worker import Function, Invocation, Worker
+from local.host.worker import SENT_OUTPUTS, Function, Invocation, Worker
 from local.host.worker_input import Input
 
 _log = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ async def _with_outputs_sent(worker: Worker, function: Function, invocation: Inv
     for output in invocation.outputs:
         if output.data is None or types.get(output.name) == _HTTP_OUTPUT:
             continue
-        if types.get(output.name) not in TYPES or worker.outputs is None:
+        if types.get(output.name) not in SENT_OUTPUTS or worker.outputs is None:
             return Invocation(
                 f"this host sends no output of type {types.get(output.name)}, and {output.name} has a value"
             )

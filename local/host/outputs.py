@@ -26,10 +26,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from local.host.protos import ParameterBinding, TypedData
 from local.host.settings import Connection, Settings
-from local.host.worker import Function
-
-SERVICE_BUS, EVENT_HUB = "serviceBus", "eventHub"
-TYPES = (SERVICE_BUS, EVENT_HUB)
+from local.host.worker import EVENT_HUB, SERVICE_BUS, Function
 
 _PARENT = "$AzureWebJobsParentId"
 

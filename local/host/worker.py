@@ -27,6 +27,10 @@ from shared.errors import ConfigError, Problem
 
 _OUT = "OUT"
 
+SERVICE_BUS, EVENT_HUB = "serviceBus", "eventHub"
+SENT_OUTPUTS = (SERVICE_BUS, EVENT_HUB)
+"""The types of output bindings that this host sends."""
+
 
 @dataclass(frozen=True, slots=True)
 class Function:

@@ -17,7 +17,7 @@ APPS = Path(__file__).parent / "apps"
 _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
-from local.host import run
+from local.host.host import run
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)

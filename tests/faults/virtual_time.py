@@ -34,7 +34,7 @@ _APP = Path(__file__).parent / "apps" / "virtual"
 _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
-from local.host import run
+from local.host.host import run
 from tests.faults.virtual_time import RemoteClock
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
