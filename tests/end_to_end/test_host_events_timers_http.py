@@ -123,7 +123,10 @@ def test_other_requests_are_refused(host: HostProcess, path: str, method: str, s
 def test_restarted_host_continues_after_the_checkpoints(
     host: HostProcess, broker: RunningBroker, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    host.wait_for(lambda: "after the failure" in host.bodies("stock_event"))
+    for partition in ("0", "1"):
+        send(broker, f"before the restart {partition}", partition_id=partition)
+    expected = {f"before the restart {partition}" for partition in ("0", "1")}
+    host.wait_for(lambda: all(expected <= set(host.bodies(name)) for name in ("raw_events", "stock_event")))
     assert host.stop() == 0
     send(broker, "after the restart", partition_id="1")
     with HostProcess("noting", tmp_path, settings) as again:
