@@ -14,7 +14,6 @@ node_packages := node_modules/.package-lock.json
 spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
-spark_tests := $(if $(version),tests/jobs,tests/jobs/test_submit.py)
 
 .PHONY: help demo sbom test test-fast check spark bench bench-full faults fuzz format lock clean packages java
 
@@ -24,7 +23,7 @@ help: ## print these targets
 demo: packages ## two sites on this machine, 2,000 real messages, a table of what arrived
 	.venv/bin/busway demo
 
-test: packages java ## all tests
+test: packages java ## all tests, of the nightly job the most important: make spark runs the others
 	$(python) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
@@ -37,8 +36,8 @@ check: $(command) ## formatter, linter, plain English, strict types, import cont
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
 
-spark: $(spark_packages) java ## the job on a cluster of two workers, and with version=3.5 or 4.2 all its tests with that Spark, and Delta
-	BUSWAY_SLOW=1 $(spark_python) -m pytest --quiet $(spark_tests)
+spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster of two workers; version=3.5 or 4.2: with that Spark, and Delta
+	BUSWAY_SLOW=1 $(spark_python) -m pytest --quiet tests/jobs
 
 bench: packages java ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks

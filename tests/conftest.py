@@ -11,7 +11,6 @@ HERE = Path(__file__).parent
 # With several workers these start first, because a long file at the end leaves the others idle. Spark needs a core and
 # a gigabyte: its files alternate with files that mostly wait.
 LONGEST_FILES = (
-    "jobs/test_windows.py",
     "end_to_end/test_patterns_page.py",
     "broker/test_outages.py",
     "faults/test_cuts.py",
@@ -23,18 +22,28 @@ LONGEST_FILES = (
     "end_to_end/test_failover_page.py",
     "end_to_end/test_repair.py",
     "clients/receivers/test_deduplicating.py",
-    "jobs/test_bad_input.py",
     "clients/receivers/test_claims.py",
     "end_to_end/test_patterns_copies.py",
     "end_to_end/test_host_lifecycle.py",
-    "jobs/test_compaction.py",
     "clients/sessions/test_guaranteed_ordering_page.py",
     "clients/senders/test_active.py",
     "clients/test_readme.py",
-    "jobs/test_container.py",
     "end_to_end/test_failover.py",
     "jobs/test_report.py",
 )
+
+# Spark takes minutes for these on two cores. `make spark` runs them, and the CI workflow with each version of Spark.
+SLOW = "BUSWAY_SLOW"
+SLOW_FILES = (
+    "jobs/test_windows.py",
+    "jobs/test_verdicts.py",
+    "jobs/test_bad_input.py",
+    "jobs/test_losses.py",
+    "jobs/test_container.py",
+    "jobs/test_capture.py",
+    "jobs/test_compaction.py",
+)
+ALWAYS_RUN = "test_every_planted_message_is_found_and_no_other"
 
 # A deadline per example would measure the machine and its neighbours, not the code.
 settings.register_profile("busway", settings(), deadline=None)
@@ -46,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         places = {HERE / name: place for place, name in enumerate(LONGEST_FILES)}
         items.sort(key=lambda item: places.get(item.path, len(places)))
+    if SLOW not in os.environ:
+        slow_files = {HERE / name for name in SLOW_FILES}
+        slow = pytest.mark.skip(reason="takes minutes on Spark; make spark runs it")
+        for item in items:
+            if item.path in slow_files and not item.name.startswith(ALWAYS_RUN):
+                item.add_marker(slow)
     missing = [name for name in AZURE_SETTINGS if not os.environ.get(name)]
     if not missing:
         return
