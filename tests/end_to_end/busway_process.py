@@ -43,7 +43,7 @@ class BuswayProcess:
             self._process.communicate()
             raise
 
-    def lines(self, count: int, seconds: float = 20) -> list[str]:
+    def lines(self, count: int, seconds: float = 90) -> list[str]:
         """Return the next *count* lines of its standard output; one that is late ends the process."""
         output = self._process.stdout
         assert output is not None

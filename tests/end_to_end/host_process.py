@@ -62,7 +62,7 @@ class HostProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def wait_until_ready(self, seconds: float = 20) -> None:
+    def wait_until_ready(self, seconds: float = 90) -> None:
         """Wait for the ready line, which names the HTTP port and the functions."""
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
@@ -107,7 +107,7 @@ class HostProcess:
         """Return what the host has logged."""
         return self._log.read_text()
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 20) -> None:
+    def wait_for(self, condition: Callable[[], object], seconds: float = 60) -> None:
         """Wait until the condition holds; fail with the host's log when it does not."""
         end = time.monotonic() + seconds
         while not condition():
