@@ -32,7 +32,8 @@ LONGEST_FILES = (
     "jobs/test_report.py",
 )
 
-# Spark takes minutes for these on two cores. `make spark` runs them, and the CI workflow with each version of Spark.
+# These take minutes on two cores. `make spark` runs those of the nightly job, and the CI workflow does so with each version
+# of Spark; `make faults` runs the scenarios of all faults.
 SLOW = "BUSWAY_SLOW"
 SLOW_FILES = (
     "jobs/test_windows.py",
@@ -42,6 +43,7 @@ SLOW_FILES = (
     "jobs/test_container.py",
     "jobs/test_capture.py",
     "jobs/test_compaction.py",
+    "faults/test_stops.py",
 )
 ALWAYS_RUN = "test_every_planted_message_is_found_and_no_other"
 
@@ -57,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: places.get(item.path, len(places)))
     if SLOW not in os.environ:
         slow_files = {HERE / name for name in SLOW_FILES}
-        slow = pytest.mark.skip(reason="takes minutes on Spark; make spark runs it")
+        slow = pytest.mark.skip(reason="takes minutes; make spark or make faults runs it")
         for item in items:
             if item.path in slow_files and not item.name.startswith(ALWAYS_RUN):
                 item.add_marker(slow)
