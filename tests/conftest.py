@@ -32,8 +32,8 @@ LONGEST_FILES = (
     "jobs/test_report.py",
 )
 
-# These take minutes on two cores. `make spark` runs those of the nightly job, and the CI workflow does so with each version
-# of Spark; `make faults` runs the scenarios of all faults.
+# These take minutes on two cores. `make spark` runs those of the nightly job, in the CI workflow too.
+# `make faults` runs the scenarios of all faults.
 SLOW = "BUSWAY_SLOW"
 SLOW_FILES = (
     "jobs/test_windows.py",
