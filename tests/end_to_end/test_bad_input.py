@@ -227,6 +227,5 @@ def test_a_stopping_host_releases_held_batches(
     send(clients["west"], "unlistened", ServiceBusMessage(b"kept", message_id="held"))
     host.wait_for(lambda: "unlistened: the batch waits" in host.log(), 30)
     assert host.stop() == 0
-    assert "unlistened: the batch stays at the source" in host.log()
     assert broker.counts("west")["unlistened"].active
     assert not broker.counts("west")["unlistened"].dead_lettered

@@ -214,7 +214,11 @@ def test_a_switch_back_to_the_primary_refers_to_failback(folder: Path) -> None:
         ("endpoints: {file: endpoints.json}", "", "names no place, expected one of zone, azure_dns, endpoints"),
         ("endpoints: {file", "zone: {file: a, origin: b}\nendpoints: {file", "names zone and endpoints"),
         ("endpoints: {file: endpoints.json}", "zone: {file: a, origin: b.c}", "a zone needs aliases"),
-        ("endpoints: {file: endpoints.json}", "endpoints: {file: e, key_id: a}", "names key_setting or key_id without"),
+        (
+            "endpoints: {file: endpoints.json}",
+            "endpoints: {file: e, key_id: a}",
+            "has only one of key_setting and key_id",
+        ),
         ("primary:", "primry:", "did you mean 'primary'?"),
         ("entities: [payments/Subscriptions/application]", "entities: []", "expected at least one item"),
         ("{file: endpoints.json}", "{file: endpoints.json, key_setting: NO_KEY, key_id: a}", "NO_KEY: the app setting"),

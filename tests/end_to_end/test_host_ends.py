@@ -83,7 +83,8 @@ def test_grace_ends_early_once_nothing_runs(host: HostProcess, broker: RunningBr
 def test_timeout_kills_the_worker_and_everything_in_it(host: HostProcess, broker: RunningBroker) -> None:
     send(broker, "first", "rest 60")
     host.wait_for(lambda: host.bodies("first"))
-    send(broker, "second", "rest 7.8")
+    time.sleep(2)  # the second would end in time, but after the timeout of the first
+    send(broker, "second", "rest 7")
     host.wait_for(lambda: host.bodies("second"))
     host.wait_for(lambda: "ran for more than 0:00:08; the worker is killed" in host.log())
     killed = time.monotonic()

@@ -28,16 +28,19 @@ def slowness() -> float:
 
 
 def exploded(bomb: Bomb, folder: Path) -> tuple[Carried, float]:
-    """Return the result for the bomb, and the processor time that it took."""
+    """Return the result for the bomb, and the least processor time that it took in three attempts."""
     for name, content in bomb.files.items():
         (folder / name).write_bytes(content)
-    carried = message(bomb.body)
-    if "split" in bomb.step:
-        carried.set_properties({"large": string("x" * 60_000)})
     edited(bomb.step, message(b"{}"), folder=folder)  # loads the libraries
-    started = time.process_time()
-    result = edited(bomb.step, carried, folder=folder)
-    return result, time.process_time() - started
+    attempts: list[float] = []
+    for _ in range(3):  # a machine that others use may slow down one of them
+        carried = message(bomb.body)
+        if "split" in bomb.step:
+            carried.set_properties({"large": string("x" * 60_000)})
+        started = time.process_time()
+        result = edited(bomb.step, carried, folder=folder)
+        attempts.append(time.process_time() - started)
+    return result, min(attempts)
 
 
 @pytest.mark.parametrize("name", REJECTED)
