@@ -19,8 +19,8 @@ from joserfc import jwe
 from joserfc.jwk import Key, OctKey
 from jsonschema import Draft202012Validator
 
-from benchmarks.editors import CONTENT, order
 from benchmarks.measurement import Measurement, report
+from benchmarks.order import CONTENT, order
 from shared.amqp.values import string
 from shared.azure.secrets import SettingSecrets, setting_of
 from shared.clock import SystemClock

@@ -1,4 +1,4 @@
-"""The findings of a review, and tasks to be reviewed."""
+"""A folder of task files with the problems that are found in it, and tasks with the findings of a review."""
 
 import json
 from collections.abc import Callable
@@ -10,6 +10,8 @@ import pytest
 from cli.entities import entities_of
 from shared.config.files import load
 from shared.config.review import review
+from shared.errors import ConfigError
+from tests.unit.config import task_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,6 +41,31 @@ def to(site: str, entity: str = "queue: orders", more: str = "") -> str:
 def subscribed(site: str, subscription: str, rule: str = MARKED) -> str:
     rule = f", rule: {rule}" if rule else ""
     return f"{{connection: {site}, topic: events, subscription: {subscription}{rule}}}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.joinpath("tasks").mkdir()
+    tmp_path.joinpath("connections.yaml").write_text(task_files.CONNECTIONS, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def problems(folder: Path) -> Callable[..., Any]:
+    """Return the problems of a folder of files, each as path in the folder, what is wrong, and the hint."""
+
+    def problems_of(**files: str) -> list[tuple[str, str, str]]:
+        for name, content in files.items():
+            path = folder / ("connections.yaml" if name == "connections" else f"tasks/{name}.yaml")
+            path.write_text(content, encoding="utf-8")
+        with pytest.raises(ConfigError) as caught:
+            load(folder)
+        return [
+            (each.path.removeprefix(f"{folder}/"), each.problem.replace(f"{folder}/", ""), each.hint)
+            for each in caught.value.problems
+        ]
+
+    return problems_of
 
 
 @pytest.fixture

@@ -1,26 +1,18 @@
 """chain and verify-chain: the same link at every delivery, and no gap, swap or change that goes unnoticed."""
 
-import asyncio
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.amqp import sections
 from shared.amqp.values import string
 from shared.editors.chain import ChainOptions, _sequence_of
 from shared.editors.protection.links import WINDOW, Progress
-from shared.errors import MessageRejected, TargetUnavailable
-from shared.line.pipeline import Pipeline
-from shared.line.routing import Route, Router, Target
-from shared.line.task import Task
+from shared.errors import MessageRejected
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.message.ttl import Keep
-from shared.protocols import Outcome, Withheld
-from shared.stores.documents import Changed, Documents
+from shared.protocols import Withheld
 from tests.chained import (
     WEST,
     arrived,
@@ -33,14 +25,6 @@ from tests.chained import (
     store_settings,
     verdict,
     verifier,
-)
-from tests.fakes import (
-    JournalInMemory,
-    OutputThatAccepts,
-    OutputThatIsDown,
-    OutputThatRejects,
-    clock_at_delivery,
-    sleep_by,
 )
 from tests.keys import jwks, made, settings
 from tests.messages import delivered, message
@@ -274,128 +258,3 @@ def test_a_window_of_links_is_remembered_and_older_ones_are_not(app: dict[str, s
     ]  # fmt: skip
     many = linked(chainer(app), messages(1, WINDOW + 10))
     assert encoded(linked(chainer(app), messages(1, 3))) == encoded(many[:3]), "a large batch is remembered whole"
-
-
-class Away:
-    """A store that is away for some questions, or loses answers."""
-
-    def __init__(
-        self, documents: Documents, *, reads: int = 0, writes: int = 0, answers: int = 0, changes: Any = 0
-    ) -> None:
-        self._documents = documents
-        self.reads, self.writes, self.answers, self.changes = reads, writes, answers, changes
-
-    async def read(self, name: str) -> Any:
-        if self.reads:
-            self.reads -= 1
-            raise TargetUnavailable("store: away")
-        return await self._documents.read(name)
-
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
-        if self.writes:
-            self.writes -= 1
-            raise TargetUnavailable("store: away")
-        if self.changes:
-            self.changes -= 1
-            raise Changed("store: changed")
-        written = await self._documents.write(name, content, version)
-        if self.answers:
-            self.answers -= 1
-            raise TargetUnavailable("store: no answer")
-        return written
-
-
-def with_faults(each: Any, **faults: Any) -> Any:
-    each._sequences._documents = Away(each._sequences._documents, **faults)
-    return each
-
-
-class Line:
-    """A pipeline with one editor, in virtual time."""
-
-    def __init__(self, each: Any, output: Any = None) -> None:
-        self.verified = each
-        self.output = output or OutputThatAccepts()
-        self.rejects = OutputThatAccepts()
-        self.journal = JournalInMemory()
-        clock = clock_at_delivery()
-        routes = [Route(Target(self.output, "east", "orders"))]
-        task = Task("copy", WEST, [each], Router(routes), Target(self.rejects, "west", "rejected"), Keep(), None)
-        self.pipeline = Pipeline(task, self.journal, clock, sleep_by(clock))
-
-    def run(self, *numbers: int) -> Any:
-        batch = [delivered(number, body=b"order %d" % number, session_id="s") for number in numbers]
-        return asyncio.run(self.pipeline.run(batch))
-
-    def sent(self) -> Any:
-        return self.output.messages("orders")
-
-
-@pytest.mark.parametrize("faults", [{"reads": 2}, {"writes": 2}, {"answers": 2}, {"changes": 3}])
-def test_a_store_outage_holds_the_batch_and_breaks_no_chain(app: dict[str, str], faults: Any) -> None:
-    line = Line(with_faults(chainer(app), **faults))
-    assert line.run(1, 2, 3) == {Outcome.SENT: 3}
-    assert line.run(4) == {Outcome.SENT: 1}
-    links = [each.encode() for each in _delivered(line.sent())]
-    verifying = Line(with_faults(verifier(app), **faults))
-    assert asyncio.run(verifying.pipeline.run(links)) == {Outcome.SENT: 4}
-    settled, _ = asyncio.run(verifying.verified._sequences.read("west/orders/s"))
-    assert settled.number == 4
-
-
-def test_nothing_passes_while_the_store_is_unavailable(app: dict[str, str]) -> None:
-    for faults in ({"reads": 10**9}, {"writes": 10**9}, {"changes": 10**9}):
-        line = Line(with_faults(chainer(app), **faults))
-        with pytest.raises(TargetUnavailable):
-            line.run(1, 2)
-        assert line.sent() == []
-    line = Line(with_faults(verifier(app), reads=10**9))
-    with pytest.raises(TargetUnavailable):
-        asyncio.run(line.pipeline.run([each.encode() for each in _delivered(linked(chainer(app), messages(1, 2)))]))
-    assert line.sent() == []
-
-
-def _delivered(links: Any) -> Any:
-    """Return messages with links as the service delivers them."""
-    made = []
-    for number, each in enumerate(links, 1):
-        copy = each.copy()
-        copy.sections.message_annotations = sections.split(delivered(number)).message_annotations
-        made.append(copy)
-    return made
-
-
-def test_links_stay_the_same_while_the_target_is_unavailable(app: dict[str, str]) -> None:
-    down = OutputThatIsDown()
-    line = Line(chainer(app), down)
-    with pytest.raises(TargetUnavailable):
-        line.run(1, 2)
-    down.put_up()
-    assert line.run(1, 2, 3) == {Outcome.SENT: 3}
-    assert carried(verifier(app), arrived(line.sent())) == ["passes"] * 3
-
-
-def test_what_the_target_refuses_is_missing_in_the_chain_and_said_to_be(app: dict[str, str]) -> None:
-    line = Line(chainer(app), OutputThatRejects(lambda outgoing: outgoing.message_id == "m-2"))
-    assert line.run(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
-    assert carried(verifier(app), arrived(line.sent())) == ["passes", "ChainMissing"]
-
-
-def test_verification_continues_after_a_target_outage(app: dict[str, str]) -> None:
-    links = [each.encode() for each in _delivered(linked(chainer(app), messages(1, 5)))]
-    down = OutputThatIsDown()
-    line = Line(verifier(app, duplicates="withhold"), down)
-    with pytest.raises(TargetUnavailable):
-        asyncio.run(line.pipeline.run(links[:3]))
-    down.put_up()
-    assert asyncio.run(line.pipeline.run(links)) == {Outcome.SENT: 5}
-    assert asyncio.run(Line(verifier(app)).pipeline.run(links[3:])) == {Outcome.SENT: 2}
-
-
-def test_an_invalid_document_needs_an_operator(app: dict[str, str]) -> None:
-    linked(chainer(app), messages(1, 1))
-    with sqlite3.connect(app["STATE"].removeprefix("file:")) as opened:
-        opened.execute("UPDATE documents SET content = ?", [b'{"number": "x"}'])
-    opened.close()
-    with pytest.raises(Exception, match="is not the state of a sequence"):
-        edit(chainer(app), messages(1, 1))

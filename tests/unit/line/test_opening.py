@@ -1,128 +1,27 @@
-"""Tasks with `from: envelope`: each message of an envelope goes its own way, and nothing is lost without a record."""
+"""Tasks with `from: envelope`: each message of an envelope is sent, rejected or withheld by itself."""
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from shared.amqp.values import Value, long, string, timestamp
+from shared.amqp.values import string
 from shared.codecs.envelope import KINDS, MOST_EVENTS, Event, encode_event, envelopes, open_envelope
 from shared.editors.batch import BatchOptions, BatchStep
-from shared.errors import MessageRejected
 from shared.line.pipeline import Pipeline
-from shared.line.routing import Route, Router, Target
-from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.message.ttl import Keep, Remaining, TimeToLive
-from shared.protocols import BatchEditor, Editor, Outcome, Withheld
+from shared.message.ttl import Remaining
+from shared.protocols import Outcome
 from tests.fakes import (
-    JournalInMemory,
-    OutputThatAccepts,
     OutputThatFailsOnce,
-    OutputThatIsDown,
     OutputThatRejects,
-    clock_at_delivery,
     sleep_by,
     task_facts,
 )
 from tests.messages import ENQUEUED, delivered
 from tests.unit.editors.deduplicating import editor as deduplicate
-
-WEST, CARRIER = Origin("west", "orders"), Origin("east", "carrier")
-
-
-class Line:
-    """A task that takes envelopes, with its target, rejects and journal."""
-
-    def __init__(
-        self,
-        *editors: Editor | BatchEditor,
-        output: OutputThatAccepts | None = None,
-        origin: Origin = CARRIER,
-        ttl: TimeToLive | None = None,
-    ) -> None:
-        self.output, self.rejects, self.journal = output or OutputThatAccepts(), OutputThatAccepts(), JournalInMemory()
-        router = Router([Route(Target(self.output, "east", "orders"))])
-        rejects = Target(self.rejects, "east", "rejected")
-        self.task = Task("copy", origin, editors, router, rejects, ttl or Keep(), None, opens_envelopes=True)
-        self.clock = clock_at_delivery()
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget what was sent, as a new process does."""
-        self.line = Pipeline(self.task, self.journal, self.clock, sleep_by(self.clock))
-
-    def run(self, *texts: str, start: int = 1) -> None:
-        asyncio.run(self.line.run([carried(text, start + number) for number, text in enumerate(texts)]))
-
-    def replay(self, start: int = 100) -> None:
-        """Send everything in `rejects` to the source again, and take it."""
-        taken = self.rejects.accepted.pop("rejected", [])
-        asyncio.run(self.line.run([sent_again(each.content, start + number) for number, each in enumerate(taken)]))
-
-    def sent(self) -> list[str | None]:
-        return self.output.ids("orders")
-
-    def outcomes(self) -> list[tuple[int | None, int | None, Outcome]]:
-        return [(each.arrival.sequence_number, each.part, each.outcome) for each in self.journal.records]
-
-
-class Alone:
-    """An editor that is given one message at a time, and decides by its id."""
-
-    name = "alone"
-
-    def __init__(self, verdicts: Mapping[str, str]) -> None:
-        self.verdicts = dict(verdicts)
-
-    def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        identity = message.message_id
-        match self.verdicts.get(str(None if identity is None else identity.payload)):
-            case "reject":
-                raise MessageRejected("Bad", "it is bad")
-            case "withhold":
-                return Withheld("it is withheld")
-            case "split":
-                return [part(message, number) for number in range(3)]
-            case _:
-                return [message]
-
-
-def part(message: Message, number: int) -> Message:
-    made = message.copy()
-    identity = message.message_id
-    made.message_id = string(f"{'' if identity is None else str(identity.payload)}/{number}")
-    return made
-
-
-def carried(text: str, number: int = 1) -> bytes:
-    """Return an envelope as the service delivers it: the host has made the text the body of a new message."""
-    return delivered(number, message_id=None, body=text.encode(), content_type="text/plain")
-
-
-def sent_again(content: bytes, number: int) -> bytes:
-    """Return a message of `rejects` as the source delivers it after a person has sent it there."""
-    message = Message.received(content, CARRIER)
-    message.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
-    return message.encode()
-
-
-def event(identity: str, number: int, named: Mapping[str, Value] | None = None) -> str:
-    content = Message.received(delivered(number, named=named), WEST).encode()
-    return encode_event(Event("west/orders", identity, "service-bus", content))
-
-
-def one_text(*events: str) -> str:
-    return envelopes(events, 1_000_000)[0]
-
-
-def abc() -> str:
-    return one_text(event("a", 1), event("b", 2), event("c", 3))
-
+from tests.unit.line.enveloped import WEST, Alone, Line, abc, carried, event, one_text
 
 # Each message goes its own way
 
@@ -247,83 +146,6 @@ def test_deduplicate_remembers_the_messages_of_envelopes() -> None:
     line.run(one_text(event("other", 2), event("new", 4)), start=2)
     assert line.sent() == ["m-1", "m-2", "m-3", "m-4"]
     assert line.outcomes()[3:] == [(2, 0, Outcome.FILTERED), (2, 1, Outcome.SENT)]
-
-
-# Repeats
-
-
-def test_repeated_envelope_is_taken_once_even_if_the_host_grouped_it_otherwise() -> None:
-    line = Line()
-    a, b, c = event("a", 1), event("b", 2), event("c", 3)
-    line.run(f"[{a},{b}]")
-    line.run(a, f"[{b},{c}]", f"[{c},{a}]", start=10)
-    assert line.sent() == ["m-1", "m-2", "m-3"]
-    assert [(number, part) for number, part, _ in line.outcomes()] == [
-        *((1, 0), (1, 1), (10, None), (11, 0), (11, 1), (12, 0), (12, 1))
-    ]
-
-
-def test_event_that_an_envelope_holds_twice_is_taken_once_and_both_are_recorded() -> None:
-    line = Line()
-    a = event("a", 1)
-    line.run(f"[{a},{event('b', 2)},{a}]")
-    assert line.sent() == ["m-1", "m-2"]
-    assert line.outcomes() == [(1, number, Outcome.SENT) for number in range(3)]
-    assert [each.is_remembered for each in line.journal.records] == [False, False, True]
-
-
-def test_repeat_of_a_message_that_its_target_refuses_shares_the_reject() -> None:
-    line = Line(output=OutputThatRejects(lambda _: True))
-    line.run(f"[{event('a', 1)},{event('a', 1)}]")
-    assert [end for _, _, end in line.outcomes()] == [Outcome.REJECTED] * 2
-    assert len(line.rejects.accepted["rejected"]) == 1
-
-
-def test_envelope_that_is_in_the_batch_twice_is_taken_once() -> None:
-    line = Line(Alone({"m-2": "split"}))
-    content = carried(abc(), 7)
-    asyncio.run(line.line.run([content, content], lock_tokens=[b"1" * 16, b"2" * 16]))
-    assert line.sent() == ["m-1", "m-2/0", "m-2/1", "m-2/2", "m-3"]
-    assert len(line.journal.records) == 10
-
-
-def test_repeats_of_what_stays_at_the_source_stay_with_it() -> None:
-    line = Line(output=OutputThatIsDown())
-    with pytest.raises(Exception, match="away"):
-        line.run(abc(), abc())
-    assert [end for _, _, end in line.outcomes()] == [Outcome.RETRY] * 6
-
-
-def test_events_of_one_message_id_are_not_taken_for_each_other() -> None:
-    line = Line()
-    line.run(f"[{event('a', 1)},{event('b', 1)}]")
-    assert line.sent() == ["m-1", "m-1"]
-
-
-def test_event_that_its_target_could_not_take_is_sent_when_the_envelope_comes_again() -> None:
-    line = Line(output=OutputThatFailsOnce(1))
-    line.run(f"[{event('a', 1)},{event('b', 2)}]")
-    assert line.sent() == ["m-1", "m-2"]
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=6),
-    st.dictionaries(st.sampled_from([f"m-{number}" for number in range(6)]), st.sampled_from(["reject", "withhold"])),
-    st.sets(st.integers(0, 5)),
-)
-def test_each_event_is_sent_once_or_on_record(
-    deliveries: list[list[int]], verdicts: dict[str, str], refused: set[int]
-) -> None:
-    ids = {f"m-{number}" for number in refused}
-    line = Line(Alone(verdicts), output=OutputThatRejects(lambda outgoing: outgoing.message_id in ids))
-    for place, numbers in enumerate(deliveries):
-        line.run(one_text(*(event(str(number), number) for number in numbers)), start=10 * (place + 1))
-    held = {f"m-{number}" for numbers in deliveries for number in numbers}
-    assert sorted(map(str, line.sent())) == sorted(held - ids - verdicts.keys())
-    assert len(line.journal.records) == sum(map(len, deliveries))
-    aside = [open_envelope(message.body or b"") for message in line.rejects.messages("rejected")]
-    rejected = {f"m-{each.id}" for events in aside for each in events}
-    assert rejected == {each for each in held if verdicts.get(each, "reject" if each in ids else "") == "reject"}
 
 
 # What is inside

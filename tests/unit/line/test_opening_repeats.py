@@ -1,0 +1,90 @@
+"""Repeats with `from: envelope`: each event of an envelope is sent once, or there is a record of why not."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.codecs.envelope import open_envelope
+from shared.protocols import Outcome
+from tests.fakes import (
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    OutputThatRejects,
+)
+from tests.unit.line.enveloped import Alone, Line, abc, carried, event, one_text
+
+
+def test_repeated_envelope_is_taken_once_even_if_the_host_grouped_it_otherwise() -> None:
+    line = Line()
+    a, b, c = event("a", 1), event("b", 2), event("c", 3)
+    line.run(f"[{a},{b}]")
+    line.run(a, f"[{b},{c}]", f"[{c},{a}]", start=10)
+    assert line.sent() == ["m-1", "m-2", "m-3"]
+    assert [(number, part) for number, part, _ in line.outcomes()] == [
+        *((1, 0), (1, 1), (10, None), (11, 0), (11, 1), (12, 0), (12, 1))
+    ]
+
+
+def test_event_that_an_envelope_holds_twice_is_taken_once_and_both_are_recorded() -> None:
+    line = Line()
+    a = event("a", 1)
+    line.run(f"[{a},{event('b', 2)},{a}]")
+    assert line.sent() == ["m-1", "m-2"]
+    assert line.outcomes() == [(1, number, Outcome.SENT) for number in range(3)]
+    assert [each.is_remembered for each in line.journal.records] == [False, False, True]
+
+
+def test_repeat_of_a_message_that_its_target_refuses_shares_the_reject() -> None:
+    line = Line(output=OutputThatRejects(lambda _: True))
+    line.run(f"[{event('a', 1)},{event('a', 1)}]")
+    assert [end for _, _, end in line.outcomes()] == [Outcome.REJECTED] * 2
+    assert len(line.rejects.accepted["rejected"]) == 1
+
+
+def test_envelope_that_is_in_the_batch_twice_is_taken_once() -> None:
+    line = Line(Alone({"m-2": "split"}))
+    content = carried(abc(), 7)
+    asyncio.run(line.line.run([content, content], lock_tokens=[b"1" * 16, b"2" * 16]))
+    assert line.sent() == ["m-1", "m-2/0", "m-2/1", "m-2/2", "m-3"]
+    assert len(line.journal.records) == 10
+
+
+def test_repeats_of_what_stays_at_the_source_stay_with_it() -> None:
+    line = Line(output=OutputThatIsDown())
+    with pytest.raises(Exception, match="away"):
+        line.run(abc(), abc())
+    assert [end for _, _, end in line.outcomes()] == [Outcome.RETRY] * 6
+
+
+def test_events_of_one_message_id_are_not_taken_for_each_other() -> None:
+    line = Line()
+    line.run(f"[{event('a', 1)},{event('b', 1)}]")
+    assert line.sent() == ["m-1", "m-1"]
+
+
+def test_event_that_its_target_could_not_take_is_sent_when_the_envelope_comes_again() -> None:
+    line = Line(output=OutputThatFailsOnce(1))
+    line.run(f"[{event('a', 1)},{event('b', 2)}]")
+    assert line.sent() == ["m-1", "m-2"]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=6),
+    st.dictionaries(st.sampled_from([f"m-{number}" for number in range(6)]), st.sampled_from(["reject", "withhold"])),
+    st.sets(st.integers(0, 5)),
+)
+def test_each_event_is_sent_once_or_on_record(
+    deliveries: list[list[int]], verdicts: dict[str, str], refused: set[int]
+) -> None:
+    ids = {f"m-{number}" for number in refused}
+    line = Line(Alone(verdicts), output=OutputThatRejects(lambda outgoing: outgoing.message_id in ids))
+    for place, numbers in enumerate(deliveries):
+        line.run(one_text(*(event(str(number), number) for number in numbers)), start=10 * (place + 1))
+    held = {f"m-{number}" for numbers in deliveries for number in numbers}
+    assert sorted(map(str, line.sent())) == sorted(held - ids - verdicts.keys())
+    assert len(line.journal.records) == sum(map(len, deliveries))
+    aside = [open_envelope(message.body or b"") for message in line.rejects.messages("rejected")]
+    rejected = {f"m-{each.id}" for events in aside for each in events}
+    assert rejected == {each for each in held if verdicts.get(each, "reject" if each in ids else "") == "reject"}
