@@ -24,7 +24,7 @@ BOOK = (
 )
 
 
-def test_the_examples_of_the_specification() -> None:
+def test_the_examples_of_the_specification_are_decoded_and_encoded() -> None:
     hello = decode_all(HELLO)
     assert hello == values.described(values.string("URL"), values.string("http://example.org/hello-world"))
     assert encode(hello) == HELLO
@@ -111,7 +111,7 @@ def test_malformed_compounds_are_refused_with_where_and_what(text: str, message:
         decode_all(raw_of(text))
 
 
-def test_a_value_does_not_reach_beyond_the_end_it_is_given() -> None:
+def test_a_value_that_reaches_beyond_the_given_end_is_malformed() -> None:
     assert decode(raw_of("40 50 07 40"), 1, 3) == (values.ubyte(7), 3)
     with pytest.raises(Malformed):
         decode(raw_of("40 50 07 40"), 1, 2)
@@ -167,7 +167,7 @@ def test_nesting_is_limited(nesting: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["00", "00 40", "00 53 77", "c0 ff 01", "c1 ff 02", "e0 ff 01", "d0 000000ff 00000001"]
 )
-def test_bottomless_nesting_ends_in_malformed_not_in_a_recursion_error(unit: str) -> None:
+def test_endless_nesting_is_malformed_and_not_a_recursion_error(unit: str) -> None:
     raw = raw_of(unit) * 20_000
     for read in (decode_all, split, body_parts):
         with pytest.raises(Malformed):
@@ -181,7 +181,7 @@ def bottomless(constructor: bytes, levels: int) -> bytes:
     return raw
 
 
-def test_well_formed_nesting_beyond_the_limit_is_passed_over_by_the_scanner() -> None:
+def test_the_scanner_skips_valid_nesting_beyond_the_limit() -> None:
     raw = bottomless(b"\xd0", 5_000)
     assert skip(raw, 0, len(raw)) == len(raw)
     assert split(b"\x00\x53\x77" + raw).body == b"\x00\x53\x77" + raw
@@ -261,7 +261,7 @@ def test_memory_is_bounded_by_the_length_of_the_input(hostile: str) -> None:
 # Plain data and what values hold
 
 
-def test_plain_data_forgets_types_and_descriptors() -> None:
+def test_plain_data_has_no_types_or_descriptors() -> None:
     value = values.map_(
         [
             (values.symbol("a"), values.list_([values.int_(1), values.long(2), NULL])),
@@ -282,11 +282,11 @@ def test_plain_data_forgets_types_and_descriptors() -> None:
         values.map_([(values.list_([]), NULL)]),
     ],
 )
-def test_a_key_that_no_dict_can_hold_stays_a_value(key: Value) -> None:
+def test_an_unhashable_key_stays_a_value(key: Value) -> None:
     assert plain(values.map_([(key, values.TRUE)])) == {key: True}
 
 
-def test_items_and_pairs_are_of_lists_and_maps_alone() -> None:
+def test_only_lists_have_items_and_only_maps_have_pairs() -> None:
     assert items_of(values.list_([NULL])) == (NULL,)
     assert items_of(Value(0x45, ())) == ()
     assert pairs_of(values.map_([(NULL, NULL)])) == ((NULL, NULL),)
@@ -317,12 +317,12 @@ def test_items_and_pairs_are_of_lists_and_maps_alone() -> None:
         (0xD0, (Value(0x50, "a"),)),
     ],
 )
-def test_what_could_not_be_read_again_is_not_written(code: int, payload: Any) -> None:
+def test_a_value_that_could_not_be_decoded_again_is_not_encoded(code: int, payload: Any) -> None:
     with pytest.raises(ValueError, match=r"cannot hold|unpack"):
         encode(Value(code, payload))
 
 
-def test_an_error_of_the_encoder_does_not_tell_the_content() -> None:
+def test_an_error_of_the_encoder_does_not_show_the_content() -> None:
     with pytest.raises(ValueError, match="cannot hold this str") as raised:
         encode(Value(0xA1, "secret" * 100))
     assert "secret" not in str(raised.value)

@@ -52,7 +52,7 @@ def test_decimals_of_dotnet_get_the_right_exponent_wherever_they_are(wrong: Valu
         array(0x94, [decimal128(WRONG)]),  # .NET writes no array of decimals
     ],
 )
-def test_what_dotnet_cannot_have_written_is_left_alone(value: Value) -> None:
+def test_a_decimal_that_dotnet_cannot_have_written_is_not_changed(value: Value) -> None:
     assert repaired(encode(value)) == encode(value)
 
 

@@ -112,7 +112,7 @@ def test_each_encoding_is_malformed_when_cut(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
-def test_each_encoding_is_malformed_when_something_follows(text: str) -> None:
+def test_each_encoding_is_malformed_with_a_trailing_byte(text: str) -> None:
     with pytest.raises(Malformed, match="1 bytes are left after it, expected none"):
         decode_all(bytes.fromhex(text) + b"\x40")
 
@@ -145,7 +145,7 @@ def test_a_nan_whose_payload_does_not_fit_a_float_stays_a_nan() -> None:
     assert encode(Value(0x72, -math.nan))[:2] == bytes.fromhex("72 ff")
 
 
-def test_a_double_that_a_float_cannot_tell_is_rounded() -> None:
+def test_a_number_that_a_float_cannot_represent_is_rounded() -> None:
     assert encode(Value(0x72, 0.1)) == bytes.fromhex("72 3dcccccd")
 
 
@@ -216,7 +216,7 @@ OF_EACH_KIND: list[Any] = [
 
 
 @pytest.mark.parametrize("code", sorted(KINDS))
-def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code: int) -> None:
+def test_a_payload_that_does_not_fit_its_format_code_raises_value_error(code: int) -> None:
     for payload in OF_EACH_KIND:
         try:
             raw = encode(Value(code, payload))
@@ -237,6 +237,6 @@ def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code: 
         *[(0xA3, "ü"), (0xA3, "a" * 256), (0xB0, bytearray(1)), (0xB3, "\x80"), (0x57, b""), (0x57, "a")],
     ],
 )
-def test_nothing_is_written_that_would_be_read_as_something_else(code: int, payload: Any) -> None:
+def test_a_payload_that_would_be_decoded_differently_is_refused(code: int, payload: Any) -> None:
     with pytest.raises(ValueError, match=f"AMQP format code 0x{code:02x} cannot hold this {type(payload).__name__}"):
         encode(Value(code, payload))

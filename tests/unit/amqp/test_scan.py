@@ -22,7 +22,7 @@ MAP = encode(
 )
 
 
-def test_entries_have_their_key_and_their_extents() -> None:
+def test_each_map_entry_has_its_key_and_its_position() -> None:
     entries = map_entries(MAP, 0, len(MAP))
     assert [key for key, _, _, _ in entries] == ["x-opt-partition-key", "wide", None, None]
     assert entries[0] == ("x-opt-partition-key", 9, 30, 33)
@@ -98,7 +98,7 @@ def test_an_invalid_list_is_malformed(raw: str, message: str) -> None:
         list_fields(raw_of(raw), 0, len(raw_of(raw)))
 
 
-def test_nothing_beyond_the_end_is_taken_for_a_value() -> None:
+def test_bytes_beyond_the_end_are_not_read() -> None:
     buffer = raw_of("c1 05 02 40 a1 01 61") + raw_of("a1 01 61")
     for end in range(7):
         for scan in (skip, map_entries, list_fields):
@@ -108,7 +108,7 @@ def test_nothing_beyond_the_end_is_taken_for_a_value() -> None:
     assert compound_content(buffer, 0, 7) == (2, 3, 7)
 
 
-def test_joined_entries_and_fields_are_read_again() -> None:
+def test_joined_entries_and_fields_can_be_decoded() -> None:
     entries = map_entries(MAP, 0, len(MAP))
     pairs = [MAP[start:stop] for _, start, _, stop in entries]
     assert join_map(b"", pairs, len(pairs)) == MAP
@@ -125,13 +125,13 @@ def test_joined_entries_and_fields_are_read_again() -> None:
         ([b"\xa1\x01\x40"], "00 53 70 d0 00000007 00000001 a1 01 40"),
     ],
 )
-def test_the_nulls_at_the_end_of_a_list_are_left_out(fields: list[bytes], raw: str) -> None:
+def test_trailing_nulls_of_a_list_are_omitted(fields: list[bytes], raw: str) -> None:
     given = list(fields)
     assert join_list(b"\x00\x53\x70", fields) == raw_of(raw)
     assert fields == given
 
 
-def test_many_nulls_at_the_end_cost_one_pass() -> None:
+def test_many_trailing_nulls_are_removed_in_one_pass() -> None:
     # Quadratic work would keep this busy for minutes.
     assert join_list(b"", [b"\x41"] + [b"\x40"] * 500_000) == encode(values.list_([values.TRUE]))
 
@@ -140,13 +140,13 @@ def test_many_nulls_at_the_end_cost_one_pass() -> None:
     ("raw", "expected"),
     [("40", None), ("a1 02 c3bc", "ü"), ("b1 00000000", ""), ("a3 01 61", "a"), ("b3 00000000", "")],
 )
-def test_text_of_a_field(raw: str, expected: str | None) -> None:
+def test_a_field_is_read_as_text(raw: str, expected: str | None) -> None:
     assert text(raw_of(raw)) == expected
 
 
 @pytest.mark.parametrize(
     "raw", ["", "41", "73 00000061", "a0 01 61", "a1", "a1 01 61 40", "a1 02 61", "a1 01 ff", "a3 02 c3bc", "45"]
 )
-def test_a_field_that_is_no_text_is_malformed(raw: str) -> None:
+def test_a_field_that_is_not_text_is_malformed(raw: str) -> None:
     with pytest.raises(Malformed):
         text(raw_of(raw))

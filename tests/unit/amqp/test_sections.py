@@ -83,7 +83,7 @@ def test_a_body_of_several_sections_stays_together(body: bytes) -> None:
     assert [number for number, _ in body_parts(body)] == [body[2] if body[1] == 0x53 else DATA] * len(body_parts(body))
 
 
-def test_the_parts_of_a_body() -> None:
+def test_a_body_is_split_into_its_sections() -> None:
     assert body_parts(b"") == []
     assert body_parts(BODY + data(b"a")) == [(DATA, values.binary(b"{}")), (DATA, values.binary(b"a"))]
     assert body_parts(raw_of("00 53 76 45")) == [(SEQUENCE, values.list_([]))]
@@ -91,7 +91,7 @@ def test_the_parts_of_a_body() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 255, 256, 70_000])
-def test_data_of_any_size(size: int) -> None:
+def test_data_sections_of_any_size_are_encoded(size: int) -> None:
     raw = data(bytes(size))
     assert body_parts(raw) == [(DATA, values.binary(bytes(size)))]
     assert split(raw) == Sections(body=raw)
@@ -133,7 +133,7 @@ def test_what_the_specification_forbids_is_malformed(raw: bytes, message: str) -
         split(raw)
 
 
-def test_a_body_of_very_many_sections_costs_one_pass() -> None:
+def test_a_body_of_very_many_sections_is_read_in_one_pass() -> None:
     # A batch is a message with a data section for each of its messages; quadratic work would take minutes here.
     body = data(b"") * 200_000
     sections = split(PROPERTIES + body)
@@ -141,7 +141,7 @@ def test_a_body_of_very_many_sections_costs_one_pass() -> None:
     assert len(body_parts(body)) == 200_000
 
 
-def test_an_error_does_not_tell_the_content() -> None:
+def test_an_error_does_not_show_the_content() -> None:
     with pytest.raises(Malformed) as raised:
         split(PROPERTIES + data(b"secret") + b"secret")
     assert "secret" not in str(raised.value)

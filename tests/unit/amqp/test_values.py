@@ -56,7 +56,7 @@ def test_a_constructor_chooses_the_encoding(value: Value, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code"), [("a" * 255, 0xA1), ("a" * 256, 0xB1), ("ü" * 127, 0xA1), ("ü" * 128, 0xB1), ("ü" * 255, 0xB1)]
 )
-def test_a_string_is_measured_in_bytes(text: str, code: int) -> None:
+def test_the_length_of_a_string_is_counted_in_bytes(text: str, code: int) -> None:
     value = values.string(text)
     assert value.code == code
     assert decode_all(encode(value)) == value
@@ -83,7 +83,7 @@ def test_the_length_decides_the_encoding_of_binaries_and_symbols(length: int) ->
         (values.timestamp, -(2**63), 2**63 - 1),
     ],
 )
-def test_an_integer_is_of_its_range(constructor: Callable[[int], Value], minimum: int, maximum: int) -> None:
+def test_an_integer_out_of_range_is_refused(constructor: Callable[[int], Value], minimum: int, maximum: int) -> None:
     for payload in (minimum, maximum):
         assert decode_all(encode(constructor(payload))).payload == payload
     for payload in (minimum - 1, maximum + 1):
@@ -91,7 +91,7 @@ def test_an_integer_is_of_its_range(constructor: Callable[[int], Value], minimum
             constructor(payload)
 
 
-def test_what_a_type_cannot_hold_is_refused_by_its_constructor() -> None:
+def test_a_constructor_refuses_a_payload_that_its_type_cannot_hold() -> None:
     with pytest.raises(ValueError, match="got 15 bytes, expected 16"):
         values.decimal128(bytes(15))
     with pytest.raises(ValueError, match="got 2 code points, expected 1"):
@@ -102,7 +102,7 @@ def test_what_a_type_cannot_hold_is_refused_by_its_constructor() -> None:
         values.array(0xA3, [Value(0xA1, "a")])
 
 
-def test_an_array_cannot_be_made_of_described_items_without_their_common_descriptor() -> None:
+def test_an_array_of_described_items_needs_a_common_descriptor() -> None:
     item = values.described(values.ulong(1), values.TRUE)
     with pytest.raises(ValueError, match="cannot hold"):
         encode(values.array(0x00, [item]))

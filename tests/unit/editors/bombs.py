@@ -1,4 +1,4 @@
-"""Small bodies that once took seconds or gigabytes: for each the editor, its files, and the body."""
+"""Small bodies that once took seconds or gigabytes, each with its editor and the files of that editor."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ _SYNC = b"s" * 16
 
 
 class Bomb(NamedTuple):
-    """A body, and the editor that it is meant for."""
+    """A body and the editor that it attacks."""
 
     step: dict[str, Any]
     body: bytes

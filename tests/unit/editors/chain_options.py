@@ -1,4 +1,4 @@
-"""Options of chains."""
+"""Options of the chain and verify-chain editors."""
 
 from typing import Any
 

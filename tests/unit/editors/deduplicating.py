@@ -56,7 +56,7 @@ class Line:
         return asyncio.run(self.pipeline.run(contents))
 
     def numbers(self, outcome: Outcome) -> list[int]:
-        """Return the sequence numbers of the messages of which the journal says so."""
+        """Return the sequence numbers of the messages that the journal records with an outcome."""
         return [each.arrival.sequence_number or 0 for each in self.journal.records if each.outcome is outcome]
 
 

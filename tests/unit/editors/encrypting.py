@@ -1,4 +1,4 @@
-"""Editors that encrypt, and an order to be encrypted."""
+"""Editors that encrypt, and an order for them."""
 
 import asyncio
 from typing import Any

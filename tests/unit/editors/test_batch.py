@@ -1,4 +1,4 @@
-"""What goes into one envelope with what, and what comes out of one."""
+"""The batch and split editors: which messages share an envelope, and how an envelope is split."""
 
 import asyncio
 import io
@@ -59,7 +59,7 @@ def container(schema: dict[str, Any], records: Sequence[dict[str, Any]], codec: 
 # Groups
 
 
-def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it() -> None:
+def test_batch_replaces_the_first_message_and_the_others_are_joined_to_it() -> None:
     results = batched([order(1, "1"), order(2, "2"), order(3, "3")])
     assert [type(each) for each in results] == [tuple, Joined, Joined]
     assert [each.leader for each in results if isinstance(each, Joined)] == [0, 0]
@@ -80,7 +80,7 @@ def test_an_envelope_is_full_by_count_bytes_or_time(options: dict[str, Any], exp
     assert bodies(envelopes(messages, **options)) == expected
 
 
-def test_messages_are_together_that_share_session_key_path_and_life_and_their_order_is_kept() -> None:
+def test_messages_are_joined_in_order_if_session_key_path_and_time_to_live_are_equal() -> None:
     messages = [
         order(1, "1", session_id="a"),
         order(2, "2", session_id="b"),
@@ -98,7 +98,7 @@ def test_messages_are_together_that_share_session_key_path_and_life_and_their_or
     assert found[3].partition_key == "k"
 
 
-def test_an_envelope_has_what_its_messages_have_alike() -> None:
+def test_an_envelope_has_the_properties_that_are_equal_in_all_its_messages() -> None:
     one = order(
         1, named={"region": string("n"), "only": int_(1), "size": int_(3)}, subject=string("order"), to=string("a")
     )
@@ -118,7 +118,7 @@ def test_an_envelope_continues_the_history_of_its_messages() -> None:
     }
 
 
-def test_the_same_messages_always_make_the_same_envelope_and_others_another() -> None:
+def test_equal_messages_make_the_same_envelope_and_different_ones_another() -> None:
     def envelope_of(*numbers: int) -> Message:
         return envelopes([order(number, "1") for number in numbers], **{"as": "avro"})[0]
 
@@ -128,7 +128,7 @@ def test_the_same_messages_always_make_the_same_envelope_and_others_another() ->
 
 
 @pytest.mark.parametrize("body", ["", "{", '{"a": 1} 2', "nan", '{"a": 1, "a": 2}', "[" * 100_000, "1" * 5000])
-def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body: Any) -> None:
+def test_a_body_that_is_not_json_is_rejected_and_the_others_are_joined(body: Any) -> None:
     one, two, three = batched([order(1, "1"), order(2, body), order(3, "3")])
     assert isinstance(two, MessageRejected)
     assert two.description.startswith("batch: ")
@@ -153,12 +153,12 @@ def test_invalid_options_are_reported(step: dict[str, Any]) -> None:
 # Parts
 
 
-def test_lines_and_arrays_come_apart_as_they_were_written() -> None:
+def test_lines_and_arrays_are_split_without_rewriting_their_items() -> None:
     assert bodies(split(order(1, '[1.10, {"a" : 1e400},"]"]'))) == ["1.10", '{"a" : 1e400}', '"]"']
     assert bodies(split(order(1, '{"a": 1}\n\n 2 \r\n"x"'), **{"from": "json-lines"})) == ['{"a": 1}', "2", '"x"']
 
 
-def test_parts_have_ids_of_their_own_that_fit() -> None:
+def test_each_part_has_its_own_id_of_at_most_128_characters() -> None:
     assert [each.message_id for each in split(order(1, "[1,2]"))] == [string("m-1/0"), string("m-1/1")]
     (long_one,) = split(order(1, "[1]", message_id="x" * 127))
     assert len(str(long_one.message_id and long_one.message_id.payload)) <= 128
@@ -167,7 +167,7 @@ def test_parts_have_ids_of_their_own_that_fit() -> None:
     assert len({str(each and each.payload) for each in nameless}) == 2
 
 
-def test_what_was_put_into_a_container_comes_out_as_it_was() -> None:
+def test_a_container_restores_its_messages_unchanged() -> None:
     named: dict[str, Value] = {"n": int_(5), "at": timestamp(7), "id": amqp_uuid(uuid.UUID(int=5)), "text": string("ü")}
     options = {"session_id": "s", "subject": string("order"), "content_type": symbol("application/json")}
     messages = [order(1, "body", named=named, **options), order(2, "\x00", session_id="s")]
@@ -186,7 +186,7 @@ def test_a_container_can_be_read_without_busway() -> None:
     assert (record["subject"], record["properties"]) == ("order", {"n": 5})
 
 
-def test_a_container_of_capture_comes_apart_too() -> None:
+def test_a_container_written_by_capture_is_split() -> None:
     schema = {"type": "record", "name": "EventData", "fields": [{"name": "Body", "type": ["null", "bytes"]}]}
     content = container(schema, [{"Body": b"one"}, {"Body": b"two"}])
     whole = message(1, body=content.encode("latin-1"))
@@ -229,7 +229,7 @@ def test_an_invalid_or_malicious_container_is_rejected(content: Any, problem: st
     assert caught.value.description.startswith("split: ")
 
 
-def test_a_part_of_another_session_than_its_envelope_is_not_let_through() -> None:
+def test_a_part_of_another_session_than_its_envelope_is_rejected() -> None:
     (whole,) = envelopes([order(1, "x", session_id="a")], **{"as": "avro"})
     whole.session_id = "b"
     with pytest.raises(MessageRejected, match="another session"):

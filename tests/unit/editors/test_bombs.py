@@ -1,4 +1,4 @@
-"""Bodies of a sender that means harm take little time from the event loop, and no other message suffers."""
+"""Bodies of a malicious sender block the event loop only briefly and do not affect other messages."""
 
 import asyncio
 import itertools
@@ -21,14 +21,14 @@ MARGIN = 0.25
 
 
 def slowness() -> float:
-    """Return how many times as long as on an idle machine of today some work takes, at least 1."""
+    """Return how much slower this machine is than an idle one: a factor of at least 1."""
     started = time.process_time()
     sum(range(2_000_000))
     return max(1.0, (time.process_time() - started) / 0.04)
 
 
 def exploded(bomb: Bomb, folder: Path) -> tuple[Carried, float]:
-    """Return the result for the bomb, and the least processor time that it took in three attempts."""
+    """Return the result for the bomb, and the lowest processor time of three attempts."""
     for name, content in bomb.files.items():
         (folder / name).write_bytes(content)
     edited(bomb.step, message(b"{}"), folder=folder)  # loads the libraries
@@ -56,8 +56,8 @@ def test_large_content_is_read_in_time(name: str, tmp_path: Path) -> None:
     assert seconds < (BUDGET + MARGIN) * slowness()
 
 
-def test_other_tasks_have_their_turn_between_the_bombs_of_a_batch() -> None:
-    """The heartbeat stops for the budget of one message, not of all."""
+def test_other_tasks_run_between_the_bombs_of_a_batch() -> None:
+    """The heartbeat pauses for the time limit of one message, not of all."""
 
     def explode(_: Message) -> None:
         while True:
@@ -89,7 +89,7 @@ def test_other_tasks_have_their_turn_between_the_bombs_of_a_batch() -> None:
     assert max(stalls) < 2 * BUDGET
 
 
-def test_long_work_for_many_messages_is_no_reason_to_reject_one() -> None:
+def test_time_limit_counts_each_message_of_a_batch_separately() -> None:
     def compute(_: Message) -> None:
         until = time.process_time() + 0.03
         while time.process_time() < until:
@@ -107,7 +107,7 @@ def test_long_work_for_many_messages_is_no_reason_to_reject_one() -> None:
     assert asyncio.run(run()) == [None] * 8
 
 
-def test_larger_body_has_more_time() -> None:
+def test_larger_body_has_a_longer_time_limit() -> None:
     def compute(_: Message) -> None:
         until = time.process_time() + 0.15
         while time.process_time() < until:

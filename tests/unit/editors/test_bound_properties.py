@@ -1,4 +1,4 @@
-"""What a signature or an encryption binds: every value of a property, and nothing that two readers see differently."""
+"""The canonical form that signatures and encryption bind: distinct for distinct values, and never ambiguous."""
 
 from decimal import Decimal
 from typing import Any
@@ -16,7 +16,7 @@ from shared.rules.decimals import decimal_of, decimal_value
 from tests.messages import message
 
 
-def test_a_name_in_two_spellings_is_not_bound() -> None:
+def test_two_properties_whose_names_differ_only_in_case_cannot_be_bound() -> None:
     received = message(named={"amount": long(5), "Amount": long(5000)})
     with pytest.raises(AmbiguousName, match="two properties are named amount"):
         digest(["amount"], received)
@@ -41,7 +41,7 @@ decimals = st.sampled_from(KINDS).flatmap(of_any_bytes) | st.integers(-(10**34) 
 
 
 @given(decimals, decimals)
-def test_decimals_are_bound_and_digested_with_all_their_digits(one: Any, other: Any) -> None:
+def test_different_decimals_have_different_bound_forms(one: Any, other: Any) -> None:
     (kinds, values), forms = zip(one, other, strict=True), []
     for value in values:
         form = canonical_form(["a"], message(named={"a": value}))
@@ -53,7 +53,7 @@ def test_decimals_are_bound_and_digested_with_all_their_digits(one: Any, other: 
         assert first != second or values[0] == values[1] or numbers[0] == numbers[1]
 
 
-def test_decimals_that_differ_in_the_last_of_34_digits_differ() -> None:
+def test_decimals_that_differ_only_in_the_34th_digit_have_different_bound_forms() -> None:
     one, other = (decimal_value("decimal128", Decimal(123456789012345678901234567890123 * 10 + n)) for n in (0, 1))
     assert digest(["a"], message(named={"a": one})) != digest(["a"], message(named={"a": other}))
     same = [decimal_value("decimal128", Decimal(text)) for text in ("5", "5.00")]

@@ -1,4 +1,4 @@
-"""chain and verify-chain: the same link at every delivery, and no gap, swap or change that goes unnoticed."""
+"""chain and verify-chain: a link is the same at every delivery, and every gap, swap or change is found."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ def encoded(those: Sequence[Message]) -> list[bytes]:
     return [each.encode() for each in those]
 
 
-def test_a_redelivered_message_has_the_same_link_from_whichever_instance(app: dict[str, str]) -> None:
+def test_a_redelivered_message_gets_the_same_link_on_every_instance(app: dict[str, str]) -> None:
     first = linked(chainer(app), messages(1, 5))
     again = chainer(app)
     assert encoded(linked(again, messages(3, 7))[:3]) == encoded(first[2:])
@@ -51,7 +51,7 @@ def test_a_redelivered_message_has_the_same_link_from_whichever_instance(app: di
 
 
 def test_a_crash_between_the_links_and_the_send_leaves_no_gap(app: dict[str, str]) -> None:
-    """What was linked and not sent is linked again when it is delivered again, with what has come since behind it."""
+    """Messages that were linked but not sent get the same links at their redelivery, and later messages follow them."""
     linked(chainer(app), messages(1, 3))
     sent = linked(chainer(app), messages(1, 1)) + linked(chainer(app), messages(2, 5))
     assert carried(verifier(app), arrived(sent)) == ["passes"] * 5
@@ -64,7 +64,7 @@ def test_two_instances_that_write_at_once_do_not_fork_the_chain(app: dict[str, s
     assert carried(verifier(app), arrived(links)) == ["passes"] * 6
 
 
-def test_sequences_go_on_each_by_itself(app: dict[str, str]) -> None:
+def test_a_gap_in_one_sequence_does_not_stop_another(app: dict[str, str]) -> None:
     chain = chainer(app)
     mixed = [order(1, session="a"), order(2, session="b"), order(3, session="a"), order(4, session="b")]
     links = linked(chain, mixed)
@@ -83,7 +83,7 @@ def test_sequences_go_on_each_by_itself(app: dict[str, str]) -> None:
         ({"property": "Customer"}, "west/orders/c"),
     ],
 )
-def test_what_a_sequence_can_be(app: dict[str, str], sequence: Any, name: str) -> None:
+def test_the_sequence_option_decides_the_name_of_the_sequence(app: dict[str, str], sequence: Any, name: str) -> None:
     options = ChainOptions.model_validate({"key": "k", "sequence": sequence, "store": {"setting": "STATE"}})
     content = delivered(1, named={"customer": string("c")}, annotated={"x-opt-partition-key": string("customer")})
     assert _sequence_of(options.sequence)(Message.received(content, Origin("west", "orders", "3"))) == name
@@ -100,7 +100,7 @@ def test_a_message_without_an_identity_is_not_chained(app: dict[str, str]) -> No
     assert verdict(result) == "NotChained"
 
 
-def test_a_redelivered_message_with_other_content_is_not_linked_again(app: dict[str, str]) -> None:
+def test_a_redelivered_message_with_changed_content_is_not_linked_again(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 2))
     same, other = edit(chainer(app), [order(1), order(2, b"another")])
     assert verdict(same) == "passes"
@@ -108,14 +108,14 @@ def test_a_redelivered_message_with_other_content_is_not_linked_again(app: dict[
     assert str(other).startswith("ChainedDifferently: chain: was linked as number 2")
 
 
-def test_what_one_message_was_split_into_is_linked_each(app: dict[str, str]) -> None:
+def test_each_part_of_a_split_message_gets_its_own_link(app: dict[str, str]) -> None:
     parts = [order(1, b"a"), order(1, b"b")]
     first = linked(chainer(app), parts)
     assert encoded(linked(chainer(app), parts)) == encoded(first)
     assert carried(verifier(app), arrived(first)) == ["passes", "passes"]
 
 
-def test_missing_reordered_altered_and_inserted_are_distinguished_with_their_numbers(app: dict[str, str]) -> None:
+def test_missing_reordered_altered_and_inserted_messages_are_reported_with_their_numbers(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 9))
     altered = links[2].copy()
     altered.body = b"order 4"
@@ -138,13 +138,13 @@ def test_missing_reordered_altered_and_inserted_are_distinguished_with_their_num
     assert verdict(results[1]) == "passes"
 
 
-def test_the_sequence_goes_on_when_the_missing_message_comes(app: dict[str, str]) -> None:
+def test_the_sequence_continues_when_the_missing_message_arrives(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 4))
     assert carried(verifier(app), arrived([links[0], links[2], links[3]])) == ["passes", "ChainMissing", "ChainMissing"]
     assert carried(verifier(app), arrived(links[1:], 5)) == ["passes"] * 3
 
 
-def test_the_sequence_goes_on_where_an_operator_says(app: dict[str, str]) -> None:
+def test_the_sequence_continues_at_the_number_that_an_operator_sets(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 6))
     assert carried(verifier(app), arrived([links[0], links[3]])) == ["passes", "ChainMissing"]
     decided = {"accept": {"west/orders/s": 4}}
@@ -153,14 +153,14 @@ def test_the_sequence_goes_on_where_an_operator_says(app: dict[str, str]) -> Non
     assert carried(verifier(app), arrived([links[3], links[1]], 7)) == ["passes", "ChainReordered"]
 
 
-def test_a_sequence_that_is_new_begins_with_its_first_number_or_where_it_may(app: dict[str, str]) -> None:
+def test_a_new_sequence_must_begin_with_number_1_unless_the_options_allow_any(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 4))
     assert carried(verifier(app), arrived(links[2:])) == ["ChainMissing"] * 2
     assert carried(verifier(app, begin="any"), arrived(links[2:])) == ["passes"] * 2
     assert carried(verifier(app), arrived(links[2:], 3)) == ["passes"] * 2
 
 
-def test_a_second_chain_of_the_same_name_is_an_alteration(app: dict[str, str], tmp_path: Path) -> None:
+def test_a_second_chain_with_the_same_name_is_reported_as_altered(app: dict[str, str], tmp_path: Path) -> None:
     one = linked(chainer(app), messages(1, 3))
     other = linked(chainer({**app, "STATE": f"file:{tmp_path / 'other.db'}"}), messages(11, 13))
     verify = verifier(app)
@@ -186,7 +186,7 @@ def test_a_message_cannot_be_moved_to_another_session_partition_key_or_value(app
     assert moved("partition_key", *keys) == "ChainAltered"
 
 
-def test_a_link_of_another_chain_or_over_less_is_an_insertion(app: dict[str, str]) -> None:
+def test_a_link_of_another_chain_or_without_a_required_property_is_reported_as_inserted(app: dict[str, str]) -> None:
     (link,) = linked(chainer(app, properties=["sys.SessionId"]), messages(1, 1))
     problem = [
         str(edit(verifier(app, **options), arrived([link]))[0]) for options in ({"chain_of": "north/orders"}, {})
@@ -197,7 +197,7 @@ def test_a_link_of_another_chain_or_over_less_is_an_insertion(app: dict[str, str
     assert carried(verifier(app, **of), arrived([link])) == ["passes"]
 
 
-def test_a_forged_link_is_an_insertion_and_an_unknown_key_is_read_again(app: dict[str, str]) -> None:
+def test_a_forged_link_is_reported_as_inserted_and_an_unknown_key_is_read_again(app: dict[str, str]) -> None:
     (link,) = linked(chainer(app), messages(1, 1))
     value = link.application_property("repl-chain")
     assert value is not None
@@ -213,7 +213,7 @@ def test_a_forged_link_is_an_insertion_and_an_unknown_key_is_read_again(app: dic
     assert verdict(result) == "UnknownKey"
 
 
-def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_passed_on(app: dict[str, str]) -> None:
+def test_a_repeated_message_is_withheld_only_if_the_first_one_was_sent_and_settled(app: dict[str, str]) -> None:
     links = arrived(linked(chainer(app), messages(1, 3)))
     verify = verifier(app, duplicates="withhold")
     assert [verdict(each) for each in edit(verify, links)] == ["passes"] * 3
@@ -230,7 +230,7 @@ def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_passed_on(ap
     assert carried(verifier(app), copies) == ["passes"] * 2
 
 
-def test_what_was_not_passed_on_does_not_count(app: dict[str, str]) -> None:
+def test_messages_that_were_not_sent_do_not_advance_the_sequence(app: dict[str, str]) -> None:
     links = arrived(linked(chainer(app), messages(1, 4)))
     verify = verifier(app)
     edit(verify, links)
@@ -240,13 +240,13 @@ def test_what_was_not_passed_on_does_not_count(app: dict[str, str]) -> None:
     assert carried(after, links) == ["passes"] * 4
 
 
-def test_a_link_is_taken_off_if_so_asked(app: dict[str, str]) -> None:
+def test_verify_chain_removes_the_link_if_configured(app: dict[str, str]) -> None:
     sent = messages(1, 1)
     (passed,) = linked(verifier(app, remove=True), arrived(linked(chainer(app), sent)))
     assert passed.encode() == sent[0].encode()
 
 
-def test_a_window_of_links_is_remembered_and_older_ones_are_not(app: dict[str, str]) -> None:
+def test_only_the_links_of_the_window_are_remembered(app: dict[str, str]) -> None:
     progress = Progress()
     for number in range(1, WINDOW + 50):
         progress.append(f"m{number}", f"h{number}")

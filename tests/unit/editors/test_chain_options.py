@@ -1,4 +1,4 @@
-"""Options of chain and verify-chain: what can be right, and what is refused at load."""
+"""Options of chain and verify-chain: which are accepted, and which are refused at load."""
 
 from typing import Any
 
@@ -69,13 +69,13 @@ def test_invalid_options_are_refused(source: Any, steps: Any, problem: str | Non
         task(source, *steps)
 
 
-def test_a_chain_is_not_divided_between_routes() -> None:
+def test_a_chain_whose_messages_take_different_routes_is_refused() -> None:
     with pytest.raises(ValidationError, match="the first route has a condition"):
         task(SESSION, chain(), routes=[{"when": "a = 1", **EVERYTHING[0]}, *EVERYTHING])
 
 
 @pytest.mark.parametrize("verb", ["chain", "verify-chain"])
-def test_a_store_that_no_app_setting_names_stops_the_start(verb: str) -> None:
+def test_a_missing_app_setting_for_the_store_stops_the_start(verb: str) -> None:
     options = {**STORE, **({"sequence": "session"} if verb == "chain" else {})}
     step = STEPS[verb].model_validate({verb: options})
     for value in ({}, {"STATE": "no connection string"}, {"STATE": "file:/no/such/folder/state.db"}):

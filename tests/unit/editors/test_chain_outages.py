@@ -48,7 +48,7 @@ def messages(first: Any, last: int) -> list[Message]:
 
 
 class Away:
-    """A store that is away for some questions, or loses answers."""
+    """A store that is unavailable for some calls, or loses answers."""
 
     def __init__(
         self, documents: Documents, *, reads: int = 0, writes: int = 0, answers: int = 0, changes: Any = 0
@@ -146,7 +146,7 @@ def test_links_stay_the_same_while_the_target_is_unavailable(app: dict[str, str]
     assert carried(verifier(app), arrived(line.sent())) == ["passes"] * 3
 
 
-def test_what_the_target_refuses_is_missing_in_the_chain_and_said_to_be(app: dict[str, str]) -> None:
+def test_a_message_that_the_target_refuses_is_reported_as_missing_in_the_chain(app: dict[str, str]) -> None:
     line = Line(chainer(app), OutputThatRejects(lambda outgoing: outgoing.message_id == "m-2"))
     assert line.run(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert carried(verifier(app), arrived(line.sent())) == ["passes", "ChainMissing"]
@@ -163,7 +163,7 @@ def test_verification_continues_after_a_target_outage(app: dict[str, str]) -> No
     assert asyncio.run(Line(verifier(app)).pipeline.run(links[3:])) == {Outcome.SENT: 2}
 
 
-def test_an_invalid_document_needs_an_operator(app: dict[str, str]) -> None:
+def test_an_invalid_state_document_raises_an_error_for_the_operator(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 1))
     with sqlite3.connect(app["STATE"].removeprefix("file:")) as opened:
         opened.execute("UPDATE documents SET content = ?", [b'{"number": "x"}'])

@@ -1,4 +1,4 @@
-"""Bodies that go to the storage and come back, and claims that are not redeemed."""
+"""Bodies that are stored and restored, and claims that are refused."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ def whole(message: Message) -> tuple[object, ...]:
     return raw.body, raw.application_properties, raw.message_annotations, fields, raw.footer, message.arrival
 
 
-def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path: Path) -> None:
+def test_a_large_body_is_replaced_by_a_claim_and_restored(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     large = drawing(7, b"a large body", content_type=symbol("text/plain"), named={"a": int_(1)}, session_id="s")
     (claim,) = edited(check(path), large)
@@ -138,7 +138,7 @@ def _content(message: Message) -> bytes:
     return content if content is not None and sections.data(content) == body else body
 
 
-def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others(tmp_path: Path) -> None:
+def test_a_redelivered_message_gets_the_same_claim_and_other_messages_get_others(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     first, again, part = (drawing(7, b"a large body") for _ in range(3))
     (claim,) = edited(check(path), first)
@@ -150,7 +150,7 @@ def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others
     assert len({said(each)["blob"] for each in edited(check(path), *unnumbered)}) == 2
 
 
-def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path: Path) -> None:
+def test_small_bodies_and_messages_without_a_claim_are_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     small = drawing(1, b"0123456789")
     assert edited(check(path), small) == [small]
@@ -158,7 +158,7 @@ def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path: P
     assert not path.exists()
 
 
-def test_it_works_around_and_within_encryption(tmp_path: Path) -> None:
+def test_claim_check_works_before_and_after_encryption(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     facts = task_facts(keys.settings(key=keys.jwks(keys.made("oct"))))
     encrypt = EncryptStep.model_validate({"encrypt": {"key": "key"}}).editor(facts)
@@ -202,13 +202,13 @@ def test_an_invalid_claim_is_rejected(tmp_path: Path, changes: Any, expected: st
 
 
 @pytest.mark.parametrize("blob", ["../secrets/key", "a/../../b", "./a", "/a", "a//b", "a?b", "", "a/..", "..."])
-def test_a_blob_name_that_leads_elsewhere_is_rejected(tmp_path: Path, blob: str) -> None:
+def test_a_claim_with_a_blob_name_outside_its_folder_is_rejected(tmp_path: Path, blob: str) -> None:
     path = tmp_path / "claims.db"
     (claim,) = edited(check(path), drawing(1, b"a large body"))
     assert fault(restoring(path), altered(claim, {"blob": blob}, blob)).startswith("BadClaim")
 
 
-def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(tmp_path: Path) -> None:
+def test_a_missing_blob_and_a_body_that_is_not_a_claim_reject_only_their_own_message(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     lost, good = edited(check(path), drawing(1, b"a lost body"), drawing(2, b"a large body"))
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
@@ -220,7 +220,7 @@ def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(t
     assert fault(check(path), claimed).startswith("ClaimedAlready")
 
 
-def test_blobs_are_deleted_once_their_whole_delivery_is_over_and_only_if_asked(tmp_path: Path) -> None:
+def test_blobs_are_deleted_after_the_whole_delivery_is_settled_and_only_if_configured(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     claims = edited(check(path), *(drawing(number, b"a large body") for number in (1, 2, 3)))
     keeping, deleting = restoring(path), restoring(path, delete=True)
@@ -242,7 +242,7 @@ def settle(editor: ClaimRestore, messages: Sequence[Message], outcomes: Sequence
 
 
 class Stalling(FileBlobs):
-    """A storage that takes some bodies, and is away for the next."""
+    """Storage that accepts some bodies and is then unavailable."""
 
     written: list[str]
     takes = 0
@@ -268,7 +268,7 @@ def test_unavailable_storage_holds_the_delivery_which_then_continues(tmp_path: P
 
 
 class Slow(FileBlobs):
-    """A storage that never answers."""
+    """Storage that never answers."""
 
     async def read(self, *_: object, **__: object) -> None:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""The cloudevents editor: both modes of the AMQP binding, and which events are none."""
+"""The cloudevents editor: both modes of the AMQP binding, and events that are invalid."""
 
 import json
 import uuid as uuid_module
@@ -59,7 +59,7 @@ def rejection(received: Message, **options: Any) -> str:
     return caught.value.description.removeprefix("cloudevents: ")
 
 
-def test_a_message_becomes_an_event_with_what_is_known_of_it() -> None:
+def test_a_message_becomes_an_event_with_its_id_time_and_source() -> None:
     made = json.loads(edited(order(subject=string("order placed")), to="structured").body)
     assert made == {
         "specversion": "1.0",
@@ -98,7 +98,7 @@ def test_a_message_id_of_any_type_becomes_text(identity: Value, expected: Any) -
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/xml", "image/png", None])
 @pytest.mark.parametrize("separator", ["_", ":"])
-def test_there_and_back_is_the_same_message(content_type: str | None, separator: str) -> None:
+def test_conversion_to_an_event_and_back_restores_the_message(content_type: str | None, separator: str) -> None:
     body = b'{"total": 12.50, "n": 12345678901234567.89}' if content_type == "application/json" else "Köln €".encode()
     received = order(body, content_type, named={"tenant": string("t")}, subject=string("s"))
     binary_mode = edited(
@@ -114,19 +114,19 @@ def test_there_and_back_is_the_same_message(content_type: str | None, separator:
     assert edited(edited(received, to="binary"), to="plain").encode() == original
 
 
-def test_bytes_that_are_no_text_are_carried_in_base64() -> None:
+def test_bytes_that_are_not_text_are_encoded_in_base64() -> None:
     there = edited(order(b"\xff\x00", "text/plain"), to="structured", type="t")
     assert json.loads(there.body)["data_base64"] == "/wA="
     assert edited(there, to="plain").body == b"\xff\x00"
 
 
-def test_a_message_that_is_no_event_stays_as_it_is_on_the_way_to_plain() -> None:
+def test_to_plain_does_not_change_a_message_that_is_not_an_event() -> None:
     received = order()
     before = received.encode()
     assert edited(received, to="plain").encode() == before
 
 
-def test_properties_may_be_of_every_type_of_the_binding() -> None:
+def test_attributes_are_read_from_properties_of_every_type_that_the_binding_allows() -> None:
     named = {f"cloudEvents:{name}": string(value) for name, value in REQUIRED.items()} | {
         "cloudEvents:time": timestamp(ENQUEUED),
         "cloudEvents:flag": boolean(True),
@@ -144,14 +144,14 @@ def test_properties_may_be_of_every_type_of_the_binding() -> None:
     }
 
 
-def test_attributes_become_native_properties_where_amqp_has_the_type() -> None:
+def test_attributes_become_properties_of_the_matching_amqp_type() -> None:
     received = edited(event(flag=True, count=5, time="2030-03-17T17:46:40.123456+01:00"), to="binary")
     found = dict(received.application_properties())
     assert (found["cloudEvents_flag"].kind, found["cloudEvents_count"].kind) == ("boolean", "long")
     assert found["cloudEvents_time"].payload == "2030-03-17T17:46:40.123456+01:00"
 
 
-def test_data_is_what_datacontenttype_says() -> None:
+def test_data_becomes_a_body_as_datacontenttype_requires() -> None:
     assert edited(event({"data": "text"}), to="binary").body == b'"text"'
     assert edited(event({"data": "text"}), to="binary").content_type == "application/json"
     assert edited(event({"data": "Köln"}, datacontenttype="text/plain"), to="binary").body == "Köln".encode()
@@ -196,7 +196,7 @@ def test_data_is_what_datacontenttype_says() -> None:
     ],
     ids=range(24),
 )
-def test_a_document_that_is_no_event_is_reported_and_not_quoted(received: Message, expected: Any) -> None:
+def test_a_document_that_is_not_an_event_is_reported_without_quoting_it(received: Message, expected: Any) -> None:
     assert rejection(received, to="binary") == expected
 
 
@@ -213,7 +213,7 @@ def test_a_document_that_is_no_event_is_reported_and_not_quoted(received: Messag
         ),
     ],
 )
-def test_properties_that_are_no_event_are_reported(named: Any, expected: Any) -> None:
+def test_properties_that_do_not_form_an_event_are_reported(named: Any, expected: Any) -> None:
     assert rejection(order(named={"cloudEvents_specversion": string("1.0")} | named), to="structured") == expected
 
 

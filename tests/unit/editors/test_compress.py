@@ -1,4 +1,4 @@
-"""The compress and decompress editors: what they report about a body, and what they do not take."""
+"""The compress and decompress editors: what they restore, what they report, and which bodies they refuse."""
 
 import gzip
 import zlib
@@ -53,7 +53,7 @@ def test_compress_and_decompress_restore_a_message(encoding: Any) -> None:
             assert unpacked.encode() == original
 
 
-def test_other_programs_read_what_was_compressed() -> None:
+def test_standard_libraries_decompress_the_result() -> None:
     body = b"content" * 30
     assert gzip.decompress(edited(compress(encoding="gzip"), message(body=body)).body) == body
     assert zstandard.decompress(edited(compress(encoding="zstd"), message(body=body)).body) == body
@@ -66,14 +66,14 @@ def test_the_same_body_is_compressed_to_the_same_bytes() -> None:
         assert first == second
 
 
-def test_a_body_below_the_least_size_stays() -> None:
+def test_a_body_below_the_minimum_size_is_not_compressed() -> None:
     received = message(body=b"123")
     before = received.encode()
     assert edited(compress(encoding="gzip", min_size=4), received).encode() == before
     assert edited(compress(encoding="gzip", min_size=3), received).content_encoding == "gzip"
 
 
-def test_a_value_that_is_a_string_is_compressed_as_its_text() -> None:
+def test_a_string_body_is_compressed_as_its_text() -> None:
     received = message(body=b"{}")
     received.sections.body = b"\x00\x53\x77" + encode(string("Köln"))
     assert edited(decompress(), edited(compress(encoding="gzip"), received)).body == "Köln".encode()
@@ -118,7 +118,9 @@ def test_an_encoding_has_several_names_in_any_case() -> None:
     ],
     ids=range(13),
 )
-def test_what_is_not_compressed_is_reported(encoding: str | None, body: Any, expected: Any) -> None:
+def test_a_body_that_is_not_compressed_is_rejected_with_the_reason(
+    encoding: str | None, body: Any, expected: Any
+) -> None:
     reason, description = expected
     assert rejection(decompress(), message(body=body, content_encoding=encoding)) == (
         reason,
@@ -127,7 +129,7 @@ def test_what_is_not_compressed_is_reported(encoding: str | None, body: Any, exp
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_members_that_follow_one_another_are_one_body(encoding: Any) -> None:
+def test_concatenated_compressed_streams_become_one_body(encoding: Any) -> None:
     piece = edited(compress(encoding=encoding), message(body=b"content")).body
     if encoding == "brotli":
         return
@@ -135,7 +137,7 @@ def test_members_that_follow_one_another_are_one_body(encoding: Any) -> None:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_body_may_become_as_large_as_the_limit_and_no_larger(encoding: Any) -> None:
+def test_a_decompressed_body_may_reach_the_size_limit_but_not_exceed_it(encoding: Any) -> None:
     exact = edited(compress(encoding=encoding), message(body=bytes(1000)))
     assert edited(decompress(max_size=1000), exact).body == bytes(1000)
     larger = edited(compress(encoding=encoding), message(body=bytes(1001)))
@@ -143,7 +145,7 @@ def test_a_body_may_become_as_large_as_the_limit_and_no_larger(encoding: Any) ->
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_body_may_grow_as_many_times_as_the_limit_says(encoding: Any) -> None:
+def test_a_decompressed_body_may_reach_the_ratio_limit_but_not_exceed_it(encoding: Any) -> None:
     packed = edited(compress(encoding=encoding), message(body=bytes(50_000)))
     assert rejection(decompress(max_ratio=10), packed) == (
         "BodyTooLarge",
@@ -151,7 +153,7 @@ def test_a_body_may_grow_as_many_times_as_the_limit_says(encoding: Any) -> None:
     )
 
 
-def test_a_bomb_without_its_size_in_the_frame_is_stopped_too() -> None:
+def test_a_bomb_that_does_not_declare_its_size_is_rejected() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     bomb = stream.compress(bytes(2**26)) + stream.flush()
     assert len(bomb) < 10_000
@@ -175,7 +177,7 @@ def test_options_supply_what_the_message_lacks() -> None:
     )
 
 
-def test_what_is_not_compressed_passes_if_it_may() -> None:
+def test_a_body_that_is_not_compressed_passes_if_the_options_allow_it() -> None:
     passing = decompress(uncompressed="pass", encoding="gzip")
     for received in (message(body=b"content"), message(body=b"content", content_encoding="utf-8")):
         before = received.encode()

@@ -1,8 +1,8 @@
 """
-Every editor that there is, held to docs/specs/editor.md by its golden case.
+Every editor meets docs/specs/editor.md, checked with its golden case.
 
-The last task of a case whose editors have the verb is taken, with its settings and files, and the messages that the
-case delivers to it first; where those come out of another task, that one has carried them before.
+The tests use the last task of the case that has the editor, with its settings and files, and the messages that the case
+first delivers to it. If these come from another task, that task processes them first.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from tests.editors_page import case_of
 from tests.golden.test_tasks import Play, settings_of, written
 from tests.messages import delivered
 
-# What makes an id of its own, gives a key, or draws something new each time: content keys, and ECDSA its nonce.
+# Editors that set ids, set keys, or draw something new each time: content keys, and the nonce of ECDSA.
 GIVES_IDS = {"split", "batch"}
 GIVES_KEYS = {"partition"}
 DRAWS = {"encrypt", "re-encrypt", "sign", "attest"}
@@ -85,7 +85,7 @@ def assembled_task(case: Case, *, dry_run: bool = False) -> Any:
 
 
 def edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
-    """Return what the editors of the case make of messages, all in one delivery."""
+    """Return the results of the editors of the case for messages in one delivery."""
     return asyncio.run(_edited_items(case, contents))
 
 
@@ -122,7 +122,7 @@ def verb(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_id_ordering_key_and_arrival_stay(verb: str) -> None:
+def test_no_editor_changes_the_id_ordering_key_or_arrival(verb: str) -> None:
     case = prepared(verb)
     origin = assembled_task(case, dry_run=True).origin
     found = [item for item in edited_items(case, case.contents) if item.state is State.RECEIVED]
@@ -146,7 +146,7 @@ def test_id_ordering_key_and_arrival_stay(verb: str) -> None:
         }
 
 
-def test_the_same_delivery_gives_the_same(verb: str) -> None:
+def test_the_same_delivery_has_the_same_result_twice(verb: str) -> None:
     case = prepared(verb)
     first, second = (edited_items(case, case.contents) for _ in range(2))
     if verb in DRAWS:
@@ -155,7 +155,7 @@ def test_the_same_delivery_gives_the_same(verb: str) -> None:
         assert list(map(result, first)) == list(map(result, second))
 
 
-def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb: str) -> None:
+def test_an_editor_of_single_messages_has_the_same_result_alone_and_in_a_batch(verb: str) -> None:
     case = prepared(verb)
     if any(isinstance(each, BatchEditor) for each in assembled_task(case, dry_run=True).editors):
         return
@@ -242,7 +242,7 @@ def hostile() -> dict[str, bytes]:
     return found
 
 
-def test_any_message_is_at_most_rejected_and_never_quoted(verb: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hostile_message_is_at_most_rejected_and_never_quoted(verb: str, caplog: pytest.LogCaptureFixture) -> None:
     case = prepared(verb)
     task = assembled_task(case, dry_run=True)
     partition = "0" if case.task.source.hub is not None else None

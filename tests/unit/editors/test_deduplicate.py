@@ -1,4 +1,4 @@
-"""Which messages count as repeated, where that is remembered, and that nothing is lost by it whatever fails."""
+"""Which messages count as duplicates, how long their ids are remembered, and that no failure loses a message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -71,7 +71,9 @@ def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason(
         ({"by": "sys.CorrelationId"}, {"correlation_id": string("k")}, {"correlation_id": string("k")}, True),
     ],
 )
-def test_an_id_is_what_the_options_say(options: dict[str, Any], first: Any, second: Any, expected: bool) -> None:
+def test_the_options_decide_what_identifies_a_message(
+    options: dict[str, Any], first: Any, second: Any, expected: bool
+) -> None:
     assert is_repeat(editor(**options), message(1, **first), message(2, **second)) is expected
 
 
@@ -131,7 +133,7 @@ def test_of_two_duplicates_in_one_delivery_the_second_shares_the_outcome_of_the_
     assert line.run((4, "a")) == {Outcome.REJECTED: 1}
 
 
-def test_a_message_whose_send_has_failed_is_no_duplicate_of_itself() -> None:
+def test_a_message_whose_send_failed_is_not_withheld_at_its_redelivery() -> None:
     output = OutputThatIsDown()
     line = Line(editor(), output=output)
     with pytest.raises(TargetUnavailable):
@@ -164,7 +166,7 @@ def test_ids_of_parts_are_remembered_when_all_parts_are_sent() -> None:
     assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 2}
 
 
-def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was() -> None:
+def test_a_part_that_was_not_sent_is_not_withheld_as_a_duplicate() -> None:
     """Parts cannot be distinguished at settlement: one joins another, one is sent, one is left at the source."""
     deduplicate = editor(by="part")
     first, second, repeated = (message(1, named={"part": string(part)}) for part in ("a", "b", "a"))
@@ -197,7 +199,7 @@ def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was() -> None:
         max_size=6,
     )
 )
-def test_whatever_fails_no_message_is_lost(tmp_path_factory: pytest.TempPathFactory, deliveries: Any) -> None:
+def test_no_message_is_lost_at_any_failure(tmp_path_factory: pytest.TempPathFactory, deliveries: Any) -> None:
     """Deliver batches to two instances, with targets that fail half-way and instances that restart."""
     path = tmp_path_factory.mktemp("ids") / "store.db"
     clock, output = clock_at_delivery(), Flaky()
@@ -234,7 +236,7 @@ def test_whatever_fails_no_message_is_lost(tmp_path_factory: pytest.TempPathFact
 
 
 class Flaky(OutputThatAccepts):
-    """Takes some messages, and then none, or not those of one id."""
+    """Accepts some messages, and then none, or none with a certain id."""
 
     def fail(self, after: int, fault: str) -> None:
         self._after, self._fault = after, fault
@@ -249,7 +251,7 @@ class Flaky(OutputThatAccepts):
         return None
 
 
-def test_ids_of_one_instance_are_bounded() -> None:
+def test_the_memory_of_one_instance_is_bounded() -> None:
     clock = clock_at_delivery()
     ids = OwnIds(timedelta(hours=1), 1000, clock)
     asyncio.run(ids.remember([bytes([number % 256, number // 256]) for number in range(3000)], 1))

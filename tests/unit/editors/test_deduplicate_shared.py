@@ -1,4 +1,4 @@
-"""Ids that instances of an app share in blobs."""
+"""Ids that the instances of an app share in blobs."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ def shared(path: Path, clock: ManualClock, **options: Any) -> Deduplicate:
     return editor(clock, settings={"STORE": f"file:{path}"}, store={"setting": "STORE"}, **options)
 
 
-def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path: Path) -> None:
+def test_instances_share_the_sent_ids_and_a_restart_keeps_them(tmp_path: Path) -> None:
     path, clock = tmp_path / "store.db", clock_at_delivery()
     one, two = Line(shared(path, clock), clock=clock), Line(shared(path, clock), clock=clock)
     assert two.run((1, "z")) == {Outcome.SENT: 1}
@@ -37,7 +37,7 @@ def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path: P
     assert Line(shared(path, clock), clock=clock).run((6, "a"), (7, "b"), (8, "z")) == {Outcome.FILTERED: 3}
 
 
-def test_what_was_sent_in_earlier_hours_counts_for_the_window_and_is_deleted_behind_it(tmp_path: Path) -> None:
+def test_ids_of_earlier_hours_are_kept_for_the_window_and_then_deleted(tmp_path: Path) -> None:
     path, clock = tmp_path / "store.db", clock_at_delivery()
     blobs = FileBlobs(path, "busway-deduplicate")
     line = Line(shared(path, clock, window="PT2H"), clock=clock)
@@ -58,7 +58,7 @@ def test_what_was_sent_in_earlier_hours_counts_for_the_window_and_is_deleted_beh
 
 
 class Faulty(FileBlobs):
-    """A store that is away, loses answers, and whose blobs are full after some appends."""
+    """A store that is unavailable, loses answers, and whose blobs are full after some appends."""
 
     faults = 0
     lost_answers = 0
@@ -98,7 +98,7 @@ def over(blobs: Faulty, clock: ManualClock) -> Deduplicate:
     return Deduplicate(options, SharedIds(blobs, "copy", options.window, options.max_count, clock))
 
 
-def test_an_unavailable_store_holds_the_batch_and_a_lost_append_answer_is_harmless(tmp_path: Path) -> None:
+def test_an_unavailable_store_holds_the_batch_and_a_lost_answer_to_an_append_is_harmless(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     blobs.faults, blobs.lost_answers = 3, 2
     line = Line(over(blobs, clock), clock=clock)
@@ -132,7 +132,7 @@ def test_a_full_blob_is_followed_by_another_one(tmp_path: Path) -> None:
     assert len(asyncio.run(blobs.names("copy/"))) == 4
 
 
-def test_a_blob_with_something_else_in_it_stops_the_task(tmp_path: Path) -> None:
+def test_a_blob_with_foreign_content_stops_the_task(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     asyncio.run(blobs.append("copy/2030-03-17T17-000.ids", b"something else"))
     with pytest.raises(BuswayError, match="expected only ids of sent messages"):

@@ -1,4 +1,4 @@
-"""encrypt, decrypt and re-encrypt: what they keep, what they refuse, and that they speak the standard."""
+"""encrypt, decrypt and re-encrypt: what they keep, what they refuse, and that they follow the standard."""
 
 import json
 import zlib
@@ -75,7 +75,7 @@ A4 = {
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "X25519"])
 @pytest.mark.parametrize("options", [{}, {"bind": ["sys.MessageId", "tenant"]}, {"serialization": "json"}])
-def test_what_was_encrypted_comes_back_byte_by_byte(kind: str, options: dict[str, Any]) -> None:
+def test_decrypt_restores_the_body_byte_by_byte(kind: str, options: dict[str, Any]) -> None:
     app = settings(k=jwks(made(kind)))
     sent = order()
     sealed = one(editor("encrypt", app, key="k", **options), sent)
@@ -86,14 +86,14 @@ def test_what_was_encrypted_comes_back_byte_by_byte(kind: str, options: dict[str
     assert one(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
 
 
-def test_the_key_itself_encrypts_where_the_task_says_so() -> None:
+def test_a_task_can_encrypt_directly_with_its_key() -> None:
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), order())
     assert sealed.body.split(b".")[1] == b"", "there is no wrapped key"
     assert one(editor("decrypt", app, key="k"), sealed).body == ORDER
 
 
-def test_any_jose_library_decrypts_and_is_decrypted() -> None:
+def test_a_jose_library_and_busway_decrypt_each_others_bodies() -> None:
     key = made("oct")
     sealed = one(editor("encrypt", settings(k=jwks(key)), key="k"), order())
     opened = jwe.decrypt_compact(sealed.body, key, registry=jwe.JWERegistry(strict_check_header=True))
@@ -130,7 +130,7 @@ def test_the_examples_of_the_rfc_are_decrypted(key: Any, content: Any, plain: by
     ],
     ids=["none", "two sections", "value", "sequence", "empty"],
 )
-def test_a_body_of_every_kind_comes_back(body: Any) -> None:
+def test_every_kind_of_body_is_restored(body: Any) -> None:
     app = settings(k=jwks(made("oct")))
     sent = order()
     sent.sections.body = body
@@ -145,7 +145,7 @@ def test_a_body_of_every_kind_comes_back(body: Any) -> None:
 FIELDS = ["$.card.number", "$.lines[*].n", "$.amount"]
 
 
-def test_fields_are_encrypted_each_and_all_else_stays_as_it_was() -> None:
+def test_each_field_is_encrypted_by_itself_and_the_rest_keeps_every_byte() -> None:
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", fields=FIELDS), order())
     assert sealed.content_type == "application/json"
@@ -158,7 +158,7 @@ def test_fields_are_encrypted_each_and_all_else_stays_as_it_was() -> None:
     assert one(editor("decrypt", app, key="k", fields=FIELDS), sealed).body == ORDER
 
 
-def test_a_field_that_is_not_there_is_a_fault_unless_it_may_be_missing() -> None:
+def test_a_missing_field_rejects_the_message_unless_the_options_allow_it() -> None:
     app = settings(k=jwks(made("oct")))
     for paths in (["$.card.cvc"], ["$.lines[2].n"], ["$.id.deeper"], ["$.card[0]"]):
         with pytest.raises(MessageRejected, match=r"FieldMissing: encrypt: the body has nothing at \$"):
@@ -169,12 +169,12 @@ def test_a_field_that_is_not_there_is_a_fault_unless_it_may_be_missing() -> None
 
 
 @pytest.mark.parametrize("body", [b"no json", b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000, b"1" * 5000])
-def test_a_body_that_is_no_json_has_no_fields(body: bytes) -> None:
+def test_fields_of_a_body_that_is_not_json_cannot_be_encrypted(body: bytes) -> None:
     with pytest.raises(MessageRejected, match="NotJson"):
         one(editor("encrypt", settings(k=jwks(made("oct"))), key="k", fields=["$.a"]), order(body))
 
 
-def test_what_is_bound_to_a_message_cannot_be_moved_to_another() -> None:
+def test_a_body_that_is_bound_to_a_message_is_rejected_in_another() -> None:
     app = settings(k=jwks(made("oct")))
     bound = {"bind": ["sys.MessageId", "tenant"]}
     sealed = one(editor("encrypt", app, key="k", **bound), order(named={"Tenant": string("t")}))
@@ -189,7 +189,7 @@ def test_what_is_bound_to_a_message_cannot_be_moved_to_another() -> None:
         one(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
 
 
-def test_a_field_is_not_a_body_and_a_body_is_not_a_field() -> None:
+def test_an_encrypted_field_is_not_accepted_as_a_body_nor_a_body_as_a_field() -> None:
     app = settings(k=jwks(made("oct")))
     for bind in ({}, {"bind": ["sys.MessageId"]}):
         sealed = one(editor("encrypt", app, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
@@ -214,7 +214,7 @@ def test_fields_cannot_be_moved_within_the_body(bind: dict[str, Any], without_pa
         one(editor("decrypt", app, key="k", without_path=without_path, **paths), sealed)
 
 
-def test_a_message_without_an_id_is_bound_to_the_one_that_it_gets() -> None:
+def test_a_message_without_an_id_is_bound_to_the_id_that_busway_assigns() -> None:
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"]), order(message_id=None))
     from shared.message.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
@@ -270,11 +270,11 @@ def test_a_body_not_encrypted_with_the_key_is_rejected(content: Any) -> None:
 
 
 def test_an_unmodified_forgery_is_valid() -> None:
-    """Otherwise the test above would prove nothing."""
+    """Without this, the test above would prove nothing."""
     assert one(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), order(forged({}))).body == b"plain"
 
 
-def test_re_encryption_goes_from_one_key_to_another_and_keeps_the_content_type() -> None:
+def test_re_encryption_changes_the_key_and_keeps_the_content_type() -> None:
     app = settings(old=jwks(made("oct", "o")), new=jwks(made("RSA", "n")))
     sealed = one(editor("encrypt", app, key="old", bind=["sys.MessageId"]), order())
     step = {"from": {"key": "old"}, "to": {"key": "new", "bind": ["sys.MessageId"]}}

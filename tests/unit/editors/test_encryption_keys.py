@@ -18,7 +18,7 @@ from tests.unit.editors.encrypting import ORDER, edited, editor, one, order
 
 
 class SecretsThatChange:
-    """Secrets whose values a test changes, and which are away when it says so."""
+    """Secrets that a test can change or make unavailable."""
 
     def __init__(self, **values: str) -> None:
         self.values = values
@@ -45,7 +45,7 @@ def with_secrets(verb: str, secrets: Any, **options: Any) -> Any:
     return STEPS[verb].model_validate({verb: options}).editor(facts)
 
 
-def test_the_newest_key_encrypts_every_key_of_the_set_decrypts() -> None:
+def test_the_newest_key_encrypts_and_every_key_of_the_set_decrypts() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old, new))
     sealed = one(with_secrets("encrypt", secrets, key="k"), order())
@@ -58,7 +58,7 @@ def test_the_newest_key_encrypts_every_key_of_the_set_decrypts() -> None:
         one(with_secrets("encrypt", secrets, key="k", kid="2024"), order())
 
 
-def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch() -> None:
+def test_an_unknown_key_is_read_from_the_vault_once_per_batch() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old))
     decrypt = with_secrets("decrypt", secrets, key="k")
@@ -75,7 +75,7 @@ def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch() -> None
     assert secrets.asked == [("k", False), ("k", True)]
 
 
-def test_a_new_version_that_holds_no_keys_is_reported_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_secret_version_without_keys_is_reported_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     encrypt = with_secrets("encrypt", secrets, key="k")
     one(encrypt, order())
@@ -89,7 +89,7 @@ def test_a_new_version_that_holds_no_keys_is_reported_and_not_used(caplog: pytes
 
 @pytest.mark.parametrize("away", [TargetUnavailable("vault: away"), TargetRefused("vault: no")])
 @pytest.mark.parametrize("verb", ["encrypt", "decrypt", "sign", "verify", "attest"])
-def test_nothing_passes_an_editor_without_its_keys(verb: str, away: Any) -> None:
+def test_no_message_passes_an_editor_that_cannot_read_its_keys(verb: str, away: Any) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     secrets.away = away
     sent = order()
@@ -98,7 +98,7 @@ def test_nothing_passes_an_editor_without_its_keys(verb: str, away: Any) -> None
     assert sent.encode() == order().encode()
 
 
-def test_a_vault_that_does_not_answer_is_not_waited_for_longer_than_the_batch_may() -> None:
+def test_a_vault_that_does_not_answer_delays_a_batch_only_up_to_its_time_limit() -> None:
     class Silent(SecretsThatChange):
         async def get(self, name: str, *, refresh: bool = False) -> Secret:
             await asyncio.Event().wait()
@@ -129,7 +129,7 @@ SHORT = {"kty": "oct", "k": "c2hvcnQtYW5kLXNlY3JldA"[:10]}
         (json.dumps({"keys": [{"kty": "oct", "k": "A" * 43}] * 2}), "no distinct ids"),
     ],
 )
-def test_a_secret_without_keys_needs_an_operator_and_is_not_quoted(value: Any, expected: str) -> None:
+def test_a_secret_without_keys_is_an_error_that_does_not_quote_it(value: Any, expected: str) -> None:
     with pytest.raises(TargetRefused, match=expected) as raised:
         parse_ring("payments", value)
     assert str(raised.value).startswith("secret payments: ")
@@ -147,12 +147,12 @@ def test_a_secret_without_keys_needs_an_operator_and_is_not_quoted(value: Any, e
         (made("oct", alg="dir"), {"enc": "A256CBC-HS512"}, "cannot encrypt with dir and A256CBC-HS512"),
     ],
 )
-def test_an_unsuitable_key_needs_an_operator(key: Any, options: dict[str, Any], expected: str) -> None:
+def test_an_unsuitable_key_is_an_error_for_the_operator(key: Any, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(TargetRefused, match=f"secret k: key k1 {expected}"):
         one(editor("encrypt", settings(k=jwks(key)), key="k", **options), order())
 
 
-def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
+def test_a_missing_app_setting_for_the_key_stops_the_start() -> None:
     for verb in ("encrypt", "decrypt", "sign", "verify", "attest"):
         with pytest.raises(ConfigError) as raised:
             editor(verb, {}, key="orders-2026")

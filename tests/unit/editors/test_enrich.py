@@ -52,7 +52,7 @@ def test_columns_become_properties_of_their_types(folder: Path) -> None:
     assert (after.message_id, after.arrival, after.body) == (before.message_id, before.arrival, b"{}")
 
 
-def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(folder: Path) -> None:
+def test_a_missing_value_removes_the_property_and_an_empty_text_sets_it(folder: Path) -> None:
     before = order("c-2")
     before.set_properties({"limit": double(1.0)})
     assert properties(edited(by_property(folder), before)) == {"Customer": string("c-2"), "segment": string("")}
@@ -70,13 +70,13 @@ def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(fol
         ({"body": "$.ids[1]"}, order(None, body='{"ids": [1, 7]}')),
     ],
 )
-def test_a_key_is_a_property_or_a_value_of_the_body(folder: Path, key: Any, given: Any) -> None:
+def test_the_key_is_a_property_or_a_value_of_the_body(folder: Path, key: Any, given: Any) -> None:
     folder.joinpath("t.csv").write_text("k,v\n7,found\n", encoding="utf-8")
     enrich = editor(folder, table="t.csv", key=key, column="k", properties={"v": "v"})
     assert properties(edited(enrich, given))["v"] == string("found")
 
 
-def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(folder: Path) -> None:
+def test_a_missing_key_rejects_passes_or_uses_the_default_as_configured(folder: Path) -> None:
     assert fault(by_property(folder), order("c-9")) == (
         "KeyMissing: enrich: customer is not a key in the table's column 'id'"
     )
@@ -134,7 +134,7 @@ def into_body(folder: Path, into: str, **members: object) -> Enrich:
         ('\n{"a": {"b": {}}}\n', "$.a['b']", '\n{"a": {"b": {"segment": "gold", "limit": 10.50}}}\n'),
     ],
 )
-def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(
+def test_members_are_added_to_the_body_and_the_rest_keeps_every_byte(
     folder: Path, body: str, into: str, expected: str
 ) -> None:
     enrich = into_body(folder, into, segment="segment", limit={"column": "limit", "type": "double"})
@@ -153,13 +153,13 @@ def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(
         ('{"n": ' + "9" * 5000 + "}", "$", "NotJson"),
     ],
 )
-def test_a_body_that_has_no_such_object_is_rejected(folder: Path, body: str, into: str, expected: str) -> None:
+def test_a_body_without_the_object_to_extend_is_rejected(folder: Path, body: str, into: str, expected: str) -> None:
     found = fault(into_body(folder, into, segment="segment"), order(body=body))
     assert found.startswith(expected)
     assert "text" not in found.removeprefix(expected)
 
 
-def test_a_body_stays_of_the_kind_that_it_was(folder: Path) -> None:
+def test_a_string_body_stays_a_string_body(folder: Path) -> None:
     given = order()
     given.sections.body = b"\x00\x53\x77" + encode(string('{"ä": 1}'))
     after = edited(into_body(folder, "$", segment="segment"), given)
@@ -196,7 +196,7 @@ def dumped(value: object, blank: str) -> str:
     members=st.dictionaries(st.text(max_size=3), _JSON, max_size=3),
     blank=st.sampled_from(["", " ", "\n\t"]),
 )
-def test_members_are_put_in_as_json_has_them(body: Any, members: Any, blank: str) -> None:
+def test_members_replace_or_extend_those_of_the_object(body: Any, members: Any, blank: str) -> None:
     text = with_members(dumped(body, blank), [], [(name, dumped(each, blank)) for name, each in members.items()])
     assert json.loads(text, parse_float=Decimal) == {**body, **members}
     within = with_members(

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_json_table_has_types_of_its_own(folder: Path) -> None:
+def test_columns_of_a_json_table_keep_their_types(folder: Path) -> None:
     rows = [{"id": 7, "t": "x", "n": 3, "d": 1.5, "b": True, "z": None}, {"id": "8"}]
     folder.joinpath("t.json").write_text(json.dumps(rows), encoding="utf-8")
     columns = {name: name for name in "tndbz"}
@@ -44,7 +44,7 @@ def test_a_json_table_has_types_of_its_own(folder: Path) -> None:
     assert properties(edited(enrich, order("8"))) == {"Customer": string("8")}
 
 
-def test_a_parquet_table_has_types_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_a_parquet_table_keep_their_types(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytz", None)  # the app need not have it
     duckdb.connect().from_query(
         "SELECT 'c-' || i AS id, i::BIGINT AS n, i + 0.25::DOUBLE AS d, i > 0 AS b, (i + 0.10)::DECIMAL(9, 2) AS e,"
@@ -160,7 +160,7 @@ def segment(enrich: Enrich) -> Value | None:
     return properties(edited(enrich, order())).get("segment")
 
 
-def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder: Path) -> None:
+def test_a_changed_table_is_read_again_after_the_refresh_interval(folder: Path) -> None:
     clock = clock_at_delivery()
     enrich = by_property(folder, clock, refresh="PT30S", properties={"segment": "segment"})
     assert segment(enrich) == string("gold")
@@ -200,7 +200,7 @@ def test_an_unreadable_table_keeps_the_previous_version(folder: Path, caplog: py
     ]
 
 
-def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_when_it_has_changed(tmp_path: Path) -> None:
+def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_again_after_a_change(tmp_path: Path) -> None:
     path, clock = tmp_path / "store.db", clock_at_delivery()
     blobs = FileBlobs(path, "tables")
     blob = {"setting": "TABLES", "container": "tables", "blob": "customers.csv"}

@@ -1,4 +1,4 @@
-"""The partition editor: which messages get a key, and which tasks may give one."""
+"""The partition editor: which messages get a key, and which tasks may set one."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ def test_a_property_becomes_the_key() -> None:
     assert key_of(message(properties={"account": 5}), property="Account") == "5"
 
 
-def test_what_has_an_ordering_key_keeps_it() -> None:
+def test_a_message_with_an_ordering_key_keeps_it() -> None:
     assert key_of(message(b"no JSON", partition_key="own"), value="v") == "own"
     assert key_of(message(b"no JSON", session_id="own"), value="v") is None
     assert key_of(message(b"no JSON", properties={"repl-eh-partition-key": "own"}), value="v") is None
 
 
-def test_an_empty_key_is_none() -> None:
+def test_an_empty_session_id_or_partition_key_is_replaced() -> None:
     assert key_of(message({"v": "c"}, session_id="", partition_key=""), value="v") == "c"
 
 
@@ -52,13 +52,13 @@ def test_an_empty_key_is_none() -> None:
         (b"{", "body is not JSON"),
     ],
 )
-def test_a_value_that_is_no_key_rejects(body: bytes, problem: str) -> None:
+def test_a_value_that_cannot_be_a_key_rejects_the_message(body: bytes, problem: str) -> None:
     (reason,) = edited({"partition": {"value": "v"}}, message(body)).reasons
     assert ": partition: " in reason
     assert problem in reason
 
 
-def test_without_a_value_a_message_may_go_on() -> None:
+def test_a_message_without_the_value_passes_if_the_options_allow_it() -> None:
     assert key_of(message(b"{}"), value="v", missing="leave") is None
     assert key_of(message(properties={"p": NULL}), property="p", missing="leave") is None
     received = message(properties={"p": double(1.5)})
@@ -89,7 +89,9 @@ def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: 
         ({}, {}, None),
     ],
 )
-def test_a_task_in_which_a_key_has_no_place_is_reported_at_load(source: Any, target: Any, problem: str | None) -> None:
+def test_a_task_that_cannot_use_a_partition_key_is_reported_at_load(
+    source: Any, target: Any, problem: str | None
+) -> None:
     document = {
         "task": "t",
         "source": {"connection": "west", "queue": "a", **source},
@@ -104,7 +106,7 @@ def test_a_task_in_which_a_key_has_no_place_is_reported_at_load(source: Any, tar
     assert problem in str(caught.value)
 
 
-def test_the_annotation_beside_stays() -> None:
+def test_other_annotations_are_not_changed() -> None:
     received = message({"v": "c"})
     received.set_annotations({"mine": string("x")})
     assert edited({"partition": {"value": "v"}}, received).message.raw.annotation("mine") == string("x")

@@ -1,4 +1,4 @@
-"""The properties editor: names, patterns, actions, and what none of them may touch."""
+"""The properties editor: names, patterns, actions, and which properties they must not change."""
 
 from typing import Any
 
@@ -31,11 +31,13 @@ def changed(properties: Any, **options: Any) -> Any:
         ({"a": 1, "c": 2}, {"remove": ["*"], "rename": {"A": "b"}}, {"b": 1}),
     ],
 )
-def test_changes_application_properties(properties: Any, options: dict[str, Any], expected: Any) -> None:
+def test_application_properties_are_renamed_set_and_removed(
+    properties: Any, options: dict[str, Any], expected: Any
+) -> None:
     assert changed(properties, **options) == expected
 
 
-def test_values_keep_their_bytes_and_places() -> None:
+def test_unchanged_values_keep_their_bytes_and_their_order() -> None:
     odd = Value(0x71, 5)  # an int of four bytes that one byte would hold
     received = message(properties={"a": odd, "b": uint(0), "l": list_([long(1)])})
     sent = edited({"properties": {"rename": {"a": "z"}}}, received).message
@@ -50,25 +52,25 @@ def test_broker_properties_are_set_and_removed_by_the_action() -> None:
 
 
 @pytest.mark.parametrize("other", ["B", "A"])
-def test_a_name_that_is_taken_is_not_written_over(other: str) -> None:
+def test_a_rename_to_an_existing_property_rejects_the_message(other: str) -> None:
     received = message(properties={"a": 1})
     received.append_properties(encode(string(other)) + encode(long(2)), 1)
     (reason,) = edited({"properties": {"rename": {"a": "b"}}}, received).reasons
     assert reason == "PropertyExists: properties: has a property b already, expected the name to be free"
 
 
-def test_patterns_leave_busways_own_properties() -> None:
+def test_patterns_do_not_remove_busways_own_properties() -> None:
     received = message(properties={"repl-path": "north", "a": 1})
     sent = edited({"properties": {"remove": ["*"]}}, received).message
     assert dict(sent.raw.application_properties())["repl-path"].payload == "north;here"
 
 
-def test_an_action_that_fails_rejects() -> None:
+def test_an_action_that_fails_rejects_the_message() -> None:
     (reason,) = edited({"properties": {"action": "SET a = 1 / b"}}, message(properties={"b": 0})).reasons
     assert ": properties: " in reason
 
 
-def test_many_stars_cost_no_time() -> None:
+def test_a_pattern_with_many_stars_is_matched_quickly() -> None:
     pattern = "a*" * 30 + "b"
     assert list(changed({"a" * 5000: 1}, remove=[pattern])) == ["a" * 5000]
 

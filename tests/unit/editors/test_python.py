@@ -40,19 +40,19 @@ def run(tmp_path: Path) -> Run:
     return running
 
 
-def test_the_message_that_is_returned_goes_on(run: Run) -> None:
+def test_the_returned_message_is_sent(run: Run) -> None:
     result = run("def edit(m):\n    put_json(m, {'a': 2})\n    set_property(m, 'n', 5)\n    return m")
     assert (result.message.text, result.message.properties, result.message.message_id) == ('{"a":2}', {"n": 5}, "m-1")
 
 
 @pytest.mark.parametrize("nothing", ["None", "[]", "()"])
-def test_nothing_withholds(run: Run, nothing: str) -> None:
+def test_a_function_that_returns_nothing_withholds_the_message(run: Run, nothing: str) -> None:
     result = run(f"def edit(m): return {nothing}")
     assert (result.messages, result.reasons) == ([], ["withheld by python own:edit"])
 
 
 @pytest.mark.parametrize("several", ["[m, m]", "(m, m.copy())"])
-def test_several_messages_have_ids_of_their_own(run: Run, several: str) -> None:
+def test_each_of_several_returned_messages_gets_its_own_id(run: Run, several: str) -> None:
     result = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
     ids = [each.message_id for each in result.messages]
     assert ids[:2] == ["a/0", "a/1"]
@@ -86,7 +86,7 @@ def test_several_messages_have_ids_of_their_own(run: Run, several: str) -> None:
         ("put_json(m, {1: 2}); return m", "NotWritable: python own:edit: the result has an object with a name"),
     ],
 )
-def test_what_goes_wrong_rejects_the_message(run: Run, source: str, problem: str) -> None:
+def test_an_error_in_the_function_rejects_the_message(run: Run, source: str, problem: str) -> None:
     received = message({"secret": 1}, session_id="s", partition_key="s", properties={"repl-path": "north"})
     result = run(f"def edit(m): {source}", received)
     assert [str(each) for each in result.outcomes] == ["rejected"]
@@ -94,13 +94,13 @@ def test_what_goes_wrong_rejects_the_message(run: Run, source: str, problem: str
     assert "secret" not in result.reasons[0]
 
 
-def test_no_message_is_lost_beside_one_that_fails(run: Run) -> None:
+def test_a_failing_message_does_not_affect_the_others(run: Run) -> None:
     received = [message({"n": number}, message_id=str(number)) for number in range(5)]
     result = run("def edit(m):\n    1 / (json_of(m)['n'] - 3)\n    return m", *received)
     assert [str(each) for each in result.outcomes] == ["sent", "sent", "sent", "rejected", "sent"]
 
 
-def test_what_is_changed_elsewhere_passes(run: Run) -> None:
+def test_changed_subject_and_annotations_are_accepted(run: Run) -> None:
     source = "def edit(m):\n    m.subject = 'x'\n    m.set_annotations({'mine': None})\n    return m"
     sent = run(source, message(session_id="s", partition_key="s", properties={"repl-path": "north"})).message
     assert (sent.subject, sent.session_id, sent.partition_key) == ("x", "s", "s")
@@ -114,7 +114,7 @@ def test_the_place_of_a_failure_is_logged_at_debug_without_values(run: Run, capl
     assert "a secret" not in caplog.text
 
 
-def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run: Run, tmp_path: Path) -> None:
+def test_neighbouring_modules_are_imported_relatively_and_modules_of_the_app_by_name(run: Run, tmp_path: Path) -> None:
     source = "from .rates import RATE\ndef edit(m):\n    put_json(m, RATE)\n    return m"
     assert run(source, rates="RATE = 19").message.text == "19"
     assert edited({"python": "copy:copy"}, message("x"), folder=tmp_path).message.text == "x"
@@ -216,8 +216,8 @@ def test_reject_raises() -> None:
         reject("A", "b")
 
 
-def test_function_that_waits_delays_no_other_task() -> None:
-    """Its calls are in a thread of their own, and each has a limit by the clock."""
+def test_function_that_waits_does_not_delay_other_tasks() -> None:
+    """The calls run in their own thread, and each has a time limit."""
     released = threading.Event()
 
     def waits(each: Message) -> Message:

@@ -95,7 +95,7 @@ def test_flattens() -> None:
         (b"{", {"keep": ["a"]}, "NotJson: reduce: body is not JSON"),
     ],
 )
-def test_odd_bodies_are_rejected(body: bytes, options: dict[str, Any], reason: str) -> None:
+def test_a_body_that_cannot_be_reduced_is_rejected(body: bytes, options: dict[str, Any], reason: str) -> None:
     (problem,) = edited({"reduce": options}, message(body)).reasons
     assert problem.startswith(reason)
 

@@ -48,23 +48,23 @@ def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected
         ("timestamp", b'"9999-12-31T23:59:59-23:59"'),
     ],
 )
-def test_a_value_of_another_type_rejects(kind: str, value: Any) -> None:
+def test_a_value_of_another_type_rejects_the_message(kind: str, value: Any) -> None:
     (reason,) = lifted(b'{"v": ' + value + b"}", type=kind).reasons
     assert reason == f"WrongType: route: the value for found is not a {kind}, or is out of range"
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"v": null}', b"5", b"[]"])
-def test_a_value_that_is_missing_rejects_or_unsets(body: bytes) -> None:
+def test_a_missing_value_rejects_the_message_or_unsets_the_property(body: bytes) -> None:
     assert lifted(body).reasons == ["ValueMissing: route: there is no value for found, expected a string"]
     assert lifted(body, {"FOUND": "forged", "a": 1}, missing="unset").message.properties == {"a": 1}
 
 
-def test_a_property_that_is_there_keeps_its_spelling_and_gets_the_value() -> None:
+def test_an_existing_property_keeps_its_spelling_and_gets_the_new_value() -> None:
     sent = lifted(b'{"v": "x"}', {"Found": NULL, "b": 1}).message
     assert sent.properties == {"Found": "x", "b": 1}
 
 
-def test_a_body_that_is_no_json_rejects() -> None:
+def test_a_body_that_is_not_json_rejects_the_message() -> None:
     assert lifted(b"{").reasons[0].startswith("NotJson: route: body is not JSON")
 
 

@@ -1,4 +1,4 @@
-"""sign, verify and attest: what a signature is over, and what is refused."""
+"""sign, verify and attest: what a signature covers, and what is refused."""
 
 import asyncio
 import hashlib
@@ -69,7 +69,7 @@ def part(text: Any, index: int) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "Ed25519"])
-def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind: str) -> None:
+def test_a_signed_message_is_verified_and_an_altered_one_is_rejected(kind: str) -> None:
     app = settings(k=jwks(made(kind)))
     public = app if kind == "oct" else settings(k=jwks(made(kind), private=False))
     signed = one(editor("sign", app, properties=["sys.MessageId", "Tenant"]), order(named={"tenant": string("t")}))
@@ -91,7 +91,7 @@ def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind: str) -> N
 
 
 @pytest.mark.parametrize("body", [ORDER, b"", b"\x00\xff\xfe", b"url-safe_text~", b"with.dots"])
-def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body: Any) -> None:
+def test_a_jose_library_verifies_the_signature_of_the_body(body: Any) -> None:
     key = made("EC")
     signed = one(editor("sign", settings(k=jwks(key))), order(body))
     header, _, signature = signature_of(signed).split(".")
@@ -101,14 +101,14 @@ def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body
     assert algorithm.verify(f"{header}.".encode() + body, raw, key)
 
 
-def test_a_detached_signature_of_another_software_is_verified() -> None:
+def test_a_detached_signature_by_other_software_is_verified() -> None:
     key = made("oct")
     text = jws.detach_content(jws.serialize_compact({"alg": "HS256", "kid": "k1"}, ORDER, key))
     received = order(named={"signature": string(text)})
     assert one(editor("verify", settings(k=jwks(key)), signature="signature"), received) is not None
 
 
-def test_the_examples_of_the_rfcs() -> None:
+def test_the_examples_of_the_rfcs_are_verified() -> None:
     ring = parse_ring("rfc", json.dumps(A1_KEY))
     payload = urlsafe_b64encode(A1_PAYLOAD).rstrip(b"=").decode()
     assert verify_statement(f"{A1_HEADER}.{payload}.{A1_SIGNATURE}", ring).payload == A1_PAYLOAD
@@ -130,7 +130,7 @@ GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
 
 
 def test_an_unmodified_forgery_is_valid() -> None:
-    """Otherwise the next test would prove nothing."""
+    """Without this, the next test would prove nothing."""
     verify = editor("verify", settings(k=jwks(made("oct"))))
     assert one(verify, order(named={"repl-signature": string(forged(GENUINE))}))
 
@@ -179,8 +179,8 @@ def test_an_invalid_signature_is_rejected(text: Any, reason: str) -> None:
     assert dropped.reason.startswith(f"verify: {reason}: ")
 
 
-def test_a_public_key_is_no_secret_to_sign_with() -> None:
-    """RFC 8725, 2.1: a verifier that lets the header choose takes an RSA key for that of an HMAC."""
+def test_a_public_key_is_not_accepted_as_an_hmac_secret() -> None:
+    """RFC 8725, 2.1: a verifier that trusts the header uses an RSA public key as an HMAC secret."""
     app = settings(k=jwks(made("RSA")))
     header = urlsafe_b64encode(json.dumps(GENUINE).encode()).rstrip(b"=")
     key = made("RSA")
@@ -192,7 +192,7 @@ def test_a_public_key_is_no_secret_to_sign_with() -> None:
         one(editor("verify", app), order(named={"repl-signature": string(text)}))
 
 
-def test_a_signature_is_valid_for_its_lifetime() -> None:
+def test_a_signature_expires_after_its_lifetime() -> None:
     app, clock = settings(k=jwks(made("oct"))), clock_at_delivery()
     signed = one(editor("sign", app, clock, lifetime="PT1H"), order())
     verify = editor("verify", app, clock)
@@ -203,7 +203,7 @@ def test_a_signature_is_valid_for_its_lifetime() -> None:
         one(verify, signed)
 
 
-def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_asked() -> None:
+def test_a_signature_that_covers_too_little_is_rejected_and_a_valid_one_removed_if_configured() -> None:
     app = settings(k=jwks(made("oct")))
     signed = one(editor("sign", app, into="signed"), order())
     assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == order().encode()
@@ -211,7 +211,7 @@ def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_
         one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
 
 
-def test_the_one_spelling_of_properties() -> None:
+def test_canonical_form_depends_on_values_and_not_on_encodings() -> None:
     named = {
         "a": NULL, "B": TRUE, "c": int_(5), "d": long(-5), "e": ubyte(7), "f": double(0.5), "g": binary(b"\xff"),
         "h": symbol("s"), 'q"\n': string("é\u2028"),
@@ -227,7 +227,7 @@ def test_the_one_spelling_of_properties() -> None:
 
 
 @pytest.mark.parametrize("kind", ["oct", "EC"])
-def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_was(kind: str) -> None:
+def test_an_attestation_names_the_place_time_and_content_of_the_received_message(kind: str) -> None:
     key, clock = made(kind), clock_at_delivery()
     clock.advance(1.5)
     received = order(named={"tenant": string("t"), "repl-path": string("north")}, subject=string("new"))
@@ -267,7 +267,7 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
 @pytest.mark.parametrize(
     "key", [made("X25519"), made("oct", use="enc"), made("EC", alg="ES384"), made("oct", alg="A256KW")]
 )
-def test_a_key_that_is_not_for_signing_needs_an_operator(key: Any) -> None:
+def test_a_key_that_cannot_sign_is_an_error_for_the_operator(key: Any) -> None:
     with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
         SigningKey("k", KeyRing("k", [key]).newest)
 

@@ -19,7 +19,7 @@ def length(content: bytes) -> bytes:
     return bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14)) + content
 
 
-def test_fields_that_are_not_known_are_dropped_if_they_may(transcode: Any) -> None:
+def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> None:
     body = b"\x0a\x014" + b"\xf8\x01\x05"
     assert rejection(transcode(PROTOBUF, "json"), body) == (
         "NotProtobuf",
@@ -80,7 +80,7 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(transcode: Any) -> No
     ],
     ids=range(22),
 )
-def test_what_cannot_be_written_is_reported_with_its_path_and_not_quoted(
+def test_a_value_that_the_format_cannot_hold_is_reported_by_its_path_without_quoting_it(
     transcode: Any, body: bytes, after: Any, expected: str
 ) -> None:
     assert rejection(transcode("json", after), body)[1] == expected
@@ -155,7 +155,7 @@ def test_a_container_with_a_harmful_codec_or_schema_is_rejected(transcode: Any) 
 
 
 @pytest.mark.parametrize(("leaf", "names"), [("null", "ab"), ("string", "a")])
-def test_a_schema_of_many_records_in_one_another_is_rejected(transcode: Any, leaf: str, names: str) -> None:
+def test_a_schema_of_many_nested_records_is_rejected(transcode: Any, leaf: str, names: str) -> None:
     records = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": leaf}]}]
     for number in range(4000 if leaf == "string" else 40):
         fields = [{"name": name, "type": f"R{number}"} for name in names]

@@ -1,4 +1,4 @@
-"""The transform editor: expressions, the numbers in them, and bodies that are not what they claim."""
+"""The transform editor: expressions, exact numbers, and bodies that are rejected."""
 
 import json
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def made(expression: str, body: Any = BODY, **options: Any) -> Any:
         ("property('none')", None),
     ],
 )
-def test_what_an_expression_makes_of_a_body(expression: str, expected: str | None) -> None:
+def test_an_expression_computes_the_new_body(expression: str, expected: str | None) -> None:
     result = made(expression)
     if expected is None:
         assert result.reasons == ["NothingFound: transform: the result is null, expected a value"]
@@ -102,7 +102,7 @@ def test_what_an_expression_makes_of_a_body(expression: str, expected: str | Non
         ("&a", "NotWritable: transform: the result has a value that JSON cannot represent"),
     ],
 )
-def test_a_body_for_which_an_expression_fails_is_reported_and_not_quoted(expression: str, reason: str | None) -> None:
+def test_an_expression_that_fails_is_reported_without_quoting_the_body(expression: str, reason: str | None) -> None:
     result = made(expression)
     assert [str(outcome) for outcome in result.outcomes] == ["rejected"]
     assert reason is None or reason in result.reasons[0]
@@ -124,17 +124,17 @@ def test_a_body_for_which_an_expression_fails_is_reported_and_not_quoted(express
         (b'"\\ud83d"', "NotWritable"),
     ],
 )
-def test_a_body_that_is_no_json_is_rejected(body: bytes, reason: str) -> None:
+def test_a_body_that_is_not_json_is_rejected(body: bytes, reason: str) -> None:
     assert [each.partition(":")[0] for each in made("@", body).reasons] == [reason]
 
 
 @pytest.mark.parametrize("expression", ["to_string(@) == 'x'", "@ == @", "flatten(@, '.')", "sum(@[])", "[] | [*][*]"])
-def test_deep_nesting_ends_in_a_result_or_a_rejection(expression: str) -> None:
+def test_a_deeply_nested_body_is_transformed_or_rejected(expression: str) -> None:
     body = b"[" * 4000 + b"]" * 4000
     assert len(made(expression, body).outcomes) == 1
 
 
-def test_names_do_not_grow_without_end() -> None:
+def test_flattened_names_are_limited_in_length() -> None:
     level = '{"' + "n" * 20_000 + '":'
     body = level * 90 + "[" + ",".join("1" * 200) + "]" + "}" * 90
     assert made("flatten(@, '.')", body).reasons[0].startswith("ResultTooLarge: transform: the names of a flattened")
@@ -146,7 +146,7 @@ def test_a_number_of_a_billion_digits_is_not_written_out() -> None:
     )
 
 
-def test_the_content_type_follows_where_one_is_given() -> None:
+def test_the_content_type_stays_unless_the_options_set_another() -> None:
     received = message({"a": 1}, content_type="application/json; charset=utf-8")
     assert (
         edited({"transform": {"expression": "a"}}, received).message.content_type == "application/json; charset=utf-8"
@@ -156,7 +156,7 @@ def test_the_content_type_follows_where_one_is_given() -> None:
 
 
 @pytest.mark.parametrize("kind", [string, lambda text: binary(text.encode())])
-def test_an_amqp_value_stays_one(kind: Callable[..., Value]) -> None:
+def test_an_amqp_value_body_stays_an_amqp_value(kind: Callable[..., Value]) -> None:
     received = message()
     received.sections.body = b"\x00\x53\x77" + encode(kind('{"a": 1}'))
     sent = edited({"transform": {"expression": "@"}}, received).message
@@ -201,7 +201,7 @@ def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: 
     assert problem in str(caught.value)
 
 
-def test_keeps_everything_but_the_body() -> None:
+def test_only_the_body_changes() -> None:
     received = message({"a": 1}, properties={"p": 1}, session_id="s", partition_key="s")
     received.sections.footer = b"\x00\x53\x78\xc1\x01\x00"
     sent = edited({"transform": {"expression": "{b: a}"}}, received).message

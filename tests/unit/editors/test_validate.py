@@ -1,4 +1,4 @@
-"""The validate editor: what it lets through, and what it reports about what it does not."""
+"""The validate editor: which messages pass, and what it reports about the others."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def rejection(editor: Any, received: Message) -> tuple[str, str]:
     return caught.value.reason, caught.value.description
 
 
-def test_what_keeps_to_the_schema_passes_untouched(editor: Any) -> None:
+def test_a_valid_body_passes_unchanged(editor: Any) -> None:
     check = editor(schema="schemas/order.json")
     for body in (json.dumps(GOOD).encode(), json.dumps(GOOD), binary(json.dumps(GOOD).encode())):
         received = message(body=body)
@@ -67,7 +67,7 @@ def test_what_keeps_to_the_schema_passes_untouched(editor: Any) -> None:
         assert received.encode() == before
 
 
-def test_the_body_of_several_data_sections_is_one(editor: Any) -> None:
+def test_several_data_sections_are_validated_as_one_body(editor: Any) -> None:
     received = message(body=b'{"id": "4711"')
     received.sections.body += message(body=b', "lines": []}').sections.body
     assert editor(schema="schemas/order.json").edit(received) == (received,)
@@ -92,7 +92,7 @@ def test_the_body_of_several_data_sections_is_one(editor: Any) -> None:
         (b'{"id": "xyz", "lines": [], "secret": 1}', '$.*: got a number, expected type "null"'),
     ],
 )
-def test_what_breaks_the_schema_is_reported_by_its_path(editor: Any, body: bytes, expected: str) -> None:
+def test_a_violation_of_the_schema_is_reported_by_its_path(editor: Any, body: bytes, expected: str) -> None:
     assert rejection(editor(schema="schemas/order.json"), message(body=body)) == (
         "SchemaViolated",
         f"validate: {expected}",
@@ -109,7 +109,9 @@ def test_what_breaks_the_schema_is_reported_by_its_path(editor: Any, body: bytes
         ({"const": "x" * 500}, b'"secret"', '$: got a string, expected const "' + "x" * 199 + "…"),
     ],
 )
-def test_other_ways_to_break_a_schema(folder: Path, schema: Any, body: bytes, expected: str) -> None:
+def test_each_keyword_of_the_schema_reports_its_violation(
+    folder: Path, schema: Any, body: bytes, expected: str
+) -> None:
     (folder / "other.json").write_text(json.dumps(schema))
     assert rejection(step(folder, schema="other.json").editor(task_facts()), message(body=body)) == (
         "SchemaViolated",
@@ -145,14 +147,16 @@ def test_other_ways_to_break_a_schema(folder: Path, schema: Any, body: bytes, ex
     ],
     ids=range(14),
 )
-def test_a_body_that_is_not_json_is_reported_and_not_quoted(editor: Any, body: Any, reason: str, expected: str) -> None:
+def test_a_body_that_is_not_json_is_reported_without_quoting_it(
+    editor: Any, body: Any, reason: str, expected: str
+) -> None:
     found, description = rejection(editor(schema="schemas/order.json"), message(body=body))
     assert found == reason
     assert description.startswith(f"validate: {expected}")
     assert len(description) < 120
 
 
-def test_a_sequence_is_no_body_to_be_validated(editor: Any) -> None:
+def test_a_body_that_is_a_sequence_is_rejected(editor: Any) -> None:
     received = message(body=b"{}")
     received.sections.body = b"\x00\x53\x76" + encode(list_([long(1)]))
     assert rejection(editor(schema="schemas/order.json"), received) == (
@@ -176,7 +180,7 @@ def test_a_body_that_is_wrong_in_many_places_is_reported_quickly(editor: Any) ->
     assert reason == "SchemaViolated"
 
 
-def test_the_limit_of_size_counts_what_the_body_says(editor: Any) -> None:
+def test_the_size_limit_counts_the_content_of_the_body(editor: Any) -> None:
     check = editor(max_size=300)
     exact: list[bytes | str | Value] = [b"x" * 300, "x" * 300, binary(b"x" * 300)]
     for body in exact:
@@ -198,7 +202,7 @@ def test_a_body_over_the_limit_is_not_parsed(editor: Any) -> None:
     )
 
 
-def test_required_properties_are_found_in_any_case_and_null_is_none(editor: Any) -> None:
+def test_required_properties_are_found_in_any_case_and_null_counts_as_missing(editor: Any) -> None:
     check = editor(required_properties=["Tenant", "sys.SessionId"])
     here = message(named={"tenant": string("")}, session_id="s")
     assert check.edit(here) == (here,)
@@ -219,7 +223,7 @@ def test_the_content_type_is_compared_without_its_parameters(editor: Any) -> Non
     assert rejection(check, message(body=b"{}"))[1] == "validate: has no content type, expected application/json"
 
 
-def test_what_is_dropped_is_withheld_with_the_reason(editor: Any) -> None:
+def test_an_invalid_message_that_is_dropped_is_withheld_with_the_reason(editor: Any) -> None:
     check = editor(schema="schemas/order.json", on_failure="drop")
     assert check.edit(message(body=b"[]")) == Withheld(
         'validate: SchemaViolated: $: got an array, expected type "object"'
@@ -273,11 +277,11 @@ def test_an_invalid_schema_is_reported_with_file_and_place(
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../secret.json", "schemas/../../x.json", ""])
-def test_a_schema_lies_in_the_configuration_folder(folder: Path, name: str) -> None:
+def test_a_schema_outside_the_configuration_folder_is_refused(folder: Path, name: str) -> None:
     assert problem(folder, schema=name)[1].startswith(f"names the file {name}, expected one below the folder")
 
 
-def test_a_reference_does_not_lead_out_of_the_folder(folder: Path) -> None:
+def test_a_reference_to_a_file_outside_the_folder_is_refused(folder: Path) -> None:
     (folder.parent / "outside.json").write_text("{}")
     for reference in ("../outside.json", "%2e%2e/outside.json"):
         (folder / "x.json").write_text(json.dumps({"$ref": reference}))
@@ -324,7 +328,7 @@ AVRO = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "st
 
 
 @pytest.mark.parametrize("form", ["container", "raw", "single_object"])
-def test_a_body_in_avro_is_compared_with_its_schema(folder: Path, form: str) -> None:
+def test_an_avro_body_is_validated_with_its_schema(folder: Path, form: str) -> None:
     (folder / "order.avsc").write_text(json.dumps(AVRO))
     check = step(folder, avro="order.avsc", **{"as": form}).editor(task_facts())
     schema = AvroSchema(json.dumps(AVRO).encode())
@@ -353,7 +357,7 @@ def test_a_container_may_hold_any_number_of_values(folder: Path) -> None:
     assert rejection(check, message(body=write_container(other, [{"x": 1}])))[0] == "NotAvro"
 
 
-def test_a_mark_names_the_fault_and_is_removed_with_it() -> None:
+def test_a_mark_names_the_fault_and_is_removed_once_the_message_is_valid() -> None:
     check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor(
         task_facts()
     )

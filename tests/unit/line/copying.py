@@ -64,7 +64,7 @@ class Line:
 
 
 class Editing:
-    """An editor made of a function."""
+    """An editor that calls a function."""
 
     name = "editing"
 

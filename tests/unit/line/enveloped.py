@@ -49,7 +49,7 @@ class Line:
         asyncio.run(self.line.run([carried(text, start + number) for number, text in enumerate(texts)]))
 
     def replay(self, start: int = 100) -> None:
-        """Send everything in `rejects` to the source again, and take it."""
+        """Send everything in `rejects` to the source again, and process it."""
         taken = self.rejects.accepted.pop("rejected", [])
         asyncio.run(self.line.run([sent_again(each.content, start + number) for number, each in enumerate(taken)]))
 
@@ -61,7 +61,7 @@ class Line:
 
 
 class Alone:
-    """An editor that is given one message at a time, and decides by its id."""
+    """An editor of single messages that decides by their ids."""
 
     name = "alone"
 
@@ -89,12 +89,12 @@ def part(message: Message, number: int) -> Message:
 
 
 def carried(text: str, number: int = 1) -> bytes:
-    """Return an envelope as the service delivers it: the host has made the text the body of a new message."""
+    """Return an envelope as the service delivers it: as the body of a new message."""
     return delivered(number, message_id=None, body=text.encode(), content_type="text/plain")
 
 
 def sent_again(content: bytes, number: int) -> bytes:
-    """Return a message of `rejects` as the source delivers it after a person has sent it there."""
+    """Return a message of `rejects` as the source delivers it after an operator has sent it there."""
     message = Message.received(content, CARRIER)
     message.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
     return message.encode()

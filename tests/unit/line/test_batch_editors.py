@@ -1,4 +1,4 @@
-"""Editors that are given a batch as a whole: what is joined shares one fate, what they ask may be away for a while."""
+"""Editors of whole batches: joined messages share one outcome, and a store may be unavailable for a while."""
 
 import asyncio
 from collections import Counter
@@ -31,7 +31,7 @@ from tests.messages import delivered
 
 
 class Together:
-    """A batch editor made of a function; it is away for its first *faults* questions."""
+    """A batch editor that calls a function; it is unavailable for its first *faults* calls."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Together:
 
 
 class Alone:
-    """An editor of single messages made of a function."""
+    """An editor of single messages that calls a function."""
 
     name = "alone"
 
@@ -125,7 +125,7 @@ def one_envelope(messages: Sequence[Message]) -> Sequence[EditedTogether]:
     return [(messages[0],), *(Joined(0) for _ in messages[1:])]
 
 
-def test_joined_messages_are_sent_as_one_and_each_has_its_outcome() -> None:
+def test_joined_messages_are_sent_as_one_and_each_has_its_own_outcome() -> None:
     line = Line(Together(one_envelope))
     assert line.run("a", "b", "c") == {Outcome.SENT: 3}
     assert line.sent() == ["a+b+c"]
@@ -133,7 +133,7 @@ def test_joined_messages_are_sent_as_one_and_each_has_its_outcome() -> None:
     assert [record.message_id for record in line.journal.records] == ["envelope", "m-2", "m-3"]
 
 
-def test_editors_before_and_behind_one_that_joins_are_applied_in_their_order() -> None:
+def test_editors_before_and_after_a_join_run_in_their_order() -> None:
     def upper(message: Message) -> Sequence[Message]:
         message.body = body(message).upper().encode()
         return (message,)
@@ -264,7 +264,7 @@ def test_unreadable_message_is_rejected_before_the_editor() -> None:
     assert editor.given == [["a", "c"]]
 
 
-def test_message_with_unreadable_properties_delays_no_other() -> None:
+def test_message_with_unreadable_properties_does_not_delay_others() -> None:
     raw = split(delivered(2, body=b"b"))
     raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
     for editor in (
@@ -294,7 +294,7 @@ def test_split_before_a_join_is_allowed_and_after_it_refused() -> None:
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", ""]
 
 
-def test_an_editor_that_does_not_join_sees_what_was_sent_before_as_well() -> None:
+def test_an_editor_that_does_not_join_also_gets_messages_that_were_already_sent() -> None:
     editor = Together(lambda messages: [(each,) for each in messages], joins=False)
     line = Line(editor)
     line.run("a")
@@ -341,7 +341,7 @@ def test_a_message_that_is_in_the_batch_twice_is_settled_once() -> None:
 
 
 def test_message_at_which_an_editor_fails_is_rejected_and_the_others_are_joined() -> None:
-    """As from an untrusted producer: an exception that nobody expected must not hold the batch."""
+    """An untrusted producer may cause an unexpected exception, which must not hold the batch."""
 
     def fails_at_c(messages: Sequence[Message]) -> Sequence[EditedTogether]:
         if any(body(each) == "c" for each in messages):

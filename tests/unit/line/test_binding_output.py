@@ -59,7 +59,7 @@ def handed_over(output: BindingOutput, batch: Sequence[bytes], journal: JournalI
 
 
 def carried(text: str, number: int = 1) -> bytes:
-    """Return an envelope as the service delivers it: the host has made the text the body of a new message."""
+    """Return an envelope as the service delivers it: as the body of a new message."""
     return delivered(number, message_id=None, body=text.encode(), content_type="text/plain")
 
 
@@ -76,7 +76,7 @@ def test_envelope_restores_every_section_bit_for_bit(sections: list[Sections]) -
         assert opened.arrival.sequence_number == 7
 
 
-def test_function_gets_few_texts_below_the_limit() -> None:
+def test_function_gets_as_few_texts_as_the_size_limit_allows() -> None:
     batch = [delivered(number, body=b"x" * 100) for number in range(50)]
     texts = handed_over(binding(max_message_bytes=4_000), batch)
     assert all(len(text) <= 4_000 for text in texts)
@@ -97,7 +97,7 @@ def test_journal_marks_what_the_host_was_asked_to_send() -> None:
     assert [(record.outcome, record.is_handed_over) for record in journal.records] == [(Outcome.SENT, True)]
 
 
-def test_batch_that_comes_again_is_handed_over_again() -> None:
+def test_redelivered_batch_is_given_to_the_binding_again() -> None:
     output = binding()
     line = pipeline(WEST, Target(output, "east", "carrier", binding=output))
     found = []
@@ -138,13 +138,13 @@ def test_body_only_sends_the_body_as_it_is(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\xed\xa0\x80", b"a\x80"])
-def test_body_that_is_no_text_is_rejected(body: bytes) -> None:
+def test_body_that_is_not_text_is_rejected(body: bytes) -> None:
     with pytest.raises(MessageRejected, match="NotText: body is not UTF-8 at byte"):
         body_text(Message.received(delivered(1, body=body), WEST))
 
 
 def two_routes(output: BindingOutput, other: OutputThatAccepts, *editors: BatchEditor) -> tuple[Task, JournalInMemory]:
-    """Return a task that sends what has the property `sdk` with the SDK, and the rest through the binding."""
+    """Return a task that sends messages with the property `sdk` with the SDK, and the others through the binding."""
     router = Router(
         [
             Route(Target(other, "east", "orders"), parse_filter("sdk = 1")),
@@ -154,7 +154,7 @@ def two_routes(output: BindingOutput, other: OutputThatAccepts, *editors: BatchE
     return Task("copy", WEST, editors, router, None, Keep(), None), JournalInMemory()
 
 
-def test_nothing_counts_as_handed_over_if_another_target_keeps_the_batch_at_its_source() -> None:
+def test_no_message_counts_as_sent_if_another_target_keeps_the_batch_at_its_source() -> None:
     output = binding()
     task, journal = two_routes(output, OutputThatIsDown())
     clock = clock_at_delivery()
@@ -167,7 +167,7 @@ def test_nothing_counts_as_handed_over_if_another_target_keeps_the_batch_at_its_
     assert len(collected[output]) == 2
 
 
-def test_short_outage_of_another_target_hands_each_message_over_once() -> None:
+def test_short_outage_of_another_target_gives_each_message_to_the_binding_once() -> None:
     output = binding()
     task, journal = two_routes(output, OutputThatFailsOnce())
     clock = clock_at_delivery()
@@ -181,7 +181,7 @@ def test_short_outage_of_another_target_hands_each_message_over_once() -> None:
     ]
 
 
-def test_message_that_the_host_could_not_send_is_not_a_duplicate_of_itself() -> None:
+def test_message_that_the_host_could_not_send_is_not_withheld_at_its_redelivery() -> None:
     output = binding()
     task, journal = two_routes(output, OutputThatAccepts(), deduplicate())
     line = Pipeline(task, journal)
@@ -194,14 +194,14 @@ def test_message_that_the_host_could_not_send_is_not_a_duplicate_of_itself() -> 
     assert found == [1, 1, 1]
 
 
-def test_event_is_identified_by_its_task_as_well() -> None:
+def test_same_message_has_different_event_ids_in_different_tasks() -> None:
     one, other = binding(), BindingOutput("fan-out", "east", "EAST", "queue", "carrier", source_kind="service-bus")
     message = Message.received(delivered(1), WEST)
     ids = [open_envelope(each.text(message, None).encode())[0].id for each in (one, other)]
     assert len(set(ids)) == 2
 
 
-def test_event_that_is_sent_on_in_an_envelope_keeps_its_identity() -> None:
+def test_event_that_is_forwarded_in_an_envelope_keeps_its_id() -> None:
     first = open_envelope(handed_over(binding(), [delivered(1)])[0].encode())[0]
     texts = []
     for number in (8, 9):  # the first host has sent it twice

@@ -1,4 +1,4 @@
-"""The time of a batch whose target is away, and the renewal of its locks, in virtual time."""
+"""How long a batch is held while its target is unavailable, and the renewal of its locks, in virtual time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ class Line[AnOutput: Output]:
             self.at.pop(when)()
 
 
-def test_a_batch_is_held_over_many_locks_and_sent_when_the_target_is_back() -> None:
+def test_a_batch_is_held_over_many_lock_renewals_and_sent_when_the_target_recovers() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     line.at[600] = output.put_up
@@ -125,19 +125,19 @@ def test_a_batch_is_held_over_many_locks_and_sent_when_the_target_is_back() -> N
     assert max(gaps) <= LOCK - LOCK_MARGIN_SECONDS
 
 
-def test_the_good_case_renews_nothing() -> None:
+def test_a_batch_that_is_sent_at_once_renews_no_lock() -> None:
     line = Line(OutputThatAccepts())
     line.deliver(1, 2)
     assert line.locks.asked == []
 
 
-def test_a_short_failure_renews_nothing() -> None:
+def test_a_short_outage_renews_no_lock() -> None:
     line = Line(OutputThatFailsOnce())
     line.deliver(1)
     assert line.locks.asked == []
 
 
-def test_the_session_of_the_batch_is_named() -> None:
+def test_lock_renewal_names_the_session_of_the_batch() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     line.at[100] = output.put_up
@@ -146,7 +146,7 @@ def test_the_session_of_the_batch_is_named() -> None:
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("away"), TargetRefused("disabled")], ids=["away", "refused"])
-def test_ten_deliveries_are_longer_than_a_night(error: BuswayError) -> None:
+def test_ten_deliveries_outlast_an_outage_of_one_night(error: BuswayError) -> None:
     line = Line(OutputThatIsDown(error=error))
     for _ in range(10):
         with pytest.raises(type(error)):
@@ -154,14 +154,14 @@ def test_ten_deliveries_are_longer_than_a_night(error: BuswayError) -> None:
     assert line.clock.monotonic() > NIGHT.total_seconds()
 
 
-def test_a_hold_ends_with_its_limit() -> None:
+def test_a_batch_is_held_no_longer_than_its_limit() -> None:
     line = Line(OutputThatIsDown(), hold=timedelta(minutes=5))
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
     assert 290 < line.clock.monotonic() <= 300
 
 
-def test_a_lock_that_was_lost_ends_the_hold_as_such() -> None:
+def test_a_lost_lock_ends_the_hold_with_lock_lost() -> None:
     line = Line(OutputThatIsDown())
     line.at[100] = line.locks.lose
     with pytest.raises(LockLost):
@@ -203,7 +203,7 @@ def test_renewal_is_retried_after_a_short_outage_of_the_source() -> None:
     assert line.deliver(1) == {Outcome.SENT: 1}
 
 
-def test_a_shutdown_ends_a_hold_at_once() -> None:
+def test_a_shutdown_releases_a_held_batch_at_once() -> None:
     line = Line(OutputThatIsDown())
     line.at[20] = line.shutdown.request
     with pytest.raises(TargetUnavailable):
@@ -222,7 +222,7 @@ def test_a_shutdown_ends_a_sleep() -> None:
     asyncio.run(sleep())
 
 
-def test_a_refusal_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusing_target_and_its_recovery_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     output = OutputThatIsDown(error=TargetRefused("east/orders: it is disabled"))
     line = Line(output, hold=timedelta(minutes=10))
@@ -238,8 +238,8 @@ def test_a_refusal_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFix
     assert caplog.records[0].levelname == "ERROR"
 
 
-def test_two_targets_of_one_name_are_two() -> None:
-    """A hub by its keys and one of its partitions: what one has taken says nothing of the other."""
+def test_a_hub_and_one_of_its_partitions_are_separate_targets() -> None:
+    """A message accepted by one of them is not accepted by the other."""
     up, down = OutputThatAccepts(), OutputThatIsDown()
     line = Line(up, hold=timedelta(minutes=5))
     routes = [
@@ -256,7 +256,7 @@ def test_two_targets_of_one_name_are_two() -> None:
     assert (up.ids("hub"), down.ids("hub")) == (["m-2"], ["m-1"])
 
 
-# Messages at fault
+# Invalid and refused messages
 
 
 def at_fault(message: Outgoing) -> bool:
@@ -270,7 +270,7 @@ def test_without_rejects_a_message_at_fault_is_dead_lettered_at_its_source_and_t
     assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
 
 
-def test_a_message_that_was_dead_lettered_is_not_renewed() -> None:
+def test_the_lock_of_a_dead_lettered_message_is_not_renewed() -> None:
     line = Line(RejectsThenAway())
     line.at[100] = line.output.put_up
     line.deliver(1, 2)
@@ -291,7 +291,7 @@ class RejectsThenAway(OutputThatIsDown):
         return [answer for answers in one_by_one for answer in answers]
 
 
-def test_without_the_right_to_settle_the_batch_is_redelivered_and_nothing_sent_twice() -> None:
+def test_without_the_right_to_settle_the_batch_is_redelivered_and_no_message_sent_twice() -> None:
     line = Line(OutputThatRejects(at_fault), error=TargetRefused("no Listen claim"))
     for _ in range(3):
         with pytest.raises(MessageRejected):
@@ -306,10 +306,10 @@ def test_message_that_rejects_refuses_is_dead_lettered_at_its_source() -> None:
     assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
 
 
-# The same message twice in a batch, its first lock being over
+# The same message twice in a batch, with its first lock expired
 
 
-def test_a_message_that_is_twice_in_a_batch_is_sent_once() -> None:
+def test_a_message_that_is_in_a_batch_twice_is_sent_once() -> None:
     line = Line(OutputThatAccepts())
     assert line.deliver(1, 2, 3, 2, 3) == {Outcome.SENT: 5}
     assert line.output.ids("orders") == ["m-1", "m-2", "m-3"]
@@ -329,7 +329,7 @@ def test_last_lock_of_a_message_twice_in_a_batch_counts() -> None:
     assert [token for token, *_ in line.locks.dead] == [b"new" * 5 + b"."]
 
 
-# The run of rejects
+# The limit of rejects in a row
 
 
 def test_a_run_of_rejects_stops_the_task_at_its_limit() -> None:
@@ -342,7 +342,7 @@ def test_a_run_of_rejects_stops_the_task_at_its_limit() -> None:
     assert line.clock.monotonic() > 400, "a task that stands must not use up the deliveries"
 
 
-def test_a_good_message_ends_the_run() -> None:
+def test_a_sent_message_resets_the_count_of_rejects_in_a_row() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(lambda message: message.message_id != "m-4"), rejects=rejects, rejects_in_a_row=3)
     assert line.deliver(*range(1, 8)) == {Outcome.REJECTED: 6, Outcome.SENT: 1}
@@ -358,16 +358,16 @@ def test_a_stopped_task_continues_when_its_target_accepts_again() -> None:
     assert reasons == ["TargetRefusedMessage"] * 2
 
 
-def test_without_a_limit_any_number_is_set_aside() -> None:
+def test_without_a_limit_any_number_of_messages_in_a_row_is_rejected() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(lambda _: True), rejects=rejects, rejects_in_a_row=None)
     assert line.deliver(*range(1, 201)) == {Outcome.REJECTED: 200}
 
 
-# The memory
+# The cache of accepted sends
 
 
-def test_a_batch_larger_than_the_memory_is_not_sent_again() -> None:
+def test_a_redelivered_batch_larger_than_the_cache_of_accepted_sends_is_not_sent_again() -> None:
     output = OutputThatFailsOnce(after=149, error=TargetUnavailable("away", retry_after=DEFAULT_HOLD * 2))
     accepted = AcceptedSends(limit=10)
     line = Line(output, accepted=accepted)

@@ -16,13 +16,13 @@ SECRET = "a text that must not be logged"
 
 
 class DivideOptions(Strict):
-    """What to divide."""
+    """The number to divide."""
 
     dividend: int
 
 
 class DivideStep(Step):
-    """An editor as somebody may add one: a step with options, and an editor with a fault."""
+    """A step with options whose editor has a bug."""
 
     options: DivideOptions = Field(alias="divide")
 
@@ -61,14 +61,14 @@ def run(*editors: Any) -> Carried:
     ],
     ids=["alone", "before-an-editor-of-batches", "before-another"],
 )
-def test_only_the_message_at_fault_is_rejected(neighbours: list[dict[str, object]]) -> None:
+def test_an_error_in_an_editor_rejects_only_its_message(neighbours: list[dict[str, object]]) -> None:
     result = run(DIVIDE, *neighbours)
     assert result.outcomes == [Outcome.SENT, Outcome.REJECTED, Outcome.REJECTED, Outcome.SENT]
     if not neighbours:
         assert [each.body for each in result.messages] == [b"6", b"2"]
 
 
-def test_the_reason_names_the_editor_and_the_place_and_has_nothing_of_the_body(
+def test_the_reason_names_the_editor_and_the_code_line_and_quotes_no_body(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.DEBUG):

@@ -1,4 +1,4 @@
-"""What the pipeline does about partitions and keys of event hubs."""
+"""Partitions and keys of event hubs in the pipeline."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ from tests.messages import delivered
 
 
 class Hub(OutputThatAccepts):
-    """Takes each lane by itself, and at its first call nothing of one key."""
+    """A hub that at its first call cannot accept the messages with one key."""
 
     def __init__(self, slow: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def event(number: int, key: str) -> bytes:
     return delivered(number, annotated={"x-opt-partition-key": string(key)})
 
 
-def test_waiting_key_delays_no_other_and_keeps_its_order() -> None:
+def test_waiting_key_delays_no_other_key_and_keeps_its_order() -> None:
     hub = Hub(slow="slow")
     batch = [event(number, "slow" if number % 2 else "fast") for number in range(1, 7)]
     assert run(task_to(Target(hub, "east", "hub")), *batch) == {Outcome.SENT: 6}
@@ -78,14 +78,14 @@ def test_waiting_key_delays_no_other_and_keeps_its_order() -> None:
     assert hub.calls == [6, 3], "what was accepted is not sent again"
 
 
-def test_a_kept_partition_is_that_of_the_batch() -> None:
+def test_partition_keep_sends_to_the_partition_of_the_batch() -> None:
     hub = OutputThatAccepts()
     run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"))
     run(task_to(Target(hub, "east", "hub", partition="0")), event(2, "k"))
     assert [each.partition for each in hub.accepted["hub"]] == ["3", "0"]
 
 
-def test_a_partition_that_the_host_does_not_name_is_not_guessed() -> None:
+def test_a_batch_without_a_partition_from_the_host_is_not_sent() -> None:
     hub = OutputThatAccepts()
     with pytest.raises(TargetRefused, match="did not name the partition of the event"):
         run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"), partition=None)
@@ -95,7 +95,7 @@ def test_a_partition_that_the_host_does_not_name_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize(("partition", "sent"), [("3", 1), ("0", 0), ("33", 0)])
-def test_a_task_of_some_partitions_carries_and_journals_theirs_only(partition: str, sent: int) -> None:
+def test_a_task_for_some_partitions_sends_and_journals_only_their_events(partition: str, sent: int) -> None:
     hub = OutputThatAccepts()
     outcomes = run(
         task_to(Target(hub, "east", "hub"), partitions=frozenset({"3", "5"})), event(1, "k"), partition=partition
@@ -108,8 +108,8 @@ def refuses_binary(message: Outgoing) -> bool:
     return found is not None and found.kind == "binary"
 
 
-def test_a_rejected_event_is_one_that_rejects_takes() -> None:
-    """A queue takes no binary property: as it is, the event would end in a wrapping."""
+def test_a_rejected_event_is_converted_to_a_message_that_rejects_accepts() -> None:
+    """A queue accepts no binary property: unconverted, the event could only be sent wrapped."""
     rejected = OutputThatRejects(refuses_binary)
     target = Target(OutputThatRejects(lambda _: True), "east", "hub")
     rejects = Target(rejected, "west", "rejected", event_into_message)
@@ -121,7 +121,7 @@ def test_a_rejected_event_is_one_that_rejects_takes() -> None:
     assert message.body == b"body"
 
 
-def test_an_event_that_cannot_be_restored_is_rejected_with_its_number() -> None:
+def test_an_event_that_cannot_be_restored_is_rejected_with_its_sequence_number() -> None:
     journal = JournalInMemory()
     clock = clock_at_delivery()
     task = task_to(Target(OutputThatIsDown(), "east", "hub"))
@@ -163,7 +163,7 @@ def test_own_time_to_live_takes_precedence_over_the_kept_one() -> None:
     assert list(message.application_properties()) == []
 
 
-def test_an_event_of_iot_hub_has_its_device_as_key_unless_it_has_one() -> None:
+def test_an_iot_hub_event_without_a_key_gets_its_device_as_key() -> None:
     device = {"iothub-connection-device-id": string("d")}
     for annotated, key in ((device, "d"), ({**device, "x-opt-partition-key": string("k")}, "k")):
         message = messages.message(1, annotated=annotated, origin=SOMEWHERE)

@@ -23,7 +23,7 @@ from tests.messages import ENQUEUED, delivered
 from tests.unit.editors.deduplicating import editor as deduplicate
 from tests.unit.line.enveloped import WEST, Alone, Line, abc, carried, event, one_text
 
-# Each message goes its own way
+# Messages of an envelope
 
 
 def test_messages_of_an_envelope_are_sent_one_by_one_and_recorded_as_its_parts() -> None:
@@ -66,7 +66,7 @@ def test_message_that_its_target_refuses_goes_to_rejects_alone_and_can_be_replay
     assert line.sent() == ["m-1", "m-3", "m-2"]
 
 
-def test_envelope_that_comes_again_whose_message_was_rejected_is_not_rejected_twice() -> None:
+def test_redelivered_envelope_does_not_reject_its_message_twice() -> None:
     line = Line(Alone({"m-2": "reject"}), output=OutputThatFailsOnce(1))
     line.run(abc())
     line.run(abc())  # the same delivery again: its lock was lost behind the send
@@ -74,14 +74,14 @@ def test_envelope_that_comes_again_whose_message_was_rejected_is_not_rejected_tw
     assert line.sent() == ["m-1", "m-3"]
 
 
-def test_filtered_messages_have_a_record_and_hold_up_no_other() -> None:
+def test_filtered_messages_are_recorded_and_do_not_delay_others() -> None:
     line = Line(Alone({"m-1": "withhold", "m-3": "withhold"}))
     line.run(abc())
     assert line.sent() == ["m-2"]
     assert line.outcomes() == [(1, 0, Outcome.FILTERED), (1, 1, Outcome.SENT), (1, 2, Outcome.FILTERED)]
 
 
-def test_parts_of_a_message_are_numbered_among_all_of_the_envelope() -> None:
+def test_parts_are_numbered_across_all_messages_of_the_envelope() -> None:
     line = Line(Alone({"m-2": "split"}))
     line.run(abc(), abc())
     ids = ["m-1", "m-2/0", "m-2/1", "m-2/2", "m-3"]
@@ -123,7 +123,7 @@ def test_envelope_that_asks_for_a_part_that_it_does_not_have_is_not_lost() -> No
     assert len(line.rejects.accepted["rejected"]) == 3
 
 
-def test_messages_of_an_envelope_are_joined_as_any_others() -> None:
+def test_messages_of_an_envelope_can_be_joined() -> None:
     options = BatchOptions.model_validate({"as": "json-array"})
     batch = BatchStep(batch=options).editor(task_facts())
     line = Line(batch)
@@ -148,10 +148,10 @@ def test_deduplicate_remembers_the_messages_of_envelopes() -> None:
     assert line.outcomes()[3:] == [(2, 0, Outcome.FILTERED), (2, 1, Outcome.SENT)]
 
 
-# What is inside
+# Ids, sessions and times of the messages
 
 
-def test_messages_without_an_id_get_different_ones_and_the_same_in_every_envelope() -> None:
+def test_messages_without_an_id_get_different_ids_that_do_not_depend_on_the_envelope() -> None:
     contents = [Message.received(delivered(number, message_id=None), WEST).encode() for number in (1, 2)]
     one, two = (encode_event(Event("s", str(number), "service-bus", each)) for number, each in enumerate(contents))
     line, other = Line(), Line()
@@ -161,7 +161,7 @@ def test_messages_without_an_id_get_different_ones_and_the_same_in_every_envelop
     assert other.sent() == line.sent()[::-1]
 
 
-def test_what_the_service_assigned_at_the_first_source_is_not_taken_for_that_of_the_envelope() -> None:
+def test_stamps_use_the_sequence_number_of_the_envelope_and_not_of_the_first_source() -> None:
     inner = delivered(7_777, named={}, enqueued=ENQUEUED - 1_000_000)
     line = Line()
     line.run(encode_event(Event("s", "i", "service-bus", inner)), start=5)
@@ -170,7 +170,7 @@ def test_what_the_service_assigned_at_the_first_source_is_not_taken_for_that_of_
     assert sent.sections.message_annotations == b""
 
 
-def test_envelope_in_an_envelope_is_a_message() -> None:
+def test_an_envelope_within_an_envelope_is_sent_as_a_message() -> None:
     inner = carried(abc(), 3)
     line = Line()
     line.run(encode_event(Event("s", "i", "service-bus", Message.received(inner, WEST).encode())))
@@ -178,14 +178,14 @@ def test_envelope_in_an_envelope_is_a_message() -> None:
     assert len(open_envelope(sent.body or b"")) == 3
 
 
-def test_sessions_are_those_of_the_messages() -> None:
+def test_each_message_of_an_envelope_keeps_its_session() -> None:
     contents = [Message.received(delivered(n, session_id=f"s-{n}"), WEST).encode() for n in (1, 2)]
     line = Line()
     line.run(one_text(*(encode_event(Event("s", str(n), "service-bus", each)) for n, each in enumerate(contents))))
     assert [each.session_id for each in line.output.accepted["orders"]] == ["s-1", "s-2"]
 
 
-def test_remaining_time_to_live_is_counted_from_the_envelope() -> None:
+def test_remaining_time_to_live_is_counted_from_the_arrival_of_the_envelope() -> None:
     contents = [
         Message.received(delivered(n, time_to_live=life), WEST).encode() for n, life in ((1, 1_000), (2, 60_000))
     ]
@@ -206,7 +206,7 @@ def test_envelopes_of_a_hub_are_opened_in_each_partition() -> None:
     assert {each.arrival.origin.partition for each in line.journal.records} == {"0", "1"}
 
 
-# Bodies that are no envelopes
+# Messages that are not envelopes, and limits
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_envelopes_of_a_hub_are_opened_in_each_partition() -> None:
         encode_event(Event("s", "i", KINDS[0], b"x")).replace('"eA=="', "null").encode(),
     ],
 )  # fmt: skip
-def test_body_that_is_no_envelope_is_rejected_whole(body: bytes) -> None:
+def test_message_that_is_not_an_envelope_is_rejected(body: bytes) -> None:
     line = Line()
     asyncio.run(line.line.run([delivered(1, body=body), carried(event("a", 2), 2)]))
     assert line.sent() == ["m-2"]
@@ -230,7 +230,7 @@ def test_body_that_is_no_envelope_is_rejected_whole(body: bytes) -> None:
     assert rejected.body == body
 
 
-def test_event_whose_content_is_no_message_rejects_its_envelope() -> None:
+def test_envelope_with_an_event_that_is_not_a_message_is_rejected() -> None:
     line = Line()
     broken = encode_event(Event("west/orders", "z", "service-bus", b"\x00\x53\x73\xc0"))
     line.run(f"[{event('a', 1)},{broken}]")
@@ -238,13 +238,13 @@ def test_event_whose_content_is_no_message_rejects_its_envelope() -> None:
     assert line.outcomes() == [(1, None, Outcome.REJECTED)]
 
 
-def test_id_with_half_a_character_does_no_harm() -> None:
+def test_event_ids_with_lone_surrogates_are_accepted() -> None:
     line = Line(Alone({"m-2": "reject"}))
     line.run(one_text(event("\ud800", 1), event("\udc00", 2)))
     assert [end for _, _, end in line.outcomes()] == [Outcome.SENT, Outcome.REJECTED]
 
 
-def test_number_of_events_in_an_envelope_is_limited_on_both_sides() -> None:
+def test_number_of_events_in_an_envelope_is_limited_for_sender_and_receiver() -> None:
     line = Line()
     line.run(f"[{','.join(['1'] * (MOST_EVENTS + 1))}]")
     assert line.outcomes() == [(1, None, Outcome.REJECTED)]

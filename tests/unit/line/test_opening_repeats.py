@@ -16,7 +16,7 @@ from tests.fakes import (
 from tests.unit.line.enveloped import Alone, Line, abc, carried, event, one_text
 
 
-def test_repeated_envelope_is_taken_once_even_if_the_host_grouped_it_otherwise() -> None:
+def test_repeated_events_are_sent_once_even_if_the_host_groups_them_differently() -> None:
     line = Line()
     a, b, c = event("a", 1), event("b", 2), event("c", 3)
     line.run(f"[{a},{b}]")
@@ -27,7 +27,7 @@ def test_repeated_envelope_is_taken_once_even_if_the_host_grouped_it_otherwise()
     ]
 
 
-def test_event_that_an_envelope_holds_twice_is_taken_once_and_both_are_recorded() -> None:
+def test_event_that_is_in_an_envelope_twice_is_sent_once_and_both_are_recorded() -> None:
     line = Line()
     a = event("a", 1)
     line.run(f"[{a},{event('b', 2)},{a}]")
@@ -43,7 +43,7 @@ def test_repeat_of_a_message_that_its_target_refuses_shares_the_reject() -> None
     assert len(line.rejects.accepted["rejected"]) == 1
 
 
-def test_envelope_that_is_in_the_batch_twice_is_taken_once() -> None:
+def test_envelope_that_is_in_the_batch_twice_is_sent_once() -> None:
     line = Line(Alone({"m-2": "split"}))
     content = carried(abc(), 7)
     asyncio.run(line.line.run([content, content], lock_tokens=[b"1" * 16, b"2" * 16]))
@@ -51,20 +51,20 @@ def test_envelope_that_is_in_the_batch_twice_is_taken_once() -> None:
     assert len(line.journal.records) == 10
 
 
-def test_repeats_of_what_stays_at_the_source_stay_with_it() -> None:
+def test_repeats_of_events_that_stay_at_the_source_stay_too() -> None:
     line = Line(output=OutputThatIsDown())
     with pytest.raises(Exception, match="away"):
         line.run(abc(), abc())
     assert [end for _, _, end in line.outcomes()] == [Outcome.RETRY] * 6
 
 
-def test_events_of_one_message_id_are_not_taken_for_each_other() -> None:
+def test_different_events_with_the_same_message_id_are_both_sent() -> None:
     line = Line()
     line.run(f"[{event('a', 1)},{event('b', 1)}]")
     assert line.sent() == ["m-1", "m-1"]
 
 
-def test_event_that_its_target_could_not_take_is_sent_when_the_envelope_comes_again() -> None:
+def test_event_that_the_target_could_not_accept_is_sent_at_the_retry() -> None:
     line = Line(output=OutputThatFailsOnce(1))
     line.run(f"[{event('a', 1)},{event('b', 2)}]")
     assert line.sent() == ["m-1", "m-2"]
@@ -75,7 +75,7 @@ def test_event_that_its_target_could_not_take_is_sent_when_the_envelope_comes_ag
     st.dictionaries(st.sampled_from([f"m-{number}" for number in range(6)]), st.sampled_from(["reject", "withhold"])),
     st.sets(st.integers(0, 5)),
 )
-def test_each_event_is_sent_once_or_on_record(
+def test_each_event_is_sent_once_or_recorded_as_not_sent(
     deliveries: list[list[int]], verdicts: dict[str, str], refused: set[int]
 ) -> None:
     ids = {f"m-{number}" for number in refused}

@@ -1,4 +1,4 @@
-"""Targets that are away: order, and the time that a batch waits."""
+"""Unavailable targets: the order of messages, and how long a batch waits."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ def test_order_is_kept_over_an_outage() -> None:
     }
 
 
-def test_one_target_that_is_down_does_not_hold_up_the_other() -> None:
+def test_one_target_that_is_down_does_not_delay_the_other() -> None:
     up, down = OutputThatAccepts(), OutputThatIsDown()
     routes = [
         Route(Target(down, "north", "orders"), parse_filter("side = 1")),
@@ -49,7 +49,7 @@ def test_one_target_that_is_down_does_not_hold_up_the_other() -> None:
     assert down.ids("orders") == ["m-1", "m-3", "m-5"]
 
 
-def test_waiting_stays_within_the_shortest_lock_of_the_batch() -> None:
+def test_retries_end_before_the_shortest_lock_of_the_batch_expires() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     short = ENQUEUED + 25_000
@@ -62,21 +62,21 @@ def test_waiting_stays_within_the_shortest_lock_of_the_batch() -> None:
     assert output.timeouts[-1] >= SHORTEST_ATTEMPT_SECONDS
 
 
-def test_long_lock_is_used_up_to_the_margin() -> None:
+def test_retries_use_a_long_lock_up_to_the_safety_margin() -> None:
     line = Line(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1, locked_until=ENQUEUED + 300_000))
     assert 0 < 300 - LOCK_MARGIN_SECONDS - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
 
 
-def test_a_batch_without_locks_is_held_for_the_whole_time_of_its_task() -> None:
+def test_a_batch_without_locks_is_retried_for_the_whole_time_limit_of_its_task() -> None:
     line = Line(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         line.run(delivered(None))
     assert 0 <= DEFAULT_HOLD.total_seconds() - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
 
 
-def test_a_lock_that_is_nearly_over_allows_one_attempt() -> None:
+def test_a_lock_that_is_about_to_expire_allows_one_attempt() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -85,14 +85,14 @@ def test_a_lock_that_is_nearly_over_allows_one_attempt() -> None:
     assert line.pauses == []
 
 
-def test_the_wait_that_a_target_asks_for_is_kept() -> None:
+def test_a_retry_waits_as_long_as_the_target_asks() -> None:
     output = OutputThatFailsOnce(error=TargetUnavailable("busy", retry_after=timedelta(seconds=4)))
     line = Line(output)
     assert line.run(delivered(1)) == {Outcome.SENT: 1}
     assert line.pauses == [4.0]
 
 
-def test_a_target_that_refuses_is_reported_as_such() -> None:
+def test_a_target_that_refuses_raises_target_refused() -> None:
     line = Line(OutputThatIsDown(error=TargetRefused("east/orders: no right to send")))
     with pytest.raises(TargetRefused, match="no right to send"):
         line.run(delivered(1))

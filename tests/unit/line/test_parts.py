@@ -1,4 +1,4 @@
-"""Messages of which an editor makes several: each part is sent once, or is on record."""
+"""Messages that an editor splits: each part is sent once, or recorded as not sent."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ def refuse(_: Message) -> Sequence[Message]:
 
 
 def replay(rejected: Message, number: int) -> bytes:
-    """Return a message of `rejects` as it is delivered after it was sent to the source again."""
+    """Return a message of `rejects` as the source delivers it after an operator has sent it there."""
     return delivered(number, named=dict(rejected.application_properties()), body=rejected.body or b"")
 
 
@@ -39,7 +39,7 @@ def stamps(values: Mapping[str, str]) -> dict[str, Value]:
     return {name: string(text) for name, text in values.items()}
 
 
-def test_an_editor_that_multiplies_sends_each_part_once_over_redeliveries() -> None:
+def test_each_part_of_a_split_message_is_sent_once_over_several_deliveries() -> None:
     output = OutputThatFailsOnce(after=2, error=TargetUnavailable("away"))
     line = Line(output, editors=[Editing(partial(several, total=3))])
     assert line.run(delivered(1)) == {Outcome.SENT: 3}
@@ -61,7 +61,7 @@ def test_if_all_parts_are_refused_each_reject_names_its_part_and_replaying_them_
     assert accepting.ids("orders") == ["part-0", "part-1", "part-2"]
 
 
-def test_what_a_replayed_reject_does_not_send_is_on_record() -> None:
+def test_parts_that_a_replayed_reject_does_not_send_are_recorded_as_filtered() -> None:
     output = OutputThatAccepts()
     line = Line(output, editors=[Editing(partial(several, total=3))])
     assert line.run(delivered(2, named=stamps(STAMPS))) == {Outcome.SENT: 1, Outcome.FILTERED: 2}
@@ -85,7 +85,7 @@ def test_a_replayed_reject_that_fails_before_the_send_is_rejected_with_its_part(
         assert texts(reject)[SEQUENCE] == "2"
 
 
-def test_a_replayed_reject_of_another_number_of_parts_is_rejected() -> None:
+def test_a_replayed_reject_that_now_has_another_number_of_parts_is_rejected() -> None:
     for total in (1, 2, 4):
         output = OutputThatAccepts()
         line = Line(output, editors=[Editing(partial(several, total=total))])
@@ -104,11 +104,11 @@ def test_impossible_part_number_is_ignored() -> None:
         assert line.run(delivered(2, named=stamps({**STAMPS, PART: part, PARTS: parts}))) == {Outcome.SENT: 3}
 
 
-def test_a_task_without_editors_sends_a_message_whatever_it_asks_for() -> None:
+def test_a_task_without_editors_ignores_part_numbers() -> None:
     assert Line().run(delivered(2, named=stamps(STAMPS))) == {Outcome.SENT: 1}
 
 
-def test_an_event_that_is_replayed_to_another_partition_becomes_its_part() -> None:
+def test_an_event_that_is_replayed_in_another_partition_sends_only_its_part() -> None:
     line = Line(editors=[Editing(partial(several, total=3))])
     named = stamps({**STAMPS, SOURCE: "west/orders/Partitions/3"})
     assert line.run(delivered(2, named=named)) == {Outcome.SENT: 1, Outcome.FILTERED: 2}
@@ -127,7 +127,7 @@ _FORGED = st.fixed_dictionaries(
 
 
 @given(_FORGED, st.integers(1, 3))
-def test_forged_part_numbers_lose_no_part(forged: dict[str, Value], total: int) -> None:
+def test_forged_part_numbers_do_not_lose_a_part(forged: dict[str, Value], total: int) -> None:
     output = OutputThatAccepts()
     line = Line(output, editors=[Editing(partial(several, total=total))])
     counts = line.run(delivered(1, named=forged))

@@ -1,4 +1,4 @@
-"""What a task decides about each message, and the ids that it gives."""
+"""The outcome of each message of a task, and the ids that the task assigns."""
 
 import asyncio
 import uuid
@@ -23,7 +23,7 @@ from tests.unit.line.copying import ORIGIN, Editing, Line, texts
 MALFORMED = b"\x00\x53\x74\xc1\xff\x02"
 
 
-def test_a_message_is_sent_as_it_came_with_its_stamps() -> None:
+def test_a_message_is_sent_unchanged_except_for_its_stamps() -> None:
     output = OutputThatAccepts()
     line = Line(output)
     assert line.run(delivered(7, named={"colour": string("red")}, body=b"hello")) == {Outcome.SENT: 1}
@@ -47,11 +47,11 @@ def test_a_message_is_sent_as_it_came_with_its_stamps() -> None:
     ]
 
 
-def test_an_empty_batch_is_no_work() -> None:
+def test_an_empty_batch_does_nothing() -> None:
     assert Line().run() == Counter()
 
 
-def test_every_message_of_a_batch_has_one_outcome() -> None:
+def test_every_message_of_a_batch_gets_one_outcome() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-5")
     routes = [Route(Target(output, "east", "orders"), parse_filter("NOT EXISTS(skip) OR skip <> 1"))]
     line = Line(output, routes=routes, loop_guard=LoopGuard(), time_to_live=Remaining())
@@ -86,7 +86,7 @@ def test_every_message_of_a_batch_has_one_outcome() -> None:
     assert ids[:4] == ["m-1", "m-2", "m-3", "m-4"]
 
 
-def test_an_editor_that_drops_filters() -> None:
+def test_a_message_that_an_editor_withholds_is_filtered() -> None:
     output = OutputThatAccepts()
     line = Line(output, editors=[Editing(lambda _: ())])
     assert line.run(delivered(1)) == {Outcome.FILTERED: 1}
@@ -108,7 +108,7 @@ def test_hops_are_counted_up_to_the_limit_of_the_task() -> None:
     assert line.run(delivered(2, named={"repl-path": string("a;b;c")})) == {Outcome.LOOPED: 1}
 
 
-def test_without_a_guard_a_message_may_return() -> None:
+def test_without_loop_prevention_a_message_may_return() -> None:
     assert Line().run(delivered(1, named={"repl-path": string("east")})) == {Outcome.SENT: 1}
 
 
@@ -138,7 +138,7 @@ def test_ids_differ_by_partition() -> None:
     assert len(set(output.ids("orders"))) == 2
 
 
-def test_an_id_that_is_no_text_stays() -> None:
+def test_a_message_id_that_is_not_text_is_not_changed() -> None:
     output = OutputThatAccepts()
     identity = amqp_uuid(uuid.UUID(int=5))
     Line(output).run(delivered(1, message_id=identity))

@@ -1,4 +1,4 @@
-"""Batches that are delivered again, and messages that are in a batch twice."""
+"""Redelivered batches, and messages that are in a batch twice."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ from tests.messages import ENQUEUED, delivered
 from tests.unit.line.copying import Editing, Line
 
 
-def test_a_batch_that_failed_half_way_is_redelivered_and_its_accepted_half_not_sent_again() -> None:
+def test_a_redelivered_batch_sends_only_the_messages_that_were_not_accepted_before() -> None:
     output = OutputThatFailsOnce(after=3, error=TargetUnavailable("away", retry_after=timedelta(minutes=10)))
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -29,7 +29,7 @@ def test_a_batch_that_failed_half_way_is_redelivered_and_its_accepted_half_not_s
     assert output.ids("orders") == ["m-1", "m-2", "m-3", "m-4", "m-5"]
 
 
-def test_within_a_run_the_accepted_half_is_not_sent_again() -> None:
+def test_a_retry_sends_only_the_messages_that_were_not_accepted_before() -> None:
     output = OutputThatFailsOnce(after=3)
     line = Line(output)
     line.run(*[delivered(number) for number in range(1, 6)])
@@ -37,7 +37,7 @@ def test_within_a_run_the_accepted_half_is_not_sent_again() -> None:
     assert output.calls == [5, 2]
 
 
-def test_a_message_of_a_recreated_entity_is_another() -> None:
+def test_a_message_of_a_recreated_entity_is_sent_despite_an_equal_sequence_number() -> None:
     output = OutputThatAccepts()
     line = Line(output)
     line.run(delivered(1, message_id="old"))
@@ -53,7 +53,7 @@ def test_a_message_without_a_sequence_number_is_sent_at_every_delivery() -> None
     assert output.ids("orders") == ["a", "a"]
 
 
-def test_what_was_rejected_is_not_rejected_again_at_a_redelivery() -> None:
+def test_a_redelivered_message_is_not_rejected_twice() -> None:
     def refuse(message: Message) -> list[Message]:
         if message.arrival.sequence_number == 1:
             raise MessageRejected("Poison", "it is poison")
@@ -68,7 +68,7 @@ def test_what_was_rejected_is_not_rejected_again_at_a_redelivery() -> None:
     assert len(line.rejected()) == 1
 
 
-def test_a_message_that_a_batch_has_twice_has_its_id_in_both_records() -> None:
+def test_both_records_of_a_message_that_is_in_a_batch_twice_have_its_id() -> None:
     def edit(message: Message) -> list[Message]:
         if message.arrival.sequence_number == 1:
             raise MessageRejected("Poison", "it is poison")
@@ -84,7 +84,7 @@ def test_a_message_that_a_batch_has_twice_has_its_id_in_both_records() -> None:
     ] * 2
 
 
-def test_the_record_of_a_message_that_a_batch_has_twice_has_no_id_if_its_properties_cannot_be_read() -> None:
+def test_both_records_of_an_unreadable_message_that_is_in_a_batch_twice_have_no_id() -> None:
     raw = split(delivered(1))
     raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
     line = Line()

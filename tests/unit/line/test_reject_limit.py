@@ -1,4 +1,4 @@
-"""The reject limit: a task at fault stops, and a producer of bad messages does not stop a task that works."""
+"""The reject limit: a broken task stops, and a producer of bad messages does not stop a working task."""
 
 from shared.line.reject_limit import RejectLimit
 
@@ -8,7 +8,7 @@ def admitted(limit: RejectLimit, *, by_target: bool = False) -> int:
     return next((count for count in range(100_000) if not limit.admit(by_target=by_target)), 100_000)
 
 
-def test_task_that_has_had_no_good_message_stops_after_the_limit() -> None:
+def test_task_that_has_sent_no_message_stops_after_the_limit() -> None:
     assert admitted(RejectLimit(100)) == 100
     assert admitted(RejectLimit(100), by_target=True) == 100
 

@@ -1,4 +1,4 @@
-"""Messages at fault: what `rejects` gets, and what stays at the source."""
+"""Invalid and refused messages: which go to `rejects`, and which stay at the source."""
 
 from datetime import timedelta
 
@@ -30,7 +30,7 @@ def test_a_malformed_message_goes_to_rejects_wrapped() -> None:
     assert texts(message)[TASK] == "copy"
 
 
-def test_malformed_sections_are_found_wherever_they_stand() -> None:
+def test_a_malformed_section_of_any_kind_rejects_the_message() -> None:
     bad_map = b"\xc1\x05\x04\xa1\x01a\x41"  # two pairs announced, one and a half there
     for sections in (
         Sections(header=b"\x00\x53\x70\xc0\x02\x01\x70"),
@@ -45,7 +45,7 @@ def test_malformed_sections_are_found_wherever_they_stand() -> None:
         assert len(line.rejected()) == 1
 
 
-def test_a_message_that_its_target_refuses_goes_to_rejects_as_it_came() -> None:
+def test_a_message_that_its_target_refuses_goes_to_rejects_unchanged() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-2")
     line = Line(output)
     line.run(delivered(1), delivered(2, named={"colour": string("red")}, body=b"two"), delivered(3))
@@ -103,7 +103,7 @@ class RejectsOneAndGoesAway(OutputThatAccepts):
         }[str(message.message_id)]
 
 
-def test_rejected_messages_reach_rejects_although_the_target_is_unavailable_and_the_time_is_over() -> None:
+def test_rejected_messages_reach_rejects_even_if_the_target_is_unavailable_until_the_deadline() -> None:
     output = RejectsOneAndGoesAway()
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -112,7 +112,7 @@ def test_rejected_messages_reach_rejects_although_the_target_is_unavailable_and_
     assert len(line.rejected()) == 1
 
 
-def test_without_rejects_a_message_at_fault_stays_at_the_source_and_its_neighbours_are_sent_once() -> None:
+def test_without_rejects_an_invalid_message_stays_at_the_source_and_the_others_are_sent_once() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-2")
     line = Line(output, has_rejects=False)
     for delivery_count in range(3):

@@ -22,7 +22,7 @@ def changed(action: str, **options: Any) -> Message:
     return Message.received(it.encode(), Origin("east", "q"))
 
 
-def test_the_first_route_that_is_true_takes_the_message() -> None:
+def test_the_first_matching_route_gets_the_message() -> None:
     router = Router([Route(EXPRESS, parse_filter("priority > 5")), Route(ORDERS)])
     assert router.route(message(named={"priority": int_(6)})) == EXPRESS
     assert router.route(message(named={"priority": int_(5)})) == ORDERS
@@ -33,14 +33,14 @@ def test_message_without_a_matching_route_is_withheld() -> None:
     assert Router([Route(EXPRESS, parse_filter("priority > 5"))]).route(message()) is None
 
 
-def test_an_action_is_of_its_own_route_only() -> None:
+def test_the_action_of_a_route_that_does_not_match_is_not_applied() -> None:
     router = Router([Route(EXPRESS, parse_filter("a = 1"), parse_action("SET b = 1")), Route(ORDERS)])
     it = message(named={"a": int_(2)})
     router.route(it)
     assert it.application_property("b") is None
 
 
-def test_an_action_touches_only_what_it_names() -> None:
+def test_an_action_changes_only_the_properties_that_it_names() -> None:
     wide = Value(0x81, 5)
     it = changed("SET priority = 7; REMOVE old", named={"Old": TRUE, "keep": wide, "Priority": long(1)})
     assert list(it.application_properties()) == [("keep", wide), ("Priority", long(7))]
@@ -67,7 +67,7 @@ def test_system_properties_are_set(action: str, attribute: str, value: object) -
     assert getattr(changed(action, session_id="s", time_to_live=5000), attribute) == value
 
 
-def test_a_scheduled_time_that_is_set_leaves() -> None:
+def test_a_scheduled_enqueue_time_set_by_an_action_is_sent() -> None:
     it = message()
     Router([Route(ORDERS, None, parse_action("SET sys.ScheduledEnqueueTimeUtc = '2031-01-01T00:00:00Z'"))]).route(it)
     assert it.annotation("x-opt-scheduled-enqueue-time") == timestamp(1_924_992_000_000)
@@ -99,7 +99,7 @@ def test_every_settable_property_can_be_set_read_and_removed(name: str) -> None:
         "colour LIKE 'r%' AND sys.ContentType IS NULL",
     ],
 )
-def test_conditions_see_the_message(condition: str) -> None:
+def test_conditions_read_broker_and_application_properties(condition: str) -> None:
     it = message(subject=string("subject"), time_to_live=5000, named={"Colour": string("red"), "null": NULL})
     assert parse_filter(condition).matches(RuleProperties(it))
 
@@ -118,7 +118,7 @@ def test_times_are_timestamps() -> None:
         ("SET sys.TimeToLive = size", {"size": binary(b"x")}),
     ],
 )
-def test_an_action_that_a_message_does_not_fit_rejects_it(action: str, named: dict[str, Value]) -> None:
+def test_a_message_to_which_an_action_cannot_be_applied_is_rejected(action: str, named: dict[str, Value]) -> None:
     with pytest.raises(MessageRejected):
         changed(action, named=named)
 

@@ -58,14 +58,14 @@ def test_every_state_is_terminal_with_one_outcome_or_has_transitions() -> None:
     assert set(OUTCOMES.values()) == set(Outcome)
 
 
-def test_every_state_can_be_reached_and_every_message_can_be_left() -> None:
+def test_every_state_can_be_reached_and_every_unfinished_message_can_be_left_at_the_source() -> None:
     reached = {State.RECEIVED} | {after for row in TRANSITIONS.values() for after in row.values()}
     assert reached == set(State)
     assert all(row[Event.LEAVE] is State.LEFT for row in TRANSITIONS.values())
 
 
 @given(st.lists(st.sampled_from(Event), max_size=30))
-def test_events_at_random_do_what_the_table_says_and_nothing_illegal(events: list[Event]) -> None:
+def test_random_events_follow_the_table_and_illegal_ones_raise(events: list[Event]) -> None:
     item = new_item()
     for event in events:
         before = item.state

@@ -21,7 +21,7 @@ def arrival(origin: Origin, **annotations: Value) -> Arrival:
     return Message.received(section + sections.data(b"x"), origin).arrival
 
 
-def test_an_old_extension_for_hubs_changes_nothing_that_is_read() -> None:
+def test_annotations_of_an_old_hub_extension_are_read_like_current_ones() -> None:
     usual = arrival(
         EVENTS,
         x_opt_sequence_number=long(5),
@@ -38,7 +38,7 @@ def test_an_old_extension_for_hubs_changes_nothing_that_is_read() -> None:
     assert old.enqueued_time == ENQUEUED
 
 
-def test_a_number_is_an_offset_only_in_a_hub() -> None:
+def test_a_numeric_offset_is_read_only_from_a_hub() -> None:
     assert arrival(EVENTS, x_opt_offset=int_(7)).offset == "7"
     assert arrival(MESSAGES, x_opt_offset=int_(7)).offset is None
 
@@ -51,6 +51,6 @@ def test_a_number_is_an_offset_only_in_a_hub() -> None:
         described(symbol("com.microsoft:timespan"), long(1)),
     ],
 )
-def test_another_type_of_time_is_malformed(value: Value) -> None:
+def test_an_enqueued_time_of_another_type_is_malformed(value: Value) -> None:
     with pytest.raises(Malformed):
         arrival(EVENTS, x_opt_enqueued_time=value)

@@ -18,11 +18,13 @@ from tests.messages import message
         (["West"], "west", None),
     ],
 )
-def test_objections(visited: list[str], target: str, objection: str | None) -> None:
+def test_loop_prevention_rejects_visited_sites_and_too_many_hops(
+    visited: list[str], target: str, objection: str | None
+) -> None:
     assert LoopGuard(max_hops=3).objection(visited, target) == objection
 
 
-def test_a_ring_of_sites_ends_at_the_first() -> None:
+def test_a_message_in_a_ring_of_sites_stops_before_the_first_site() -> None:
     guard, path = LoopGuard(), list[str]()
     sites = ["a", "b", "c", "d"]
     for hop in range(20):
@@ -33,7 +35,7 @@ def test_a_ring_of_sites_ends_at_the_first() -> None:
     assert path == ["a", "b", "c"]
 
 
-def test_a_line_of_sites_ends_at_the_limit() -> None:
+def test_a_message_visits_at_most_the_default_number_of_sites() -> None:
     guard, path = LoopGuard(), list[str]()
     while guard.objection(path, f"site-{len(path) + 1}") is None:
         path.append(f"site-{len(path)}")

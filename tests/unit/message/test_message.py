@@ -41,7 +41,7 @@ def of(**parts: bytes) -> Message:
     return received(Sections(**{"body": data(b"x"), **parts}).encode())
 
 
-def test_the_arrival_is_read_and_does_not_leave_again() -> None:
+def test_service_assigned_annotations_are_read_and_not_sent() -> None:
     assigned = {
         "x-opt-enqueued-time": timestamp(5),
         "x-opt-sequence-number": long(2**40),
@@ -59,17 +59,17 @@ def test_the_arrival_is_read_and_does_not_leave_again() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SERVICE_ASSIGNED))
-def test_no_service_assigned_annotation_leaves(name: str) -> None:
+def test_no_service_assigned_annotation_is_sent(name: str) -> None:
     value = string("1") if name in ("x-opt-offset", "x-opt-deadletter-source") else long(1)
     assert of(message_annotations=annotations({name: value})).encode() == data(b"x")
 
 
-def test_annotations_without_a_service_assigned_one_leave_as_the_bytes_that_came() -> None:
+def test_annotations_of_the_sender_keep_their_bytes() -> None:
     section = b"\x00\x80" + (0x72).to_bytes(8) + b"\xc1\x05\x02\xa3\x01a\x41"
     assert of(message_annotations=section).encode() == section + data(b"x")
 
 
-def test_delivery_annotations_do_not_leave() -> None:
+def test_delivery_annotations_are_not_sent() -> None:
     section = b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41"
     assert of(delivery_annotations=section).encode() == data(b"x")
 
@@ -85,13 +85,13 @@ def test_delivery_annotations_do_not_leave() -> None:
         ([NULL, NULL, Value(0x70, 5)], [NULL, NULL, Value(0x70, 5)]),
     ],
 )
-def test_of_the_header_only_what_the_sender_said_leaves(fields: list[Value], left: list[Value] | None) -> None:
+def test_only_header_fields_of_the_sender_are_sent(fields: list[Value], left: list[Value] | None) -> None:
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in fields]))
     header = b"" if left is None else join_list(b"\x00\x53\x70", [encode(field) for field in left])
     assert message.encode() == header + data(b"x")
 
 
-def test_the_absolute_expiry_time_does_not_leave_and_the_other_properties_do() -> None:
+def test_the_absolute_expiry_time_is_not_sent_and_the_other_properties_are() -> None:
     message = of(
         properties=properties(message_id=string("a"), absolute_expiry_time=timestamp(5), session_id=string("s"))
     )
@@ -154,7 +154,7 @@ def test_a_content_type_beyond_ascii_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("value", [long(5), ulong(2**40), TRUE, string("5"), byte(-1)])
-def test_a_time_to_live_that_is_no_uint_is_malformed(value: Value) -> None:
+def test_a_time_to_live_that_is_not_a_uint_is_malformed(value: Value) -> None:
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in (NULL, NULL, value)]))
     with pytest.raises(Malformed, match="ttl"):
         _ = message.time_to_live
@@ -173,14 +173,14 @@ def test_a_time_to_live_is_read_set_and_unset() -> None:
     assert received(bare.encode()).time_to_live == 5
 
 
-def test_a_header_that_says_nothing_any_more_does_not_leave() -> None:
+def test_an_empty_header_is_not_sent() -> None:
     message = of()
     message.time_to_live = 5
     message.time_to_live = None
     assert message.encode() == data(b"x")
 
 
-def test_setting_properties_moves_the_bytes_of_the_others() -> None:
+def test_setting_properties_keeps_the_bytes_of_the_others() -> None:
     wide = Value(0x81, 5), Value(0xB1, "wide")
     message = of(application_properties=application_properties({"a": wide[0], "b": int_(1), "c": wide[1]}))
     message.set_properties({"b": string("two"), "d": TRUE, "gone": None})
@@ -207,7 +207,7 @@ def twice(first: Value, second: Value) -> bytes:
         (NULL, NULL),
     ],
 )
-def test_a_section_with_a_key_twice_is_malformed(number: int, first: Value, second: Value) -> None:
+def test_a_section_with_a_duplicate_key_is_malformed(number: int, first: Value, second: Value) -> None:
     section = bytes((0x00, 0x53, number)) + twice(first, second)
     # The second time, the section has a known shape.
     for _ in range(2):
@@ -215,7 +215,7 @@ def test_a_section_with_a_key_twice_is_malformed(number: int, first: Value, seco
             received(section)
 
 
-def test_a_section_with_names_in_different_case_is_received_and_sent() -> None:
+def test_names_that_differ_only_in_case_are_received_and_sent() -> None:
     section = b"\x00\x53\x74" + twice(string("amount"), string("Amount"))
     assert received(section).encode() == section
 
@@ -229,7 +229,7 @@ def test_setting_a_property_removes_its_other_spellings() -> None:
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 200])
-def test_appended_properties_stand_behind_those_that_are_there(present: int) -> None:
+def test_appended_properties_follow_the_existing_ones(present: int) -> None:
     before = {f"name-{number}": int_(number) for number in range(present)}
     message = of(application_properties=application_properties(before))
     message.append_properties(encode(string("x")) + encode(TRUE) + encode(string("y")) + encode(NULL), 2)
@@ -237,7 +237,7 @@ def test_appended_properties_stand_behind_those_that_are_there(present: int) -> 
     assert list(received(message.encode()).application_properties()) == [*before.items(), ("x", TRUE), ("y", NULL)]
 
 
-def test_properties_are_not_appended_to_half_a_pair() -> None:
+def test_a_property_map_with_an_odd_number_of_items_is_malformed() -> None:
     with pytest.raises(Malformed, match="pairs"):
         received(b"\x00\x53\x74\xc1\x04\x01\xa1\x01a")
     with pytest.raises(Malformed, match="pairs"):
@@ -269,19 +269,19 @@ def test_annotations_are_set_as_symbols() -> None:
         (b"\x00\x53\x76\x45", None),
     ],
 )
-def test_the_body_is_its_data_sections_joined(body: bytes, read: bytes | None) -> None:
+def test_the_body_joins_all_data_sections(body: bytes, read: bytes | None) -> None:
     message = of(body=body)
     assert message.body == read
     assert message.encode() == body
 
 
-def test_a_body_that_is_set_is_one_data_section() -> None:
+def test_setting_the_body_writes_one_data_section() -> None:
     message = of(body=data(b"one") + data(b"two"))
     message.body = b"z" * 300
     assert message.encode() == data(b"z" * 300)
 
 
-def test_a_copy_is_edited_without_the_original() -> None:
+def test_editing_a_copy_does_not_change_the_original() -> None:
     message = received(delivered(1, named={"a": int_(1)}))
     before = message.encode()
     copied = message.copy()
@@ -301,20 +301,20 @@ def test_a_copy_is_edited_without_the_original() -> None:
         ({"session_id": Value(0xB1, "s")}, {"x-opt-partition-key": NULL}, (None, "s", None)),
     ],
 )
-def test_the_envelope_repeats_texts_only(
+def test_outgoing_envelope_has_only_ids_and_keys_that_are_text(
     fields: dict[str, Value], annotated: dict[str, Value], envelope: tuple[str | None, str | None, str | None]
 ) -> None:
     message = of(properties=properties(**fields), message_annotations=annotations(annotated))
     assert message.envelope() == envelope
 
 
-def test_a_session_id_that_is_no_text_is_malformed() -> None:
+def test_a_session_id_that_is_not_text_is_malformed() -> None:
     message = of(properties=properties(session_id=int_(1)))
     with pytest.raises(Malformed):
         message.envelope()
 
 
-def test_sizes_and_times_of_a_delivery() -> None:
+def test_arrival_has_the_size_and_the_times_of_the_delivery() -> None:
     message = received(delivered(3))
     assert message.size == len(message.encode())
     assert message.arrival.enqueued_time == ENQUEUED

@@ -19,11 +19,11 @@ def stamped(number: int | None = 1, *, origin: Origin | None = None, **options: 
     return {name: value.payload for name, value in again.application_properties()}
 
 
-def test_a_first_hop() -> None:
+def test_first_hop_sets_all_stamps() -> None:
     assert stamped(42) == {"repl-path": "west", "repl-enqueue-time": ENQUEUED_TEXT, "repl-sequence": "42"}
 
 
-def test_a_second_hop_is_appended_to_the_first() -> None:
+def test_second_hop_is_appended_to_the_stamps_of_the_first() -> None:
     named = {
         "repl-path": string("north"),
         "colour": string("red"),
@@ -38,7 +38,7 @@ def test_a_second_hop_is_appended_to_the_first() -> None:
     }
 
 
-def test_the_name_that_the_sample_writes_is_read_and_not_written() -> None:
+def test_the_property_name_of_the_reference_sample_is_read_and_not_written() -> None:
     named = {"repl-enqueued-time": string("2020-01-01 00:00:00Z"), "repl-sequence": string("7")}
     assert stamped(42, named=named) == {
         "repl-path": "west",
@@ -47,7 +47,7 @@ def test_the_name_that_the_sample_writes_is_read_and_not_written() -> None:
     }
 
 
-def test_an_offset_is_stamped_where_there_is_one() -> None:
+def test_an_offset_is_stamped_if_the_source_has_one() -> None:
     assert stamped(1, annotated={"x-opt-offset": string("4711")})["repl-offset"] == "4711"
     named = {"repl-path": string("a"), "repl-offset": string("9")}
     assert stamped(1, annotated={"x-opt-offset": string("4711")}, named=named)["repl-offset"] == "9;4711"
@@ -57,7 +57,7 @@ def test_a_message_that_was_never_enqueued_has_only_a_path() -> None:
     assert stamped(None) == {"repl-path": "west"}
 
 
-def test_the_reason_of_a_dead_letter_moves() -> None:
+def test_the_dead_letter_reason_moves_to_a_stamp() -> None:
     named = {"DeadLetterReason": string("Poison"), "DeadLetterErrorDescription": string("it is")}
     origin = Origin("west", "jobs/$DeadLetterQueue")
     first = stamped(1, named=named, origin=origin)
@@ -81,23 +81,23 @@ def test_the_queue_that_dead_lettered_a_forwarded_message_is_named() -> None:
     assert properties["repl-dlq-source"] == "jobs"
 
 
-def test_what_could_not_be_forwarded_names_the_queue_that_was_to_forward_it() -> None:
+def test_a_transfer_dead_letter_is_stamped_with_the_forwarding_queue() -> None:
     properties = stamped(1, origin=Origin("west", "orders/$Transfer/$DeadLetterQueue"))
     assert properties["repl-dlq-source"] == "orders"
 
 
-def test_a_dead_letter_without_a_reason_still_tells_where_it_was() -> None:
+def test_a_dead_letter_without_a_reason_is_stamped_with_its_queue() -> None:
     properties = stamped(1, origin=Origin("west", "orders/Subscriptions/billing/$deadletterqueue"))
     assert properties["repl-dlq-source"] == "orders/Subscriptions/billing"
     assert "repl-dlq-reason" not in properties
 
 
-def test_a_reason_that_was_not_given_is_no_fault_of_the_message() -> None:
+def test_a_null_dead_letter_reason_is_accepted_and_not_stamped() -> None:
     properties = stamped(1, named={"DeadLetterReason": NULL, "DeadLetterErrorDescription": NULL})
     assert set(properties) == {"repl-path", "repl-enqueue-time", "repl-sequence"}
 
 
-def test_a_property_of_the_application_that_only_has_the_name_stays() -> None:
+def test_a_dead_letter_reason_that_is_not_text_is_not_changed() -> None:
     assert stamped(1, named={"DeadLetterReason": int_(5)})["DeadLetterReason"] == 5
 
 
@@ -115,7 +115,7 @@ def test_an_empty_stamp_is_replaced(nothing: Value) -> None:
 @pytest.mark.parametrize(
     ("path", "sites"), [(None, []), (NULL, []), (string(""), []), (string("a"), ["a"]), (string("a;b"), ["a", "b"])]
 )
-def test_visited_sites(path: Value | None, sites: list[str]) -> None:
+def test_visited_sites_are_read_from_the_path(path: Value | None, sites: list[str]) -> None:
     content = delivered(1, named={} if path is None else {"repl-path": path})
     assert visited_sites(Message.received(content, Origin("west", "q"))) == sites
 
@@ -129,21 +129,21 @@ def test_visited_sites(path: Value | None, sites: list[str]) -> None:
         (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_times_have_milliseconds(milliseconds: int, text: str) -> None:
+def test_times_are_written_with_milliseconds(milliseconds: int, text: str) -> None:
     assert iso_time(milliseconds) == text
 
 
 @pytest.mark.parametrize("milliseconds", [253_402_300_800_000, -(2**63), 2**63 - 1])
-def test_a_time_without_a_date_is_malformed(milliseconds: int) -> None:
+def test_a_time_beyond_the_calendar_is_malformed(milliseconds: int) -> None:
     with pytest.raises(Malformed, match="enqueued time"):
         iso_time(milliseconds)
 
 
-def test_the_first_year_has_four_digits() -> None:
+def test_year_one_is_written_with_four_digits() -> None:
     assert iso_time(-62_135_596_800_000) == "0001-01-01T00:00:00.000Z"
 
 
-def test_an_id_is_of_one_message_only() -> None:
+def test_each_message_has_a_different_deterministic_id() -> None:
     arrival = Arrival(Origin("west", "orders", "0"), 1, None, 5, None, None)
     others = [
         arrival._replace(origin=Origin("east", "orders", "0")),

@@ -11,7 +11,7 @@ def at(milliseconds_later: int) -> datetime:
 
 
 @pytest.mark.parametrize("life", [None, 1, 5000])
-def test_keep_leaves_the_life_as_it_is(life: int | None) -> None:
+def test_keep_does_not_change_the_time_to_live(life: int | None) -> None:
     kept = message(time_to_live=life)
     before = kept.encode()
     assert not Keep().expires(kept, at(10**9))
@@ -27,7 +27,7 @@ def test_keep_leaves_the_life_as_it_is(life: int | None) -> None:
         (timedelta(days=10_000), MAX_MILLISECONDS),
     ],
 )
-def test_stamp_gives_every_copy_the_same_life(life: timedelta, stamped: int) -> None:
+def test_stamp_gives_every_copy_the_same_time_to_live(life: timedelta, stamped: int) -> None:
     copied = message(time_to_live=5000)
     assert not Stamp(life).expires(copied, at(10**9))
     assert copied.time_to_live == stamped
@@ -57,7 +57,7 @@ def test_remaining_counts_from_the_enqueued_time(life: int, age: int, left: int 
     assert copied.time_to_live == (life if left is None else left)
 
 
-def test_remaining_leaves_alone_what_has_no_life_or_no_age() -> None:
+def test_remaining_does_not_change_a_message_without_time_to_live_or_enqueued_time() -> None:
     for copied in (message(time_to_live=None), message(time_to_live=0), message(None, time_to_live=5000)):
         before = copied.encode()
         assert not Remaining().expires(copied, at(10**9))

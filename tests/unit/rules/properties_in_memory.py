@@ -1,4 +1,4 @@
-"""The properties of a message that consists of nothing else."""
+"""Properties of a message, without the message."""
 
 from shared.amqp.values import Value
 from shared.rules import SYSTEM_PROPERTIES
@@ -7,7 +7,7 @@ _CANONICAL_NAMES = {each.name for each in SYSTEM_PROPERTIES.values()}
 
 
 class PropertiesInMemory:
-    """Holds rules to their side of the protocol: canonical system names, user names read in lower case."""
+    """Properties in memory that check how rules use them: canonical system names, user names in lower case."""
 
     def __init__(self, *, system: dict[str, Value] | None = None, **user: Value) -> None:
         self.system_values = dict(system or {})

@@ -23,7 +23,7 @@ OR = {(T, T): T, (T, F): T, (T, U): T, (F, F): F, (F, U): U, (U, U): U}
 
 
 @pytest.mark.parametrize(("left", "right"), list(product([T, F, U], repeat=2)))
-def test_truth_tables(left: bool | None, right: bool | None) -> None:
+def test_and_and_or_follow_three_valued_logic(left: bool | None, right: bool | None) -> None:
     pair = (left, right) if (left, right) in AND else (right, left)
     assert outcome(f"{SPELLED[left]} AND {SPELLED[right]}") is AND[pair]
     assert outcome(f"{SPELLED[left]} OR {SPELLED[right]}") is OR[pair]
@@ -38,7 +38,7 @@ def test_unknown_does_not_match() -> None:
     assert parse_filter("NOT missing = 1").matches(EMPTY) is False
 
 
-def test_unequal_to_the_mark_never_selects_an_unmarked_message_but_is_null_does() -> None:
+def test_is_null_selects_an_unmarked_message_and_unequal_does_not() -> None:
     unmarked = PropertiesInMemory(order=values.string("42"))
     marked = PropertiesInMemory(replication=values.int_(1))
     for text in ("replication <> 1", "NOT replication = 1", "replication <> 1 AND order = '42'"):
@@ -155,7 +155,7 @@ def test_unequal_to_the_mark_never_selects_an_unmarked_message_but_is_null_does(
         ("text + '!' = 'Red!'", T),
     ],
 )
-def test_outcomes(text: str, expected: bool | None) -> None:
+def test_conditions_have_their_documented_results(text: str, expected: bool | None) -> None:
     properties = PropertiesInMemory(
         system={"Subject": values.string("order"), "EnqueuedTimeUtc": values.timestamp(1000)},
         number=values.int_(5),

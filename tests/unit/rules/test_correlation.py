@@ -33,14 +33,14 @@ def test_all_conditions_must_hold() -> None:
     assert not correlation.matches(PropertiesInMemory(color=values.string("Red")))
 
 
-def test_types_count() -> None:
+def test_values_of_different_types_are_not_equal() -> None:
     number, text = (CorrelationFilter(properties={"version": each}) for each in (values.long(2), values.string("2")))
     assert number.matches(PropertiesInMemory(version=values.int_(2)))
     assert not number.matches(PropertiesInMemory(version=values.string("2")))
     assert not text.matches(PropertiesInMemory(version=values.long(2)))
 
 
-def test_a_message_id_that_is_no_string_is_not_equal_to_one() -> None:
+def test_a_message_id_that_is_not_a_string_never_equals_a_string() -> None:
     message_id = uuid.UUID(int=1)
     properties = PropertiesInMemory(system={"MessageId": values.uuid(message_id)})
     assert not CorrelationFilter(message_id=str(message_id)).matches(properties)

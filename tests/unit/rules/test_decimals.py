@@ -19,7 +19,7 @@ from shared.rules.decimals import decimal_of, decimal_value
         ("decimal128", "9999999999999999999999999999999999", "3041ed09bead87c0378d8e63ffffffff"),
     ],
 )
-def test_known_encodings(kind: str, text: str, encoded: str) -> None:
+def test_known_decimals_are_encoded_and_decoded(kind: str, text: str, encoded: str) -> None:
     assert decimal_value(kind, Decimal(text)).payload == bytes.fromhex(encoded)
     assert str(decimal_of(kind, bytes.fromhex(encoded))) == text
 
@@ -28,11 +28,11 @@ def test_known_encodings(kind: str, text: str, encoded: str) -> None:
     ("encoded", "name"),
     [("78000000", "Infinity"), ("f8000000", "-Infinity"), ("7c000000", "NaN"), ("6cffffff", "0E+2")],
 )
-def test_special_numbers(encoded: str, name: str) -> None:
+def test_infinity_and_nan_are_decoded(encoded: str, name: str) -> None:
     assert str(decimal_of("decimal32", bytes.fromhex(encoded))) == name
 
 
 @pytest.mark.parametrize("text", ["12345678", "1E+97", "1E-102", "Infinity", "NaN"])
-def test_what_does_not_fit_is_refused(text: str) -> None:
+def test_a_number_that_the_decimal_type_cannot_hold_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="decimal32"):
         decimal_value("decimal32", Decimal(text))

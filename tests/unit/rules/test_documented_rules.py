@@ -102,8 +102,8 @@ ORDER = PropertiesInMemory(
         ("newid() IS NULL", None),
     ],
 )
-def test_filters(text: str, is_selected: bool | None) -> None:
-    """None: the service has no such syntax either, and says so when the rule is made."""
+def test_documented_filters_select_the_expected_messages(text: str, is_selected: bool | None) -> None:
+    """The result None marks syntax that the service refuses too, when the rule is created."""
     if is_selected is None:
         with pytest.raises(RuleSyntaxError):
             parse_filter(text)
@@ -133,7 +133,9 @@ def test_filters(text: str, is_selected: bool | None) -> None:
         ),
     ],
 )
-def test_actions(text: str, user: dict[str, Value | None], system: dict[str, Value | None]) -> None:
+def test_documented_actions_have_the_expected_results(
+    text: str, user: dict[str, Value | None], system: dict[str, Value | None]
+) -> None:
     properties = PropertiesInMemory(system=ORDER.system_values, **ORDER.user_values)
     action = parse_action(text)
     action.apply(properties)

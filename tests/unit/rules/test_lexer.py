@@ -35,7 +35,7 @@ def test_a_hyphen_is_a_minus_outside_brackets() -> None:
         ("\u0131s", Kind.NAME, "\u0131s"),
     ],
 )
-def test_one_token(text: str, kind: Kind, content: str) -> None:
+def test_each_kind_of_token_is_recognised(text: str, kind: Kind, content: str) -> None:
     assert kinds_and_texts(text) == [(kind, content)]
 
 
@@ -57,13 +57,13 @@ def test_one_token(text: str, kind: Kind, content: str) -> None:
         ("a = '\ud800'", 6),
     ],
 )
-def test_what_starts_no_token_is_pointed_at(text: str, column: int) -> None:
+def test_an_invalid_character_is_reported_with_its_column(text: str, column: int) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         tokens_of(text)
     assert (caught.value.line, caught.value.column) == (1, column)
     str(caught.value).encode()
 
 
-def test_regular_identifiers_start_with_a_letter_and_are_no_keywords() -> None:
+def test_regular_identifiers_start_with_a_letter_and_are_not_keywords() -> None:
     assert is_regular_identifier("a_1")
     assert not any(map(is_regular_identifier, ["", "_a", "1a", "a-b", "Like", "a b", "x²"]))

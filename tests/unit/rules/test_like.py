@@ -22,19 +22,19 @@ from shared.rules.like import matcher
         ("[a-c].*", None, ["[a-c].*"], ["b.*", "[a-c]xx"]),
     ],
 )
-def test_patterns(pattern: str, escape: str | None, fitting: list[str], other: list[str]) -> None:
+def test_patterns_match_as_documented(pattern: str, escape: str | None, fitting: list[str], other: list[str]) -> None:
     test = matcher(pattern, escape)
     assert all(test(text) for text in fitting)
     assert not any(test(text) for text in other)
 
 
 @pytest.mark.parametrize(("pattern", "escape"), [("a", ""), ("a", "!!"), ("a!", "!")])
-def test_escapes_that_are_none(pattern: str, escape: str) -> None:
+def test_an_invalid_escape_is_refused(pattern: str, escape: str) -> None:
     with pytest.raises(ValueError, match="ESCAPE"):
         matcher(pattern, escape)
 
 
-def test_a_hostile_pattern_takes_no_longer_than_its_length_allows() -> None:
+def test_a_hostile_pattern_is_matched_in_time_proportional_to_its_length() -> None:
     start = time.perf_counter()
     assert not matcher("%a" * 400 + "%b", None)("a" * 10_000)
     assert not matcher("%_a" * 300 + "b", None)("a" * 10_000)

@@ -31,7 +31,7 @@ FIVES = [make(5) for make in INTEGERS] + [
 
 @pytest.mark.parametrize("left", FIVES, ids=type_of)
 @pytest.mark.parametrize("right", FIVES, ids=type_of)
-def test_numbers_of_all_types_meet(left: Value, right: Value) -> None:
+def test_numbers_of_different_types_are_compared_and_added(left: Value, right: Value) -> None:
     assert compare("=", left, right) is True
     assert compare("<", left, right) is False
     total = compute("+", left, right, "test")
@@ -71,7 +71,7 @@ def test_numbers_of_all_types_meet(left: Value, right: Value) -> None:
         (Value(0x94, bytes.fromhex("7c" + "00" * 15)), values.long(1), None),
     ],
 )
-def test_equality(left: Value, right: Value, equal: bool | None) -> None:
+def test_equality_of_values_of_all_types(left: Value, right: Value, equal: bool | None) -> None:
     assert compare("=", left, right) is equal
     assert compare("<>", left, right) is (None if equal is None else not equal)
 
@@ -90,7 +90,7 @@ def test_equality(left: Value, right: Value, equal: bool | None) -> None:
         (values.binary(b"a"), values.binary(b"b"), None),
     ],
 )
-def test_order(left: Value, right: Value, is_less: bool | None) -> None:
+def test_order_of_values_of_all_types(left: Value, right: Value, is_less: bool | None) -> None:
     assert compare("<", left, right) is is_less
     assert compare(">=", left, right) is (None if is_less is None else not is_less)
 
@@ -160,6 +160,8 @@ def test_zero_by_zero_is_not_a_number() -> None:
         (values.uuid(uuid.UUID(int=1)), "-", timespan(1)),
     ],
 )
-def test_arithmetic_that_has_no_result(left: Value, symbol: Literal["+", "-", "*", "/", "%"], right: Value) -> None:
+def test_arithmetic_without_a_result_is_an_error(
+    left: Value, symbol: Literal["+", "-", "*", "/", "%"], right: Value
+) -> None:
     with pytest.raises(RuleEvaluationError, match="test: got"):
         compute(symbol, left, right, "test")

@@ -75,7 +75,7 @@ def test_products_bind_tighter_than_sums_and_chains_are_flat() -> None:
         ("(((a = 1)))", Comparison(a, "=", one)),
     ],
 )
-def test_forms(text: str, node: object) -> None:
+def test_each_form_is_parsed_and_printed_in_a_form_that_parses_again(text: str, node: object) -> None:
     assert condition(text) == node
     assert condition(str(node)) == node
 
@@ -177,7 +177,7 @@ def test_a_syntax_error_shows_the_line_and_a_mark() -> None:
     assert error.problems[0].path == "rule, line 2, column 12"
 
 
-def test_of_a_long_line_the_neighbourhood_of_the_fault_is_shown() -> None:
+def test_an_error_in_a_long_line_shows_only_the_text_around_it() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_filter("a = 1 OR " * 50 + "? OR" + " a = 1" * 50)
     line, mark = caught.value.caret.splitlines()
@@ -185,7 +185,7 @@ def test_of_a_long_line_the_neighbourhood_of_the_fault_is_shown() -> None:
     assert line[mark.index("^")] == "?"
 
 
-def test_a_keyword_as_a_name_is_hinted_at() -> None:
+def test_a_keyword_used_as_a_name_gets_a_hint() -> None:
     with pytest.raises(RuleSyntaxError, match=r"\[SET\]"):
         parse_filter("user.set = 1")
 
@@ -219,13 +219,13 @@ def test_nesting_is_limited_and_never_exhausts_the_stack(opening: str, middle: s
         parse_filter((opening * 500 + middle + closing * 500)[:MAX_CHARACTERS])
 
 
-def test_nesting_up_to_the_limit_is_read() -> None:
+def test_nesting_up_to_the_limit_is_parsed() -> None:
     assert condition("(" * MAX_NESTING + "a = 1" + ")" * MAX_NESTING) == Comparison(a, "=", one)
     with pytest.raises(RuleSyntaxError, match="at most 32 levels"):
         parse_filter("-" * (MAX_NESTING + 1) + "a = 1")
 
 
-def test_a_long_chain_is_not_nested() -> None:
+def test_a_long_chain_of_operators_does_not_count_as_nesting() -> None:
     parse_filter("a" + "+a" * 500 + " = 1")
     text = " OR ".join(["a = 1"] * 110)
     assert str(parse_filter(text)) == text

@@ -49,7 +49,7 @@ def test_without_a_matching_rule_there_is_no_copy() -> None:
     assert rules.select(PropertiesInMemory()).copies == 0
 
 
-def test_a_loop_rule_lets_a_marked_message_rest_and_one_beside_default_does_not() -> None:
+def test_a_loop_rule_ignores_a_marked_message_unless_the_default_rule_exists_too() -> None:
     loop_rule = Rule("replicate", parse_filter("replication IS NULL"), MARK)
     marked = PropertiesInMemory(replication=values.long(1))
     assert RuleSet([loop_rule]).select(PropertiesInMemory()).copies == 1
@@ -81,11 +81,11 @@ def test_parameters_reach_filter_and_action() -> None:
     assert properties.user_values["target"] == values.string("east")
 
 
-def test_true_and_false_filters_read_back() -> None:
+def test_true_and_false_filters_are_printed_as_rules_that_parse() -> None:
     assert parse_filter(str(TrueFilter())).matches(PropertiesInMemory())
     assert not parse_filter(str(FalseFilter())).matches(PropertiesInMemory())
 
 
-def test_unknown_system_properties_are_found_before_a_message_comes() -> None:
+def test_unknown_system_properties_are_reported_before_any_message_arrives() -> None:
     assert unknown_system_properties(parse_filter("NOT (sys.Lable IN (sys.to, p(sys.Foo)))")) == ("Lable", "Foo")
     assert unknown_system_properties(parse_action("SET a = sys.Lable + 1; REMOVE b; SET c = sys.Label")) == ("Lable",)

@@ -21,7 +21,7 @@ def applied(
     return properties
 
 
-def test_set_makes_a_property_of_the_type_of_the_expression() -> None:
+def test_set_creates_a_property_of_the_type_of_its_expression() -> None:
     properties = applied("SET replication = 1; SET Color = 'red'; SET ratio = 0.5; SET ok = TRUE; SET none = NULL")
     assert properties.user_values == {
         "replication": values.long(1),
@@ -32,7 +32,7 @@ def test_set_makes_a_property_of_the_type_of_the_expression() -> None:
     }
 
 
-def test_a_statement_sees_what_those_before_it_did() -> None:
+def test_a_statement_sees_the_changes_of_earlier_statements() -> None:
     properties = applied("SET a = a + 1; SET a = a * 10; SET b = a; REMOVE a", a=values.long(1))
     assert properties.user_values == {"b": values.long(20)}
 
@@ -44,11 +44,11 @@ def test_an_existing_property_keeps_its_spelling_and_its_type() -> None:
     assert properties.user_values == {"Color": values.string("1"), "quantity": values.int_(4)}
 
 
-def test_remove_finds_the_property_in_any_case_and_forgives_a_missing_one() -> None:
+def test_remove_ignores_case_and_accepts_a_missing_property() -> None:
     assert applied("REMOVE PRIORITY; REMOVE other", priority=values.long(1)).user_values == {}
 
 
-def test_set_to_something_unknown_makes_a_property_null_and_unsets_a_system_property() -> None:
+def test_set_to_unknown_makes_a_property_null_and_unsets_a_system_property() -> None:
     properties = applied(
         "SET a = missing; SET sys.To = missing; SET sys.Label = NULL",
         system={"To": values.string("x"), "Subject": values.string("y")},
@@ -129,7 +129,7 @@ def test_a_null_property_takes_any_type() -> None:
         (values.int_(1), "@nan", None),
     ],
 )
-def test_set_converts_to_the_existing_type_where_it_can(existing: Value, expression: str, result: Value) -> None:
+def test_set_converts_to_the_existing_type_if_possible(existing: Value, expression: str, result: Value) -> None:
     nan = values.double(float("nan"))
     parameters = {
         "moment": datetime_offset(EPOCH_TICKS + 10_000),
@@ -192,11 +192,11 @@ def test_a_time_to_live_can_be_read_and_kept() -> None:
         ("SET a = 1 / 0", "division by zero"),
     ],
 )
-def test_faults(text: str, message: str) -> None:
+def test_statements_that_cannot_be_applied_report_the_reason(text: str, message: str) -> None:
     with pytest.raises(RuleEvaluationError, match=message):
         applied(text, parameters={"negative": timespan(-1)}, priority=values.long(1))
 
 
-def test_text_of_any_length_converts_or_does_not() -> None:
+def test_text_too_long_for_a_number_stays_text() -> None:
     long_text = Value(0xB1, "9" * 5000)
     assert applied("SET a = b", a=values.int_(1), b=long_text).user_values["a"] == long_text
