@@ -74,7 +74,7 @@ resource nobodyLooks 'Microsoft.Insights/scheduledQueryRules@2021-08-01' = {
   location: location
   kind: 'LogAlert'
   properties: {
-    displayName: '${name}: nobody looks after nights'
+    displayName: '${name}: the nightly timer does not run'
     description: 'The timer of the nightly reconciliation has not been called for six hours.'
     severity: 2
     enabled: true

@@ -244,9 +244,9 @@ STOCK_TRIGGER = _check(
 MISSING_REJECTS = _check(
     _WARNING,
     "missing-rejects",
-    "Without `rejects`, a rejected message goes to the source's dead-letter queue, among messages of other "
-    "origin. If Busway may not settle it there, its whole batch is delivered again until the source dead-letters "
-    "all of it.",
+    "Without `rejects`, a rejected message goes to the source's dead-letter queue, among messages that are there "
+    "for other reasons. If Busway may not settle it there, its whole batch is delivered again until the source "
+    "dead-letters all of it.",
     "add `rejects` with a queue at the source's site",
 )
 REJECTS_AMONG_COPIES = _check(
@@ -303,7 +303,7 @@ REJECTS_NEED_SESSION = _check(
 EXPIRED_DEAD_LETTERS = _check(
     _ERROR,
     "expired-dead-letters",
-    "Messages do not expire in a dead-letter queue, but their time to live runs on. `ttl: remaining` completes, "
+    "Messages do not expire in a dead-letter queue, but their time to live still runs. `ttl: remaining` completes, "
     "unsent, every message that expired before or waited there longer than its time to live.",
     "use `ttl: keep` or a stamp",
 )
@@ -374,14 +374,14 @@ BINDING_WITHOUT_ORDER = _check(
 BINDING_WITHOUT_RESULT = _check(
     _ERROR,
     "binding-without-result",
-    "The editor remembers or deletes something once a message is sent. Whether an output binding has sent it, the task "
-    "never learns: the editor remembers and deletes nothing.",
+    "The editor remembers or deletes something once a message is sent. The task never learns whether an output binding "
+    "has sent a message, so the editor remembers and deletes nothing.",
     "move the editor to the task that takes the envelopes, or send with the SDK: remove `via: binding`",
 )
 BODY_LOSES_PROPERTIES = _check(
     _ERROR,
     "body-loses-properties",
-    "The route sends bodies only, without properties, and what follows needs a property: it never gets one.",
+    "The route sends bodies only, without properties, but a later step needs a property, which never arrives.",
     "remove `body_only`, so that envelopes carry whole messages, or send with the SDK: remove `via: binding`",
 )
 BINARY_BODY = _check(
