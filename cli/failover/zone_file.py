@@ -6,7 +6,6 @@ from pathlib import Path
 
 import dns.exception
 import dns.name
-import dns.rdata
 import dns.rdatatype
 import dns.zone
 
@@ -72,9 +71,9 @@ class ZoneFile:
             with zone.writer() as transaction:
                 for role, site in roles.items():
                     alias = self._aliases[role]
-                    ttl = zone.find_rdataset(alias, dns.rdatatype.CNAME).ttl
-                    target = dns.rdata.from_text(zone.rdclass, dns.rdatatype.CNAME, self._names[site].to_text())
-                    transaction.replace(alias, ttl, target)
+                    found = zone.find_rdataset(alias, dns.rdatatype.CNAME)
+                    # With the comment on its line.
+                    transaction.replace(alias, found.ttl, found[0].replace(target=self._names[site]))
                 transaction.update_serial(_next_serial(int(state.version)), relative=False, name=self._origin)
             # By convention the SOA record comes first, and some name servers require it.
             zone.nodes[self._origin].rdatasets.sort(key=lambda each: each.rdtype != dns.rdatatype.SOA)

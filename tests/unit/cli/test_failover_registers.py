@@ -64,6 +64,10 @@ def test_a_zone_is_switched_and_clients_of_the_name_server_follow(tmp_path: Path
     records = [line for line in path.read_text().splitlines() if not line.startswith("$")]
     assert "SOA" in records[0]
     assert records[0].endswith("; kept")
+    (publishers,) = [line for line in records if line.startswith("bus-send ")]
+    assert "CNAME east" in publishers
+    assert publishers.endswith("; publishers")
+    assert path.read_text().count(";") == ZONE.count(";")
     with NameServer() as server:
         for text, site in ((ZONE, "west"), (path.read_text(), "east")):
             server.load(text)
@@ -210,7 +214,8 @@ def test_a_signed_document_is_verified_and_signed_again(tmp_path: Path) -> None:
     content = sign(document("west", 7), private, "2026")
     register, path = endpoint_file(tmp_path, content, private_key=private, key="2026")
     register.write(both("east"), register.read())
-    assert FileSource(path, "send", public_keys={"2026": public_key_of(private)}).read().site == "east"
+    keys = {"2026": public_key_of(private)}
+    assert FileSource(path, "send", public_keys=keys, serials=tmp_path / "serials.sqlite").read().site == "east"
     for held, options in (
         (content, {}),
         (content, {"private_key": other, "key": "2026"}),
