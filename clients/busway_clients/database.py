@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 class Database:
     """
-    A file of one kind, created if it does not exist; every commit is on disk when it returns.
+    A file of one kind, created for its owner only if it does not exist; every commit is on disk when it returns.
 
     Safe to use from several threads. With *is_exclusive*, no other object can open the file until this one is closed.
     """
@@ -39,6 +39,7 @@ class Database:
         self.path = os.fspath(path)
         self._lock = threading.RLock()
         with self._translated():
+            _create(self.path)
             self._connection = sqlite3.connect(
                 self.path, timeout=0 if is_exclusive else _BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -120,3 +121,12 @@ class Database:
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise UnusableFile(f"{self.path}: {error}, expected a database of this package") from error
+
+
+def _create(path: str) -> None:
+    # It may hold bodies of messages and results of the application. SQLite gives its log the same mode.
+    if path != ":memory:":
+        # Not opened if it exists: closing it here would release the locks of this process's other connections. If it
+        # cannot be created, SQLite reports why.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -9,6 +9,7 @@ A failover points the alias elsewhere. Needs dnspython (`busway-clients[dns]`). 
 replication tasks patterns", DNS-based failover configuration; RFC 2782.
 """
 
+import time
 from collections.abc import Sequence
 
 from busway_clients.endpoints.endpoint import (
@@ -49,8 +50,8 @@ class DnsSource:
         """
         Query *alias*, then SRV records under each of *prefixes* until some exist.
 
-        *nameservers* are addresses, by default those of the machine. *timeout_seconds* limits each query, with all its
-        attempts. Raises EndpointUnresolved if the machine has no name servers.
+        *nameservers* are addresses, by default those of the machine. *timeout_seconds* limits a read, with all its
+        queries and their attempts. Raises EndpointUnresolved if the machine has no name servers.
         """
         try:
             self._alias = dns.name.from_text(alias)
@@ -61,24 +62,25 @@ class DnsSource:
         if nameservers is not None:
             self._resolver.nameservers = list(nameservers)
             self._resolver.port = port
-        self._resolver.lifetime = timeout_seconds
+        self._timeout = timeout_seconds
         self._domains = domains
 
     def read(self) -> Answer:
         """Return the current answer of DNS; raises EndpointUnresolved."""
-        zone, ttl = self._zone()
+        end = time.monotonic() + self._timeout
+        zone, ttl = self._zone(end)
         for prefix in self._prefixes:
-            found = self._query(prefix.concatenate(zone), "SRV")
+            found = self._query(prefix.concatenate(zone), "SRV", end)
             if found is not None and found.rrset is not None:
                 return Answer(_text(zone), self._offers(found), min(ttl, found.rrset.ttl))
         names = ", ".join(_text(prefix.concatenate(zone)) for prefix in self._prefixes)
         raise EndpointUnresolved(f"{_text(self._alias)}: SRV record {names} is missing")
 
-    def _zone(self) -> tuple[dns.name.Name, float]:
+    def _zone(self, end: float) -> tuple[dns.name.Name, float]:
         """Return the name at the end of the chain of aliases; a name without a CNAME is its own zone."""
         name, ttl = self._alias, float("inf")
         for _ in range(_MOST_ALIASES):
-            found = self._query(name, "CNAME")
+            found = self._query(name, "CNAME", end)
             if found is None or found.rrset is None:
                 return name, ttl
             name, ttl = found.rrset[0].target, min(ttl, found.rrset.ttl)
@@ -96,11 +98,12 @@ class DnsSource:
             raise EndpointUnresolved(f"{where} SRV: has port {ports}, expected {' or '.join(map(str, PORTS))}")
         return tuple(offers)
 
-    def _query(self, name: dns.name.Name, kind: str) -> dns.resolver.Answer | None:
+    def _query(self, name: dns.name.Name, kind: str, end: float) -> dns.resolver.Answer | None:
         """Return the records, None if the name has no records of this kind."""
         where = f"{_text(name)} {kind}"
         try:
-            return self._resolver.resolve(name, kind, search=False)
+            lifetime = max(end - time.monotonic(), 0.0)
+            return self._resolver.resolve(name, kind, search=False, lifetime=lifetime)
         except dns.resolver.NoAnswer:
             return None
         except dns.resolver.NXDOMAIN as error:
@@ -109,7 +112,7 @@ class DnsSource:
             raise EndpointUnresolved(f"{where}: the name does not exist") from error
         except dns.resolver.LifetimeTimeout as error:
             servers = ", ".join(map(str, self._resolver.nameservers))
-            text = f"{where}: no answer within {self._resolver.lifetime:g} s from {servers}"
+            text = f"{where}: no answer within {self._timeout:g} s from {servers}"
             raise EndpointUnresolved(text) from error
         except dns.resolver.NoNameservers as error:
             raise EndpointUnresolved(f"{where}: no name server could answer: {_first_line(error)}") from error

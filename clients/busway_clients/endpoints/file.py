@@ -8,6 +8,8 @@ from pathlib import Path
 
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES, read_document
 from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
+from busway_clients.endpoints.limited_call import LimitedCall
+from busway_clients.endpoints.serials import SerialFile
 from busway_clients.endpoints.signature import is_signed, verify
 
 # On some file systems two writes within this time have the same modification time; site names often have equal lengths.
@@ -17,8 +19,21 @@ _COARSEST_NS = 2_000_000_000
 class DocumentReader:
     """Parses the content of a file or URL into an answer, and verifies its signature if there are keys."""
 
-    def __init__(self, role: str, where: str, public_keys: Mapping[str, bytes] | None, domains: Sequence[str]) -> None:
-        """Read the answer for *role*: "send", "receive", or another role of the document."""
+    def __init__(
+        self,
+        role: str,
+        where: str,
+        public_keys: Mapping[str, bytes] | None,
+        domains: Sequence[str],
+        serials: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """
+        Read the answer for *role*: "send", "receive", or another role of the document.
+
+        The highest serial is kept in the file *serials*. A signed document needs either this file or the key `expires`:
+        without both, an old copy would pass after a restart.
+        """
+        self._serials = None if serials is None else SerialFile(serials)
         self._role = role
         self._where = where
         self._public_keys = public_keys
@@ -30,7 +45,16 @@ class DocumentReader:
             content = verify(content, self._public_keys, self._where)
         elif is_signed(content, self._where):
             raise EndpointUnresolved(f"{self._where}: is signed; pass public_keys to verify it")
-        return read_document(content, self._where, now, domains=self._domains).answer(self._role, self._where)
+        document = read_document(content, self._where, now, domains=self._domains)
+        answer = document.answer(self._role, self._where)
+        if self._serials is not None:
+            self._serials.accept(self._where, document.serial)
+        elif self._public_keys is not None and document.expires is None:
+            raise EndpointUnresolved(
+                f"{self._where}: is signed without expires, so that an old copy would pass after a restart; pass "
+                "serials=PATH to keep the highest serial, or sign a document with expires"
+            )
+        return answer
 
 
 class FileSource:
@@ -43,17 +67,31 @@ class FileSource:
         *,
         public_keys: Mapping[str, bytes] | None = None,
         domains: Sequence[str] = NAMESPACES,
+        serials: str | os.PathLike[str] | None = None,
+        timeout_seconds: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Read *path* for *role*; with *public_keys* (PEM by id), it must be signed by one of them."""
-        self._path = Path(path)
+        """
+        Read *path* for *role*; with *public_keys* (PEM by id), it must be signed by one of them.
+
+        *serials* is a file of the application that keeps the highest serial when it restarts; a signed document without
+        `expires` requires it. A share that does not answer within *timeout_seconds* is an error of the source.
+        """
+        self._path = Path(path).absolute()
         self._now = now
-        self._reader = DocumentReader(role, str(path), public_keys, domains)
+        self._reader = DocumentReader(role, str(self._path), public_keys, domains, serials)
+        self._reading = LimitedCall(self._read, timeout_seconds)
         self._mark: tuple[int, int, int] | None = None
         self._content = b""
 
     def read(self) -> Answer:
         """Return the current answer; raises EndpointUnresolved."""
+        try:
+            return self._reading.result()
+        except TimeoutError as error:
+            raise EndpointUnresolved(f"{self._path}: cannot be read, {error}") from error
+
+    def _read(self) -> Answer:
         now = self._now()
         try:
             mark = _mark(self._path.stat())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.exceptions import MessageLockLostError
+from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.link import CHECK_SECONDS, LINK_CLOSED, WAIT_SECONDS, Link, OpeningFailures, Watched
@@ -84,7 +84,7 @@ class FollowingReceiving:
                     link, max_message_count, max(end - self._monotonic(), 0.01)
                 )
             except Exception as error:
-                if not is_unavailable(error):
+                if not _may_be_an_outage(error):
                     raise
                 wanted = yield Call(self._watch.consult)
                 if wanted[0].namespace == link.endpoint.namespace:
@@ -102,7 +102,23 @@ class FollowingReceiving:
         return Call(lambda: link.sdk.receive_messages(max_message_count, min(seconds, CHECK_SECONDS)))
 
     def _follow(self, wanted: tuple[Endpoint, ...], seconds: float) -> Steps[Link | None]:
-        """Return the link to receive on, None if messages are still unsettled after *seconds*."""
+        """
+        Return the link to receive on, None if messages are still unsettled after *seconds*.
+
+        If no first link can be opened, the watch is consulted: a receiver of sessions opens a link for each session.
+        """
+        try:
+            return (yield from self._follow_known(wanted, seconds))
+        except Exception as error:
+            if self.link is not None or not _may_be_an_outage(error):
+                raise
+            others = yield Call(self._watch.consult)
+            if others[0].namespace == wanted[0].namespace:
+                raise
+            LOGGER.warning("%s: no link could be opened: %s", wanted[0], describe(error))
+        return (yield from self._follow_known(others, seconds))
+
+    def _follow_known(self, wanted: tuple[Endpoint, ...], seconds: float) -> Steps[Link | None]:
         end = self._monotonic() + seconds
         is_time, link = yield from holding(self._settled, self._wait_for_settlement(wanted, end))
         if not is_time:
@@ -162,3 +178,8 @@ class FollowingReceiving:
             self._settled.notify_all()
         finally:
             self._settled.release()
+
+
+def _may_be_an_outage(error: Exception) -> bool:
+    # The SDK raises the second without a word to the namespace, once the lock of its session has ended.
+    return is_unavailable(error) or isinstance(error, SessionLockLostError)

@@ -74,8 +74,21 @@ class FollowingSending:
         """
         Return the link to send on, at one of *wanted* if possible; raises what opening the first link raises.
 
-        The current link is returned while another one opens *beside* it.
+        The current link is returned while another one opens *beside* it. If no first link can be opened, the watch is
+        consulted.
         """
+        try:
+            return (yield from self._follow_known(wanted, beside=beside))
+        except Exception as error:
+            if self._link is not None or not is_unavailable(error):
+                raise
+            others = yield Call(self._watch.consult)
+            if others[0].namespace == wanted[0].namespace:
+                raise
+            LOGGER.warning("%s: no link could be opened: %s", wanted[0], describe(error))
+        return (yield from self._follow_known(others, beside=False))
+
+    def _follow_known(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Steps[Link]:
         if self._link is not None and self.switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
             yield Call(self._opener.abandon)
             return self._link

@@ -1,20 +1,32 @@
 """The endpoint document behind a URL, such as a static web site or a blob."""
 
+import contextlib
 import http.client
+import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES
 from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
 from busway_clients.endpoints.file import DocumentReader
+from busway_clients.endpoints.limited_call import LimitedCall
+from busway_clients.endpoints.severable_http import SeverableConnections
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CHUNK_BYTES = 16_384
+
+
+class _Response(NamedTuple):
+    """A new document and its ETag; content is None if the document has not changed."""
+
+    content: bytes | None
+    etag: str | None
 
 
 class UrlSource:
@@ -27,13 +39,15 @@ class UrlSource:
         *,
         public_keys: Mapping[str, bytes] | None = None,
         domains: Sequence[str] = NAMESPACES,
+        serials: str | os.PathLike[str] | None = None,
         timeout_seconds: float = 10.0,
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Read *url* for *role*; with *public_keys* (PEM by id), the document must be signed by one of them.
 
+        *serials* is a file of the application that keeps the highest serial when it restarts; a signed document without
+        `expires` requires it. *timeout_seconds* limits the whole request: name, connection, TLS, headers and body.
         Raises ValueError for http, which others can tamper with, unless it is signed or on this machine.
         """
         parts = urlsplit(url)
@@ -46,49 +60,58 @@ class UrlSource:
         self._where = _plain(url)
         self._timeout = timeout_seconds
         self._now = now
-        self._monotonic = monotonic
-        self._reader = DocumentReader(role, self._where, public_keys, domains)
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._reader = DocumentReader(role, self._where, public_keys, domains, serials)
+        self._connections = SeverableConnections()
+        self._opener = urllib.request.build_opener(_NoRedirects, *self._connections.handlers)
+        self._request = LimitedCall(self._fetch, timeout_seconds, self._connections.sever)
         self._etag: str | None = None
         self._content = b""
 
     def read(self) -> Answer:
         """Return the current answer; raises EndpointUnresolved."""
-        request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
-        if self._etag is not None:
-            request.add_header("If-None-Match", self._etag)
         try:
-            with self._opener.open(request, timeout=self._timeout) as response:
-                content = self._read_whole(response)
-                etag = response.headers.get("ETag")
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code != HTTPStatus.NOT_MODIFIED or self._etag is None:
-                    raise EndpointUnresolved(f"{self._where}: {_describe(error)}") from error
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error or type(error).__name__
-            raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error
-        else:
-            self._content, self._etag = content, None
-            answer = self._answer()
-            # Keep the ETag only of a valid document, so that an invalid one is requested again in full.
-            self._etag = etag
-            return answer
-        return self._answer()
+            response = self._request.result()
+        except TimeoutError as error:
+            raise EndpointUnresolved(
+                f"{self._where}: the response was not complete within {self._timeout:g} s"
+            ) from error
+        if response.content is None:
+            return self._answer()
+        self._content, self._etag = response.content, None
+        answer = self._answer()
+        # Keep the ETag only of a valid document, so that an invalid one is requested again in full.
+        self._etag = response.etag
+        return answer
 
     def _answer(self) -> Answer:
         return self._reader.answer(self._content, datetime.fromtimestamp(self._now(), UTC))
 
+    def _fetch(self) -> _Response:
+        request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
+        etag = self._etag
+        if etag is not None:
+            request.add_header("If-None-Match", etag)
+        try:
+            with (
+                contextlib.closing(self._connections),
+                self._opener.open(request, timeout=self._timeout) as response,
+            ):
+                return _Response(self._read_whole(response), response.headers.get("ETag"))
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != HTTPStatus.NOT_MODIFIED or etag is None:
+                    raise EndpointUnresolved(f"{self._where}: {_describe(error)}") from error
+                return _Response(None, etag)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error or type(error).__name__
+            raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error
+
     def _read_whole(self, response: http.client.HTTPResponse) -> bytes:
-        """Return the body; the timeout applies to all of it, not to each piece."""
-        end = self._monotonic() + self._timeout
         content = b""
         while len(content) <= LONGEST_DOCUMENT_BYTES and (piece := response.read1(_CHUNK_BYTES)):
             content += piece
-            if self._monotonic() > end:
-                raise EndpointUnresolved(f"{self._where}: the response was not complete within {self._timeout:g} s")
-        announced = response.headers.get("Content-Length")
-        if announced is not None and len(content) < int(announced):
+        announced = response.headers.get("Content-Length", "")
+        if announced.isdecimal() and len(content) < min(int(announced), LONGEST_DOCUMENT_BYTES + 1):
             raise EndpointUnresolved(f"{self._where}: the response ended after {len(content)} of {announced} bytes")
         return content
 

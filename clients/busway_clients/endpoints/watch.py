@@ -11,6 +11,8 @@ from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Sour
 from busway_clients.endpoints.watching import Watching
 from busway_clients.steps import run
 
+_EXIT_SECONDS = 1.0
+
 
 class Watched(Protocol):
     """The part of a watch that senders and receivers use."""
@@ -28,8 +30,9 @@ class EndpointWatch:
     """
     The endpoints of a source: an answer is cached while it is valid, and kept if the source fails.
 
-    Safe to call from any thread. As a context manager it reads the source in a background thread, so that `on_change`
-    is called promptly and no caller waits; otherwise `endpoints` reads the source when it is due.
+    Safe to call from any thread. A caller waits for the source only while no endpoint is known. As a context manager
+    the watch reads the source in a background thread whenever it is due, and `on_change` is called promptly; otherwise
+    a call of `endpoints` starts the read when it is due, and the calls after it get the answer.
     """
 
     def __init__(
@@ -42,9 +45,19 @@ class EndpointWatch:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch *source*. Callbacks run one at a time and may use the watch; their exceptions are logged."""
-        self._watching = Watching(source, on_change, on_error, cache, monotonic=monotonic, lock=threading.Lock())
+        self._watching = Watching(
+            source,
+            on_change,
+            on_error,
+            cache,
+            monotonic=monotonic,
+            lock=threading.Lock(),
+            refresh_beside=self._refresh_beside,
+        )
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._refreshed: threading.Event | None = None
 
     @property
     def state(self) -> EndpointState:
@@ -56,7 +69,7 @@ class EndpointWatch:
         return run(self._watching.endpoints())
 
     def consult(self) -> tuple[Endpoint, ...]:
-        """Read the source now, unless it was read within the last second; otherwise like `endpoints`."""
+        """Read the source now and wait two seconds for it, unless it was read within the last second."""
         return run(self._watching.consult())
 
     def __enter__(self) -> Self:
@@ -69,10 +82,28 @@ class EndpointWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop the background thread and wait for a running query."""
+        """Stop the background thread, and wait a second for a query that it has begun."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_EXIT_SECONDS)
+
+    def _refresh_beside(self, seconds: float) -> None:
+        with self._starting:
+            if self._refreshed is None or self._refreshed.is_set():
+                self._refreshed = threading.Event()
+                threading.Thread(
+                    target=self._refresh, args=(self._refreshed,), name="busway-endpoints-refresh", daemon=True
+                ).start()
+            refreshed = self._refreshed
+        refreshed.wait(seconds)
+
+    def _refresh(self, refreshed: threading.Event) -> None:
+        try:
+            run(self._watching.refresh())
+        finally:
+            refreshed.set()
+        # Nobody waits for callbacks, which may use the watch themselves.
+        self._watching.call_back()
 
     def _run(self) -> None:
         while not self._ended.wait(self._watching.due_in()):

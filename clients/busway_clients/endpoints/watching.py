@@ -4,9 +4,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from busway_clients.endpoints.cache import EndpointCache, EndpointChange, EndpointState
 from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, Source
+from busway_clients.endpoints.limited_call import LimitedCall
 from busway_clients.steps import Call, Lock, Steps, holding
 
 LOGGER = logging.getLogger("busway_clients.endpoints")
@@ -14,9 +17,18 @@ LOGGER = logging.getLogger("busway_clients.endpoints")
 _MIN_REFRESH_SECONDS = 1.0
 """How long one refresh serves all callers: during an outage every sender of an application requests one."""
 
+_READ_SECONDS = 60.0
+"""How long any source may take; those of this package have shorter limits, one of the application may have none."""
+
+_DUE_SECONDS = 0.05
+"""How long a caller with an endpoint waits for a source that is due: for a file, hardly ever for a name server."""
+
+_CONSULT_SECONDS = 2.0
+"""How long a caller waits whose namespace has just failed; then it continues with the known endpoint."""
+
 
 class Watching:
-    """The logic of both watches; the asynchronous one reads the source in a thread, since it may be slow."""
+    """The logic of both watches; a source is read in a thread, since it may be slow."""
 
     def __init__(
         self,
@@ -27,13 +39,16 @@ class Watching:
         *,
         monotonic: Callable[[], float],
         lock: Lock,
+        refresh_beside: Callable[[float], Any],
     ) -> None:
-        self._source = source
+        """Let *refresh_beside* start `refresh` beside the caller and wait for it, at most the seconds that it gets."""
+        self._reading = LimitedCall(partial(_read_source, source), _READ_SECONDS)
         self._on_change = on_change
         self._on_error = on_error
         self._cache = EndpointCache() if cache is None else cache
         self._monotonic = monotonic
         self._lock = lock
+        self._refresh_beside = refresh_beside
         self._read_at: float | None = None
         self._events: deque[tuple[Callable[..., None] | None, object]] = deque()
         self._calling_back = threading.Lock()
@@ -48,21 +63,31 @@ class Watching:
         return self._cache.due_in(self._monotonic())
 
     def endpoints(self) -> Steps[tuple[Endpoint, ...]]:
-        """Return the endpoints to try in turn, and read the source first if it is due."""
-        if self.due_in() <= 0 and not (self._cache.endpoints and self._lock.locked()):
-            yield from self.refresh_if_due()
+        """Return the endpoints to try in turn; wait for the source only while none is known."""
+        if self.due_in() <= 0:
+            if not self._cache.endpoints:
+                yield from self.refresh_if_due()
+            elif not self._lock.locked():
+                yield Call(lambda: self._refresh_beside(_DUE_SECONDS))
+        return self._known()
+
+    def consult(self) -> Steps[tuple[Endpoint, ...]]:
+        """Read the source now, unless it was read within the last second, and return the endpoints."""
+        if self._cache.endpoints:
+            yield Call(lambda: self._refresh_beside(_CONSULT_SECONDS))
+        else:
+            yield from self.refresh()
+            self.call_back()
         return self._known()
 
     def refresh_if_due(self) -> Steps[None]:
         """Read the source if it is due and no other caller has just read it."""
         yield from holding(self._lock, self._read_if_due())
-        self._call_back()
+        self.call_back()
 
-    def consult(self) -> Steps[tuple[Endpoint, ...]]:
-        """Read the source now, unless it was read within the last second, and return the endpoints."""
+    def refresh(self) -> Steps[None]:
+        """Read the source unless it was read within the last second; `call_back` must follow."""
         yield from holding(self._lock, self._read_unless_recent())
-        self._call_back()
-        return self._known()
 
     def _read_if_due(self) -> Steps[None]:
         if self.due_in() <= 0:
@@ -75,11 +100,12 @@ class Watching:
     def _read(self) -> Steps[None]:
         self._read_at = self._monotonic()
         try:
-            answer = yield Call(lambda: _read_source(self._source), blocks=True)
+            answer = yield Call(self._reading.result, self._reading.result_async)
             change = self._cache.update(answer, self._monotonic())
+        except TimeoutError as error:
+            self._note_failure(EndpointUnresolved(f"the source gave {error}"))
         except EndpointUnresolved as error:
             self._note_failure(error)
-            self._events.append((self._on_error, error))
         else:
             if change is not None:
                 _log_change(change)
@@ -97,8 +123,9 @@ class Watching:
         if is_new:
             kept = ", ".join(map(str, self._cache.endpoints)) or "none"
             LOGGER.error("the endpoint source cannot be read, endpoints in use: %s: %s", kept, error)
+        self._events.append((self._on_error, error))
 
-    def _call_back(self) -> None:
+    def call_back(self) -> None:
         """Call the callbacks for new events in order; no thread waits for callbacks that another thread calls."""
         while self._events and self._calling_back.acquire(blocking=False):
             try:

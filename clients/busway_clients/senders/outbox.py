@@ -9,7 +9,6 @@ import os
 import sqlite3
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -81,10 +80,6 @@ class Outbox:
             raise WrongUse(
                 f"max_messages and max_bytes of an outbox: got {max_messages} and {max_bytes}, expected 1 or more"
             )
-        # It contains bodies, and SQLite creates its other files with the same permissions. An existing file is not
-        # opened, since closing it would release the locks of another outbox in this process.
-        with suppress(OSError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
             self._database = Database(path, _FILE, is_exclusive=True)
         except StoreUnavailable as error:

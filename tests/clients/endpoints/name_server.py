@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from typing import Self
 
 import dns.exception
@@ -32,6 +33,7 @@ class NameServer:
         self.load(ZONE)
         self.rcode: dns.rcode.Rcode | None = None
         self.is_silent = False
+        self.delay = 0.0
         self.answers_garbage = False
         self.queries: list[str] = []
 
@@ -67,6 +69,7 @@ class NameServer:
             if self._is_ended:
                 return
             if not self.is_silent:
+                time.sleep(self.delay)
                 self._socket.sendto(self._answer(content), client)
 
     def _answer(self, content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The endpoint watch for asyncio; it reads sources in a thread, since files and name servers may be slow."""
+"""The endpoint watch for asyncio."""
 
 import asyncio
 import time
@@ -28,8 +28,9 @@ class EndpointWatch:
     """
     The endpoints of a source: an answer is cached while it is valid, and kept if the source fails.
 
-    As a context manager it reads the source in a background task, so that `on_change` is called promptly and no caller
-    waits; otherwise `endpoints` reads the source when it is due. The callbacks are plain functions.
+    A caller waits for the source only while no endpoint is known. As a context manager the watch reads the source in a
+    background task whenever it is due, and `on_change` is called promptly; otherwise a call of `endpoints` starts the
+    read when it is due, and the calls after it get the answer. The callbacks are plain functions.
     """
 
     def __init__(
@@ -42,8 +43,17 @@ class EndpointWatch:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch *source*; exceptions of the callbacks are logged."""
-        self._watching = Watching(source, on_change, on_error, cache, monotonic=monotonic, lock=asyncio.Lock())
+        self._watching = Watching(
+            source,
+            on_change,
+            on_error,
+            cache,
+            monotonic=monotonic,
+            lock=asyncio.Lock(),
+            refresh_beside=self._refresh_beside,
+        )
         self._task: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> EndpointState:
@@ -55,7 +65,7 @@ class EndpointWatch:
         return await run_async(self._watching.endpoints())
 
     async def consult(self) -> tuple[Endpoint, ...]:
-        """Read the source now, unless it was read within the last second; otherwise like `endpoints`."""
+        """Read the source now and wait two seconds for it, unless it was read within the last second."""
         return await run_async(self._watching.consult())
 
     async def __aenter__(self) -> Self:
@@ -66,10 +76,20 @@ class EndpointWatch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop the background task."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Stop the background tasks."""
+        tasks = [task for task in (self._task, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _refresh_beside(self, seconds: float) -> None:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh(), name="busway-endpoints-refresh")
+        await asyncio.wait({self._refreshing}, timeout=seconds)
+
+    async def _refresh(self) -> None:
+        await run_async(self._watching.refresh())
+        self._watching.call_back()
 
     async def _run(self) -> None:
         while True:

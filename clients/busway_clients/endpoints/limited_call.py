@@ -1,0 +1,73 @@
+"""
+Calls with a total time limit.
+
+A name server, a share or a web server can keep a call waiting in ways that no socket timeout covers: one byte a second,
+one address after the other, a file system that hangs. Here the call runs in a thread, and the caller stops waiting.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+
+
+class LimitedCall(Generic[Result]):
+    """
+    A call that callers wait for during a limited time; at most one runs, and further callers wait for the same one.
+
+    A call that is still running after the limit is not stopped. Its thread does not keep the application from ending.
+    """
+
+    def __init__(self, act: Callable[[], Result], seconds: float, give_up: Callable[[], None] = lambda: None) -> None:
+        """Call *act*, and *give_up* when it has not returned within *seconds*, to let it end soon."""
+        self._act = act
+        self._seconds = seconds
+        self._give_up = give_up
+        self._lock = threading.Lock()
+        self._running: Future[Result] | None = None
+
+    def result(self) -> Result:
+        """Return what the call returns or raises; raises TimeoutError after the limit."""
+        running = self._start()
+        wait([running], self._seconds)
+        return self._result_of(running)
+
+    async def result_async(self) -> Result:
+        """Return what the call returns or raises, like `result`."""
+        running, loop, ended = self._start(), asyncio.get_running_loop(), asyncio.Event()
+
+        def end(_: object) -> None:
+            # The loop may have been closed in the meantime.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
+
+        running.add_done_callback(end)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await ended.wait()
+        return self._result_of(running)
+
+    def _start(self) -> Future[Result]:
+        with self._lock:
+            if self._running is None or self._running.done():
+                self._running = Future()
+                threading.Thread(
+                    target=self._run, args=(self._running,), name="busway-endpoint-source", daemon=True
+                ).start()
+            return self._running
+
+    def _run(self, running: Future[Result]) -> None:
+        try:
+            running.set_result(self._act())
+        except BaseException as error:  # noqa: BLE001 - raised in the caller
+            running.set_exception(error)
+
+    def _result_of(self, running: Future[Result]) -> Result:
+        if running.done():
+            return running.result()
+        self._give_up()
+        raise TimeoutError(f"no answer within {self._seconds:g} s")
