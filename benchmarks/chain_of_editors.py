@@ -33,7 +33,8 @@ from shared.line.item import Item
 from shared.line.states import State
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import BatchEditor, Editor
+from shared.protocols import BATCH_BYTES, BatchEditor, Editor
+from shared.time_limit import DEFAULT_SECONDS
 
 ROUNDS, BATCH = 40, 50
 MOST = 1.5
@@ -122,7 +123,7 @@ async def edited(line: Sequence[Editor | BatchEditor], messages: Sequence[Messag
         item = Item(b"", message.arrival, index)
         item.message = message
         batch.parts.append([item])
-    for step in Editing("orders", line, AcceptedSends()).steps():
+    for step in Editing("orders", line, AcceptedSends(), edit_seconds=DEFAULT_SECONDS, batch_bytes=BATCH_BYTES).steps():
         pending = step.run(batch)
         if pending is not None:
             await pending

@@ -129,7 +129,19 @@ class Joined(NamedTuple):
     reason: str | None = None
 
 
-type EditedTogether = Sequence[Message] | Withheld | Joined | MessageRejected
+class Postponed(NamedTuple):
+    """
+    The answer of an editor for a message that would make the batch too large.
+
+    It and all messages behind it wait until those before it are sent, and are then edited again; so the first one that
+    an editor was given is never answered with it.
+    """
+
+
+BATCH_BYTES = 64 * 2**20
+"""The bytes that the messages of a batch may take together while they are edited and sent."""
+
+type EditedTogether = Sequence[Message] | Withheld | Joined | Postponed | MessageRejected
 """The answer for one message: what replaces it, or why it is filtered, what it is joined to, or what is wrong."""
 
 

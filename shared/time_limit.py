@@ -7,14 +7,15 @@ and within a search for a regular expression, raises MessageRejected out of the 
 interrupted: its callers limit what they give it.
 
 Functions run in the main thread; in any other thread, and on Windows, nothing is limited. Time in which the process
-waits or other processes compute does not count, so that a busy machine rejects nothing.
+waits, or other processes and threads compute, does not count, so that a busy machine rejects nothing.
 """
 
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Self
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Self, cast
 
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -34,8 +35,24 @@ class TimeLimit:
         self.seconds = seconds
         self._allowed = self._most = max(1, round(seconds / _TICK))
         self._ticks = 0
+        self._began = 0.0
         self._is_armed = False
         self._has_ticked = False
+
+    async def each[R](self, work: Callable[[Message], R], messages: Sequence[Message]) -> list[R | MessageRejected]:
+        """
+        Return what *work* makes of each message, or its rejection; other tasks have their turn after a long one.
+
+        Raises the first error that is no rejection.
+        """
+        results: list[R | Exception] = []
+        pending = self.run(work, ((None, each) for each in messages), lambda _, result: results.append(result))
+        if pending is not None:
+            await pending
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, MessageRejected):
+                raise result
+        return cast("list[R | MessageRejected]", results)
 
     def run[K, R](
         self,
@@ -107,7 +124,11 @@ class TimeLimit:
         """Count a tick; raises MessageRejected beyond the limit."""
         self._has_ticked = True
         self._ticks += 1
-        if self._is_armed and self._ticks > self._most:
+        if self._ticks == 1:
+            self._began = time.thread_time() - _TICK
+        # Another thread may have computed in the meantime, such as the function of a user.
+        is_own = time.thread_time() - self._began > self._most * _TICK
+        if self._is_armed and self._ticks > self._most and is_own:
             # If a library takes the error for one of its own and goes on, it is raised again after the same time.
             self._ticks = 0
             raise MessageRejected(

@@ -4,6 +4,7 @@ A dry run of a task: the app's own pipeline, observed at every step, with output
 Only editors that write to a store need to know that it is a dry run: `shared.editors.options.TaskFacts.dry_run`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -55,13 +56,11 @@ async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes
     await pipeline.run(contents, partition, tokens)
     origin = task.origin if partition is None else task.origin._replace(partition=partition)
     # No batch was seen if the task does not read this partition.
-    counts = (
-        [0] * len(contents) if observer.batch is None else [len(members) for members in observer.batch.by_delivery()]
-    )
+    counts = Counter(batch.first + item.delivery for batch in observer.batches for item in batch.items)
     records = iter(journal.records)
     results = []
-    for index, (content, count) in enumerate(zip(contents, counts, strict=True)):
-        ends = list(islice(records, count))
+    for index, content in enumerate(contents):
+        ends = list(islice(records, counts[index]))
         results.append(Result(content, _arrival(content, origin), partition, observer.steps.get(index, ()), ends))
     return results
 

@@ -41,15 +41,16 @@ class Observer:
         """Start without steps."""
         self.steps: dict[int, list[Step]] = {}
         """By the index of the message in its batch."""
-        self.batch: Batch | None = None
-        """The last batch."""
+        self.batches: list[Batch] = []
+        """A delivery that is too large passes the line as several."""
 
     def watch(self, steps: Sequence[LineStep]) -> list[LineStep]:
         """Return *steps*, each wrapped."""
         return [step._replace(run=partial(self._run, step)) for step in steps]
 
     def _run(self, step: LineStep, batch: Batch) -> Awaitable[None] | None:
-        self.batch = batch
+        if not self.batches or self.batches[-1] is not batch:
+            self.batches.append(batch)
         if step.name not in _SHOWN and not step.name.startswith(_EDITOR):
             return step.run(batch)
         waiting = [*batch.waiting(State.RECEIVED), *batch.waiting(State.ROUTED)]
@@ -67,11 +68,14 @@ class Observer:
     def _note(self, name: str, batch: Batch, before: Sequence[_Before]) -> None:
         known = {each.item for each in before}
         for each in before:
+            if each.item.index >= len(batch.parts):
+                continue  # it is postponed
             text = _text(name, each.item)
             after = [] if text is not None and name.startswith(_EDITOR) else _after(name, each, batch, known)
             if text is None and each.item.state is State.FAILED:
                 continue  # the journal record has the reason
-            self.steps.setdefault(each.item.delivery, []).append(Step(name, each.copy, after, text))
+            place = batch.first + each.item.delivery
+            self.steps.setdefault(place, []).append(Step(name, each.copy, after, text))
 
 
 def _after(name: str, before: _Before, batch: Batch, known: set[Item]) -> list[Message]:

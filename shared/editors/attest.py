@@ -51,7 +51,7 @@ class AttestStep(Step):
         from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "attest.key", self.options.key)
-        return Keyed("attest", KeyRings(self.options.key, task.secrets, task.name), Attest(self.options, task).edit)
+        return Keyed("attest", KeyRings(self.options.key, task), Attest(self.options, task).edit)
 
 
 class Attest:

@@ -19,6 +19,7 @@ from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.protocols import EditedTogether, Joined, Outcome
+from shared.time_limit import TimeLimit
 
 COUNT = "batch-count"
 
@@ -58,9 +59,9 @@ class BatchStep(Step):
 
     options: BatchOptions = Field(alias="batch")
 
-    def editor(self, _: TaskFacts, /) -> "Batch":
+    def editor(self, task: TaskFacts, /) -> "Batch":
         """Return the editor with these options."""
-        return Batch(self.options)
+        return Batch(self.options, task.edit_seconds)
 
 
 type _Properties = Mapping[str, bytes]
@@ -90,8 +91,9 @@ class Batch:
     name = "batch"
     joins = True
 
-    def __init__(self, options: BatchOptions) -> None:
-        """Fill envelopes as *options* say."""
+    def __init__(self, options: BatchOptions, edit_seconds: float) -> None:
+        """Fill envelopes as *options* say; each message may take *edit_seconds*."""
+        self._time_limit = TimeLimit(edit_seconds)
         self._envelope: Envelope = envelope(options.format)
         self._max_count = options.max_count
         self._max_bytes = options.max_bytes
@@ -103,14 +105,11 @@ class Batch:
         results: list[EditedTogether] = [()] * len(messages)
         filling: dict[object, _Group] = {}
         groups: list[_Group] = []
-        for index, message in enumerate(messages):
-            try:
-                properties = _properties(message)
-                entry = self._entry(message)
-                key = _key(message)
-            except MessageRejected as error:
-                results[index] = MessageRejected(error.reason, f"{self.name}: {error.description}")
+        for index, found in enumerate(await self._time_limit.each(self._contribution, messages)):
+            if isinstance(found, MessageRejected):
+                results[index] = MessageRejected(found.reason, f"{self.name}: {found.description}")
                 continue
+            properties, entry, key = found
             group = filling.get(key)
             if group is None or not self._takes(group, entry):
                 group = filling[key] = _Group(self._envelope.overhead)
@@ -124,6 +123,10 @@ class Batch:
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Do nothing: no state is kept."""
+
+    def _contribution(self, message: Message) -> tuple[_Properties, Entry, object]:
+        """Return a message's properties, its part of an envelope, and what it has in common with others in one."""
+        return _properties(message), self._entry(message), _key(message)
 
     def _entry(self, message: Message) -> Entry:
         """Return a message's part of an envelope; raises MessageRejected if it is too large."""

@@ -37,6 +37,7 @@ from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 from shared.stores.documents import Changed
+from shared.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from shared.editors.protection.jws import SigningKey
@@ -94,8 +95,8 @@ class ChainStep(Step):
 
         check_key(task, "chain.key", self.options.key)
         documents = self.options.store.open(task, "chain.store")
-        rings = KeyRings(self.options.key, task.secrets, task.name)
-        return Chain(self.options, rings, Sequences(documents, f"chain/{task.name}"))
+        rings = KeyRings(self.options.key, task)
+        return Chain(self.options, rings, Sequences(documents, f"chain/{task.name}"), TimeLimit(task.edit_seconds))
 
 
 class _Place(NamedTuple):
@@ -111,7 +112,7 @@ class Chain:
     name = "chain"
     joins = False
 
-    def __init__(self, options: ChainOptions, rings: "KeyRings", sequences: Sequences) -> None:
+    def __init__(self, options: ChainOptions, rings: "KeyRings", sequences: Sequences, time_limit: TimeLimit) -> None:
         """Sign with the newest key of *rings*, or a named one."""
         from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
 
@@ -120,6 +121,7 @@ class Chain:
         self._names = _bound(options)
         self._sequence_of = _sequence_of(options.sequence)
         self._sequences = sequences
+        self._time_limit = time_limit
         # The state that was last read or written, with its version; a write fails if another instance has changed it.
         self._known: OrderedDict[str, tuple[Progress, str | None]] = OrderedDict()
 
@@ -129,16 +131,28 @@ class Chain:
         key = self._key.of(ring)
         results: list[EditedTogether] = [()] * len(messages)
         places: dict[int, tuple[str, _Place]] = {}
-        for index, (message, identity) in enumerate(zip(messages, identities(messages), strict=True)):
-            try:
-                places[index] = self._place(message, identity)
-            except MessageRejected as error:
-                results[index] = MessageRejected(error.reason, f"{self.name}: {error.description}")
+        identified = iter(identities(messages))
+        placed = await self._time_limit.each(lambda message: self._place(message, next(identified)), messages)
+        for index, found in enumerate(placed):
+            if isinstance(found, MessageRejected):
+                results[index] = MessageRejected(found.reason, f"{self.name}: {found.description}")
+            else:
+                places[index] = found
 
         async def link(sequence: str, members: list[tuple[int, _Place]]) -> None:
             links = await self._link_all(sequence, [place for _, place in members])
+            linked = {}
             for (index, _), each in zip(members, links, strict=True):
-                results[index] = each if isinstance(each, MessageRejected) else (_sign(messages[index], key, each),)
+                if isinstance(each, MessageRejected):
+                    results[index] = each
+                else:
+                    linked[index] = each
+            payloads = iter(linked.values())
+            signed = await self._time_limit.each(
+                lambda message: _sign(message, key, next(payloads)), [messages[index] for index in linked]
+            )
+            for index, result in zip(linked, signed, strict=True):
+                results[index] = result if isinstance(result, MessageRejected) else (result,)
 
         with answered_within(self.name, timeout_seconds):
             async with asyncio.timeout(timeout_seconds):

@@ -20,6 +20,7 @@ from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.protocols import EditedTogether, Outcome
 from shared.stores.blobs import Blobs, answered_within, some_at_once
+from shared.time_limit import DEFAULT_SECONDS, TimeLimit
 
 _DIGEST_LENGTH = 16
 _DAY = 24 * 60 * 60 * 1000
@@ -49,7 +50,7 @@ class ClaimCheckStep(Step):
 
     def editor(self, task: TaskFacts, /) -> "ClaimCheck":
         """Return the editor with these options."""
-        return ClaimCheck(self.options.open(task, "claim-check"), self.options.above)
+        return ClaimCheck(self.options.open(task, "claim-check"), self.options.above, task.edit_seconds)
 
 
 class ClaimCheck:
@@ -58,8 +59,9 @@ class ClaimCheck:
     name = "claim-check"
     joins = False
 
-    def __init__(self, blobs: Blobs, above: int) -> None:
-        """Store bodies of more than *above* bytes in *blobs*."""
+    def __init__(self, blobs: Blobs, above: int, edit_seconds: float = DEFAULT_SECONDS) -> None:
+        """Store bodies of more than *above* bytes in *blobs*; each message may take *edit_seconds*."""
+        self._time_limit = TimeLimit(edit_seconds)
         self._blobs = blobs
         self._above = above
         # Blobs that an interrupted attempt has written; the next attempt does not write them again.
@@ -70,13 +72,17 @@ class ClaimCheck:
         results: list[EditedTogether] = []
         uploads: dict[str, tuple[bytes, str | None]] = {}
         parts: Counter[Arrival] = Counter()
-        for message in messages:
+
+        def edit(message: Message) -> Message:
             part = parts[message.arrival]
             parts[message.arrival] += 1
-            try:
-                results.append((self._edit(message, part, uploads),))
-            except MessageRejected as error:
-                results.append(MessageRejected(error.reason, f"{self.name}: {error.description}"))
+            return self._edit(message, part, uploads)
+
+        for edited in await self._time_limit.each(edit, messages):
+            if isinstance(edited, MessageRejected):
+                results.append(MessageRejected(edited.reason, f"{self.name}: {edited.description}"))
+            else:
+                results.append((edited,))
         if uploads:
             await self._upload(uploads, timeout_seconds)
         return results

@@ -12,8 +12,9 @@ from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival
 from shared.message.message import Message
-from shared.protocols import EditedTogether, Outcome
+from shared.protocols import BATCH_BYTES, EditedTogether, Outcome, Postponed
 from shared.stores.blobs import Blob, Blobs, TooLarge, answered_within, some_at_once
+from shared.time_limit import DEFAULT_SECONDS, TimeLimit
 
 # Deliveries that are not settled yet; blobs of forgotten ones are not deleted.
 _MOST_OPEN = 1000
@@ -43,7 +44,7 @@ class ClaimRestoreStep(Step):
 
     def editor(self, task: TaskFacts, /) -> "ClaimRestore":
         """Return the editor with these options."""
-        return ClaimRestore(self.options.open(task, "claim-restore"), self.options)
+        return ClaimRestore(self.options.open(task, "claim-restore"), self.options, task.edit_seconds)
 
 
 class ClaimRestore:
@@ -52,8 +53,9 @@ class ClaimRestore:
     name = "claim-restore"
     joins = False
 
-    def __init__(self, blobs: Blobs, options: ClaimRestoreOptions) -> None:
-        """Read bodies from *blobs*."""
+    def __init__(self, blobs: Blobs, options: ClaimRestoreOptions, edit_seconds: float = DEFAULT_SECONDS) -> None:
+        """Read bodies from *blobs*; each message may take *edit_seconds*."""
+        self._time_limit = TimeLimit(edit_seconds)
         self._blobs = blobs
         self._limit = options.max_bytes
         self._deletes = options.delete
@@ -63,28 +65,37 @@ class ClaimRestore:
         """Return the messages with their bodies."""
         results: list[EditedTogether] = [(message,) for message in messages]
         claims: dict[int, Claim] = {}
-        for index, message in enumerate(messages):
-            try:
-                claim = claim_of(message)
-                if claim is not None:
-                    claims[index] = self._allowed(claim)
-            except MessageRejected as error:
-                results[index] = self._rejection(error)
+        size = 0
+        for index, claim in enumerate(await self._time_limit.each(self._claim, messages)):
+            if isinstance(claim, MessageRejected):
+                results[index] = self._rejection(claim)
+            elif claim is not None:
+                size += claim.size
+                if claims and size > BATCH_BYTES:
+                    results[index:] = [Postponed()] * (len(messages) - index)
+                    break
+                claims[index] = claim
         if not claims:
             return results
-        found = await self._download(list(claims.values()), timeout_seconds)
+        contents = iter(await self._download(list(claims.values()), timeout_seconds))
+        waiting = iter(claims.values())
+        edited = await self._time_limit.each(
+            lambda message: _restored(message, next(waiting), next(contents)), [messages[index] for index in claims]
+        )
         restored = []
-        for (index, claim), content in zip(claims.items(), found, strict=True):
-            try:
-                edited = messages[index].copy()
-                restore(edited, claim, _present(content))
-            except MessageRejected as error:
-                results[index] = self._rejection(error)
+        for (index, claim), each in zip(claims.items(), edited, strict=True):
+            if isinstance(each, MessageRejected):
+                results[index] = self._rejection(each)
             else:
-                results[index] = (edited,)
-                restored.append((edited.arrival, claim.blob))
+                results[index] = (each,)
+                restored.append((each.arrival, claim.blob))
         if self._deletes:
-            self._open.append((Counter(message.arrival for message in messages), restored))
+            taken = [
+                message.arrival
+                for message, each in zip(messages, results, strict=True)
+                if not isinstance(each, Postponed)
+            ]
+            self._open.append((Counter(taken), restored))
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
@@ -99,8 +110,11 @@ class ClaimRestore:
             await some_at_once(map(self._blobs.delete, names))
         self._open = deque((each for each in self._open if each not in over), maxlen=_MOST_OPEN)
 
-    def _allowed(self, claim: Claim) -> Claim:
-        """Return *claim* if it may be restored; its address is compared and never contacted."""
+    def _claim(self, message: Message) -> Claim | None:
+        """Return the claim in a message if it may be restored; its address is compared and never contacted."""
+        claim = claim_of(message)
+        if claim is None:
+            return None
         if claim.container.rstrip("/").lower() != self._blobs.url.lower():
             raise MessageRejected("ForeignClaim", f"claims a blob of another container than {self._blobs.url}")
         if claim.size > self._limit:
@@ -117,6 +131,13 @@ class ClaimRestore:
 
     def _rejection(self, error: MessageRejected) -> MessageRejected:
         return MessageRejected(error.reason, f"{self.name}: {error.description}")
+
+
+def _restored(message: Message, claim: Claim, found: Blob | TooLarge | None) -> Message:
+    """Return a copy of *message* with its body; raises MessageRejected."""
+    edited = message.copy()
+    restore(edited, claim, _present(found))
+    return edited
 
 
 def _present(found: Blob | TooLarge | None) -> bytes:

@@ -56,7 +56,7 @@ class DecryptStep(Step):
         from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "decrypt.key", self.options.key)
-        return Keyed("decrypt", KeyRings(self.options.key, task.secrets, task.name), Decrypt(self.options).edit)
+        return Keyed("decrypt", KeyRings(self.options.key, task), Decrypt(self.options).edit)
 
 
 class Decrypt:

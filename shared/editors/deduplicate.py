@@ -21,6 +21,7 @@ from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import SYSTEM_PROPERTIES
+from shared.time_limit import DEFAULT_SECONDS, TimeLimit
 
 _SYSTEM = "sys."
 # Messages that are not settled yet; a forgotten one may be sent twice at worst.
@@ -69,9 +70,10 @@ class DeduplicateStep(Step):
         """Return the editor with these options."""
         options = self.options
         if options.store == "memory":
-            return Deduplicate(options, OwnIds(options.window, options.max_count, task.clock))
+            return Deduplicate(options, OwnIds(options.window, options.max_count, task.clock), task.edit_seconds)
         blobs = options.store.open(task, "deduplicate")
-        return Deduplicate(options, SharedIds(blobs, task.name, options.window, options.max_count, task.clock))
+        ids = SharedIds(blobs, task.name, options.window, options.max_count, task.clock)
+        return Deduplicate(options, ids, task.edit_seconds)
 
 
 class _Fate(Enum):
@@ -92,8 +94,9 @@ class Deduplicate:
     name = "deduplicate"
     joins = True
 
-    def __init__(self, options: DeduplicateOptions, ids: SentIds) -> None:
-        """Compare messages by *options*, and remember ids in *ids*."""
+    def __init__(self, options: DeduplicateOptions, ids: SentIds, edit_seconds: float = DEFAULT_SECONDS) -> None:
+        """Compare messages by *options*, and remember ids in *ids*; each message may take *edit_seconds*."""
+        self._time_limit = TimeLimit(edit_seconds)
         self._ids = ids
         self._by = options.by
         self._per_session = options.per_session
@@ -112,15 +115,13 @@ class Deduplicate:
         firsts: dict[bytes, int] = {}
         parts_of: dict[Arrival, _Parts] = {}
         results: list[EditedTogether] = []
-        for index, message in enumerate(messages):
+        digests = await self._time_limit.each(self._digest, messages)
+        for index, (message, digest) in enumerate(zip(messages, digests, strict=True)):
             parts = parts_of.setdefault(message.arrival, [])
-            try:
-                digest = self._digest(message)
-            except MessageRejected as error:
-                results.append(MessageRejected(error.reason, f"{self.name}: {error.description}"))
+            if isinstance(digest, MessageRejected):
+                results.append(MessageRejected(digest.reason, f"{self.name}: {digest.description}"))
                 parts.append(_Fate.REJECTED)
-                continue
-            if digest is not None and self._ids.has(digest):
+            elif digest is not None and self._ids.has(digest):
                 results.append(Withheld(f"{self.name}: a message with this {self._by} was sent before"))
                 parts.append(_Fate.WITHHELD)
             elif digest is not None and firsts.setdefault(digest, index) != index:

@@ -71,7 +71,7 @@ class EncryptStep(Step):
         from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "encrypt.key", self.options.key)
-        return Keyed("encrypt", KeyRings(self.options.key, task.secrets, task.name), Encrypt(self.options).edit)
+        return Keyed("encrypt", KeyRings(self.options.key, task), Encrypt(self.options).edit)
 
 
 class Encrypt:

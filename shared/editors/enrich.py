@@ -26,6 +26,7 @@ from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether, Outcome
 from shared.rules import SYSTEM_PROPERTIES
 from shared.stores.blobs import Blob
+from shared.time_limit import TimeLimit
 
 _SYSTEM = "sys."
 _HISTORY = "repl-"
@@ -208,6 +209,7 @@ class Enrich:
         self._reads_body = options.body is not None or (options.key is not None and options.key.body is not None)
         self._facts = {name: _FACTS[fact] for name, fact in options.facts.items()}
         self._task = task
+        self._time_limit = TimeLimit(task.edit_seconds)
         found = options.source(task)
         self._table = (
             None
@@ -218,16 +220,16 @@ class Enrich:
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return the messages with the additions."""
         table = await self._table.current(timeout_seconds) if self._table is not None else {}
-        return [self._result(message, table) for message in messages]
+        edited = await self._time_limit.each(lambda message: self._edit(message, table), messages)
+        return [
+            MessageRejected(each.reason, f"{self.name}: {each.description}")
+            if isinstance(each, MessageRejected)
+            else (each,)
+            for each in edited
+        ]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Do nothing: no state is kept."""
-
-    def _result(self, message: Message, table: Mapping[str, Enrichment]) -> EditedTogether:
-        try:
-            return (self._edit(message, table),)
-        except MessageRejected as error:
-            return MessageRejected(error.reason, f"{self.name}: {error.description}")
 
     def _edit(self, message: Message, table: Mapping[str, Enrichment]) -> Message:
         changes: dict[str, Value | None] = {}

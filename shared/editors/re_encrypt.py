@@ -61,8 +61,8 @@ class ReEncryptStep(Step):
         fields = {"fields": options.fields} if options.fields else {}
         decrypt = Decrypt(DecryptOptions.model_validate({**options.from_.model_dump(), **fields}))
         encrypt = Encrypt(EncryptOptions.model_validate({**options.to.model_dump(), **fields}))
-        editor = ReEncrypt(decrypt, encrypt, KeyRings(options.to.key, task.secrets, task.name))
-        editor.keyed = Keyed(editor.name, KeyRings(options.from_.key, task.secrets, task.name), editor.edit)
+        editor = ReEncrypt(decrypt, encrypt, KeyRings(options.to.key, task))
+        editor.keyed = Keyed(editor.name, KeyRings(options.from_.key, task), editor.edit)
         return editor
 
 

@@ -56,7 +56,7 @@ class SignStep(Step):
         from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "sign.key", self.options.key)
-        return Keyed("sign", KeyRings(self.options.key, task.secrets, task.name), Sign(self.options, task.clock).edit)
+        return Keyed("sign", KeyRings(self.options.key, task), Sign(self.options, task.clock).edit)
 
 
 class Sign:

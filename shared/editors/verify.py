@@ -55,7 +55,7 @@ class VerifyStep(Step):
         check_key(task, "verify.key", self.options.key)
         drops = self.options.on_failure == "drop"
         verify = Verify(self.options, task.clock)
-        return Keyed("verify", KeyRings(self.options.key, task.secrets, task.name), verify.edit, drops=drops)
+        return Keyed("verify", KeyRings(self.options.key, task), verify.edit, drops=drops)
 
 
 class Verify:

@@ -91,7 +91,7 @@ class VerifyChainStep(Step):
 
         check_key(task, "verify-chain.key", self.options.key)
         documents = self.options.store.open(task, "verify-chain.store")
-        rings = KeyRings(self.options.key, task.secrets, task.name)
+        rings = KeyRings(self.options.key, task)
         return VerifyChain(self.options, rings, Sequences(documents, f"verify-chain/{task.name}"))
 
 
@@ -100,7 +100,7 @@ class _Linked(NamedTuple):
 
     link: Link
     hash: str
-    identity: str
+    identity: str = ""
 
 
 class _Passed(NamedTuple):
@@ -129,8 +129,7 @@ class VerifyChain:
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message, withheld, or rejected out of sequence; raises if the store is unavailable."""
-        pairs = list(zip(messages, identities(messages), strict=True))
-        checked = await self._rings.each(pairs, self._check, timeout_seconds=timeout_seconds)
+        checked = await self._rings.each(messages, self._check, timeout_seconds=timeout_seconds)
         results: list[EditedTogether] = [
             self._rejection(each) if isinstance(each, MessageRejected) else (self._strip_link(message),)
             for message, each in zip(messages, checked, strict=True)
@@ -154,7 +153,11 @@ class VerifyChain:
                     problem = f"number {linked.link.number} of {sequence} was passed on before"
                     results[index] = Withheld(f"{self.name}: {problem}")
 
-        linked = {index: (each.link.sequence, each) for index, each in enumerate(checked) if isinstance(each, _Linked)}
+        linked = {
+            index: (each.link.sequence, each._replace(identity=identity or ""))
+            for index, (each, identity) in enumerate(zip(checked, identities(messages), strict=True))
+            if isinstance(each, _Linked)
+        }
         with answered_within(self.name, timeout_seconds):
             async with asyncio.timeout(timeout_seconds):
                 await each_of(group_by_sequence(linked), judge)
@@ -178,11 +181,10 @@ class VerifyChain:
         for arrival in done:
             del self._pending[arrival]
 
-    def _check(self, pair: tuple[Message, str | None], ring: "KeyRing") -> _Linked:
+    def _check(self, message: Message, ring: "KeyRing") -> _Linked:
         """Return the verified link of a message; raises MessageRejected."""
         from shared.editors.protection.keys import UnknownKey  # noqa: PLC0415 - see above
 
-        message, identity = pair
         value = message.application_property(LINK)
         if value is None or not isinstance(value.payload, str):
             raise MessageRejected("ChainInserted", f"has no link in property {LINK}")
@@ -204,7 +206,7 @@ class VerifyChain:
         if content_digest(link.bound, message) != link.digest:
             problem = f"the content is not the one that was linked as number {link.number} of {link.sequence}"
             raise MessageRejected("ChainAltered", problem)
-        return _Linked(link, hash_of(payload), identity or "")
+        return _Linked(link, hash_of(payload))
 
     def _judge(self, linked: _Linked, progress: Progress, later: Sequence[int], *, is_new: bool) -> _Passed | None:
         """Return that a message comes next and advance *progress*; None for a redelivery; raises MessageRejected."""

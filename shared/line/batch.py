@@ -1,4 +1,9 @@
-"""One delivery on the line, and the steps that it passes."""
+"""
+Messages that pass the steps of the line together, and the steps.
+
+They are what the host has delivered together. If they become too large together (`shared.line.editing`), the last ones
+are postponed: they are a batch of their own once the others are sent.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -30,12 +35,22 @@ class Batch:
         contents: Sequence[bytes],
         lock_tokens: Sequence[bytes | None],
         now: datetime,
+        *,
+        first: int = 0,
+        skipped: int = 0,
     ) -> None:
-        """Take the encoded messages and, in their order, their lock tokens (None where the source has no locks)."""
+        """
+        Take the encoded messages and, in their order, their lock tokens (None where the source has no locks).
+
+        *first* is the place of the first one among all that were delivered together, and *skipped* the number of
+        messages in it, an envelope, that are decided already.
+        """
         self.origin = origin
         self.contents = contents
         self.lock_tokens = lock_tokens
         self.now = now
+        self.first = first
+        self.skipped = skipped
         self.clear()
 
     def clear(self) -> None:
@@ -55,6 +70,10 @@ class Batch:
         """The indices of the messages that are rejected before the send."""
         self.visited: dict[Item, list[str]] = {}
         """The path of each message that has one, as it was before this hop."""
+        self.decided: list[Item] = []
+        """The messages of the first envelope that are decided already."""
+        self.postponed: list[Item] = []
+        """The messages of the last envelope that wait."""
 
     @property
     def items(self) -> list[Item]:
@@ -64,9 +83,32 @@ class Batch:
     def by_delivery(self) -> list[list[Item]]:
         """Return the items of each message that the host has delivered: an envelope has those of all its messages."""
         found: list[list[Item]] = [[] for _ in self.contents]
-        for item in self.items:
+        for item in (*self.decided, *self.items, *self.postponed):
             found[item.delivery].append(item)
         return found
+
+    @property
+    def decides(self) -> int:
+        """The number of messages in the last envelope that are decided after this batch, 0 if all are."""
+        if not self.postponed:
+            return 0
+        last = self.postponed[0].delivery
+        before = len(self.decided) if last == 0 else 0
+        return before + sum(parts[0].delivery == last for parts in self.parts)
+
+    def postpone(self, index: int) -> None:
+        """Let the messages from *index* on, which is not the first, wait until those before it are decided."""
+        behind = [item for parts in self.parts[index:] for item in parts]
+        for item in behind:
+            item.release()
+        del self.parts[index:]
+        cut = behind[0].delivery
+        is_inside = self.parts[-1][0].delivery == cut
+        self.postponed = [item for item in behind if item.delivery == cut] if is_inside else []
+        self.contents = self.contents[: cut + is_inside]
+        self.lock_tokens = self.lock_tokens[: cut + is_inside]
+        self.repeated = [each for each in self.repeated if each < index]
+        self.rejected = {each for each in self.rejected if each < index}
 
     def waiting(self, state: State = State.RECEIVED) -> list[tuple[Item, Message]]:
         """Return the items in a *state* before the send, with their messages."""

@@ -10,6 +10,8 @@ The editors of a task as steps of the line.
 5. A joined message is given to no further editor.
 6. Before the first editor that joins messages, at the latest behind all editors, each part gets its number, and what an
    earlier delivery has sent is taken out.
+7. If the messages of a batch become too large together, the last ones are postponed. If those that an editor has made
+   of one message do, it is rejected.
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
@@ -21,14 +23,17 @@ from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Step
 from shared.line.failing import reject
 from shared.line.item import Item
-from shared.line.rejection import PART, Part, requested_part
+from shared.line.rejection import PART, Part
 from shared.line.states import Rejection, Stage, State
 from shared.message.message import Message
-from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Withheld
-from shared.time_limit import DEFAULT_SECONDS, TimeLimit
+from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Postponed, Withheld
+from shared.time_limit import TimeLimit
 
 NOTHING_LEFT = "withheld by an editor"
 """The reason for a message of which an editor has left nothing, without a reason of its own."""
+
+# What a message takes beside its contents, with all that is known of it.
+_OWN_BYTES = 4096
 
 
 class Editing:
@@ -39,10 +44,17 @@ class Editing:
         task: str,
         editors: Sequence[Editor | BatchEditor],
         accepted: AcceptedSends,
-        edit_seconds: float = DEFAULT_SECONDS,
+        *,
+        edit_seconds: float,
+        batch_bytes: int,
     ) -> None:
-        """Recognize in *accepted* what an earlier delivery has sent; each message may take *edit_seconds*."""
+        """
+        Recognize in *accepted* what an earlier delivery has sent.
+
+        Each message may take *edit_seconds*, and all of a batch together *batch_bytes*.
+        """
         self._time_limit = TimeLimit(edit_seconds)
+        self._batch_bytes = batch_bytes
         self._task = task
         self._editors = editors
         self._accepted = accepted
@@ -65,21 +77,46 @@ class Editing:
     def _edit(self, editor: Editor, batch: Batch) -> Awaitable[None] | None:
         """Give each message to *editor*."""
         # Of a message of which another part has failed, no other part is edited.
-        waiting = ((item, message) for item, message in batch.waiting() if item.state is State.RECEIVED)
-        return self._time_limit.run(partial(_edited, editor), waiting, partial(self._put, editor.name, batch))
+        waiting = (
+            (item, message)
+            for item, message in batch.waiting()
+            if item.state is State.RECEIVED and item.index < len(batch.parts)
+        )
+        put = partial(self._put, editor.name, batch, _Room(self._batch_bytes))
+        return self._time_limit.run(partial(_edited, editor), waiting, put)
 
     def _put(
-        self, editor: str, batch: Batch, item: Item, result: Message | Sequence[Message] | Withheld | Exception
+        self,
+        editor: str,
+        batch: Batch,
+        room: "_Room",
+        item: Item,
+        result: Message | Sequence[Message] | Withheld | Exception,
     ) -> None:
         """Put what *editor* has returned or raised for *item* in its place."""
         if isinstance(result, Message):
-            item.message = result
+            if self._fits(batch, room, item, (result,)):
+                item.message = result
         elif not isinstance(result, Exception):
-            self._replace(batch, item, result)
+            if isinstance(result, Withheld) or self._fits(batch, room, item, result):
+                self._replace(batch, item, result)
         elif isinstance(result, MessageRejected):
             self._reject(batch, item, result)
         else:
             self._reject(batch, item, _unexpected(editor, result))
+
+    def _fits(self, batch: Batch, room: "_Room", item: Item, messages: Sequence[Message]) -> bool:
+        """Return whether there is room for what *item* has become; rejects or postpones it otherwise."""
+        if room.takes(item, messages):
+            return True
+        if room.of_one > self._batch_bytes and (len(messages) > 1 or len(batch.parts[item.index]) > 1):
+            problem = f"the editors have made {room.of_one} bytes of it, expected at most {self._batch_bytes}"
+            self._reject(batch, item, MessageRejected("MessageTooLarge", problem))
+            return False
+        if item.index == 0:
+            return True  # a single large message
+        batch.postpone(item.index)
+        return False
 
     def _edit_together(self, editor: BatchEditor, batch: Batch) -> Awaitable[None] | None:
         """Give all messages to *editor*; returns nothing to await if no message is left."""
@@ -97,20 +134,32 @@ class Editing:
                         self._reject(batch, item, result)
                 waiting = batch.waiting()
                 continue
-            self._apply(batch, answers)
+            self._apply(batch, answers, joins=editor.joins)
             return
 
-    def _apply(self, batch: Batch, answers: Sequence[tuple[Item, EditedTogether]]) -> None:
+    def _apply(self, batch: Batch, answers: Sequence[tuple[Item, EditedTogether]], *, joins: bool) -> None:
         for item, result in answers:
             if isinstance(result, Joined):
                 item.join(answers[result.leader][0], result)
+        room = _Room(self._batch_bytes)
         for item, result in answers:
+            if item.index >= len(batch.parts):
+                return
             if item.state is not State.RECEIVED or isinstance(result, Joined):
                 continue
             if isinstance(result, MessageRejected):
                 self._reject(batch, item, result)
-            else:
+            elif isinstance(result, Postponed):
+                self._postpone(batch, item)
+            elif isinstance(result, Withheld) or joins or self._fits(batch, room, item, result):
                 self._replace(batch, item, result)
+
+    def _postpone(self, batch: Batch, item: Item) -> None:
+        if item.index > 0:
+            batch.postpone(item.index)
+        else:
+            problem = f"its parts have more than {self._batch_bytes} bytes together"
+            self._reject(batch, item, MessageRejected("MessageTooLarge", problem))
 
     def _replace(self, batch: Batch, item: Item, result: Sequence[Message] | Withheld) -> None:
         """Put what an editor has made of *item* in its place."""
@@ -142,7 +191,7 @@ class Editing:
                 item.recall(known)
                 continue
             # Without an editor no message becomes several.
-            requested = requested_part(item.received, item.arrival, self._task) if self._editors else None
+            requested = item.requested_part(self._task) if self._editors else None
             if requested is not None and requested.total != len(parts):
                 description = (
                     f"{PART} asks for part {requested.number} of {requested.total}, but the editors split the message"
@@ -167,6 +216,27 @@ class Editing:
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
         reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)
+
+
+class _Room:
+    """The room that is left for what an editor makes of the messages of a batch."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+        self._index = -1
+        self.of_one = 0
+        """The bytes that the latest message has become."""
+
+    def takes(self, item: Item, messages: Sequence[Message]) -> bool:
+        """Take what *item* has become; return whether there was room for it."""
+        if item.index != self._index:
+            self._index, self.of_one = item.index, 0
+        for message in messages:
+            raw = message.sections
+            size = len(raw.body) + len(raw.application_properties) + _OWN_BYTES
+            self.of_one += size
+            self._left -= size
+        return self._left >= 0
 
 
 def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:

@@ -10,7 +10,6 @@ What fails with a message that is rejected before the send, so that nothing is l
 from shared.line.accepted_sends import AcceptedSends, key_of
 from shared.line.batch import Batch
 from shared.line.item import Item
-from shared.line.rejection import requested_part
 from shared.line.states import KNOWN_BEFORE, Rejection
 from shared.protocols import Joined, Outcome
 
@@ -39,7 +38,7 @@ def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
     if len(parts) == 1:
         if item.part is None:
             # A replay that fails again is still a replay of one part.
-            item.part = requested_part(item.received, item.arrival, rejection.task)
+            item.part = item.requested_part(rejection.task)
         return
     for part in parts:
         if part is not item and part.outcome is None:
@@ -48,7 +47,7 @@ def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
     if any(part.state in KNOWN_BEFORE for part in parts):
         return
     batch.parts[item.index] = [item]
-    item.part = requested_part(item.received, item.arrival, rejection.task)
+    item.part = item.requested_part(rejection.task)
     item.key = key_of(item.arrival)
 
 
@@ -63,7 +62,8 @@ def _linked(batch: Batch, item: Item) -> list[Item]:
             if part.leader is not None and part.joined is not None and part.joined.outcome is Outcome.SENT:
                 neighbours.append(part.leader)
             for each in neighbours:
-                if each.index in seen or each.index in batch.rejected or each.outcome is not None:
+                is_postponed = each.index >= len(batch.parts)
+                if is_postponed or each.index in seen or each.index in batch.rejected or each.outcome is not None:
                     continue
                 seen.add(each.index)
                 found[each.index] = each

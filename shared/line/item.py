@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
-from shared.line.rejection import Part
+from shared.line.rejection import Part, requested_part
 from shared.line.routing import Target
 from shared.line.states import (
     AFTER,
@@ -29,10 +29,14 @@ _STAGES = {State.ROUTED: Stage.ROUTED, State.READY: Stage.FITTED}
 
 
 class Carrier(NamedTuple):
-    """An envelope as it was received, and the number of messages in it."""
+    """An envelope as it was received, and what is read once for all messages in it."""
 
     content: bytes
     messages: int
+    empty: Message
+    """The envelope without its body."""
+    part: Part | None
+    """The part that a replay asks for."""
 
 
 class Item:
@@ -115,6 +119,16 @@ class Item:
         """What the host has handed over: the message, or the envelope that it came in."""
         return self.content if self.carrier is None else self.carrier.content
 
+    def requested_part(self, task: str) -> Part | None:
+        """Return the only part of it that a replay for *task* asks for, None for all."""
+        if self.carrier is not None:
+            return self.carrier.part
+        return requested_part(self.content, self.arrival, task)
+
+    def release(self) -> None:
+        """Forget the contents: its result is on record."""
+        self.message = self.outgoing = self.arrived = self.departed = None
+
     def known(self, accepted: AcceptedSends) -> Outcome | None:
         """Return its result from an earlier delivery, None if it has none."""
         return accepted.outcome(self.key) or accepted.outcome(self.event_key)
@@ -125,10 +139,10 @@ class Item:
         part.key, part.event_key, part.message = self.key, self.event_key, message
         return part
 
-    def opened(self, event: CarriedEvent, content: bytes, message: Message, messages: int) -> "Item":
-        """Return an item for one of the *messages* in this envelope, which is in *event* with the bytes *content*."""
+    def opened(self, event: CarriedEvent, content: bytes, message: Message, carrier: Carrier) -> "Item":
+        """Return an item for a message in this envelope, which is in *event* with the bytes *content*."""
         item = self._sibling()
-        item.content, item.carrier = content, Carrier(self.content, messages)
+        item.content, item.carrier = content, carrier
         item.arrival, item.message = message.arrival, message
         item.key, item.event_key = key_of(message.arrival), (event.source, event.id)
         return item

@@ -7,46 +7,85 @@ The messages of envelopes, in the place of the envelopes.
 3. `rejects` gets an envelope with the message alone, so that a replay concerns no other.
 """
 
+from collections.abc import Awaitable
+from typing import NamedTuple
+
 from shared.codecs.envelope import Event, encode_event, open_envelope
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch
 from shared.line.failing import reject
-from shared.line.item import Item
+from shared.line.item import Carrier, Item
 from shared.line.rejection import requested_part
 from shared.line.states import Rejection, Stage, State
 from shared.message.arrival import CarriedEvent
 from shared.message.message import Message
+from shared.time_limit import TimeLimit
 
 
-def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends) -> None:
-    """Put the messages of each envelope of *batch* in its place; a body that is no envelope is rejected."""
-    opened: dict[int, list[Item]] = {}
-    for item, message in batch.waiting():
+def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends, time_limit: TimeLimit) -> Awaitable[None] | None:
+    """
+    Put the messages of each envelope of *batch* in its place; a body that is no envelope is rejected.
+
+    Returns what to await if it takes long.
+    """
+    for item, _ in batch.waiting():
         known = item.known(accepted)
         if known is not None:
             item.recall(known)
-            continue
-        try:
-            opened[item.index] = _opened(item, message)
-        except MessageRejected as error:
-            reject(batch, item, Rejection(error, Stage.RECEIVED, task), accepted)
+    opened: dict[int, list[Item]] = {}
+
+    def put(item: Item, result: _Opened | Exception) -> None:
+        if isinstance(result, _Opened):
+            part = requested_part(item.content, item.arrival, task)
+            carrier = Carrier(item.content, len(result.events), result.empty, part)
+            opened[item.index] = [item.opened(*each, carrier) for each in result.events]
+        elif isinstance(result, MessageRejected):
+            reject(batch, item, Rejection(result, Stage.RECEIVED, task), accepted)
+        else:
+            raise result
+
+    async def wait(pending: Awaitable[None]) -> None:
+        await pending
+        _put_all(batch, opened)
+
+    pending = time_limit.run(_opened, batch.waiting(), put)
+    if pending is not None:
+        return wait(pending)
+    _put_all(batch, opened)
+    return None
+
+
+def _put_all(batch: Batch, opened: dict[int, list[Item]]) -> None:
+    """Put what was in the envelopes in their place."""
     for item in batch.items:
         if item.state is State.REPEATED and item.first is not None and item.first.index in opened:
             opened[item.index] = [item.repeated(first) for first in opened[item.first.index]]
+    if batch.skipped and 0 in opened:
+        batch.decided, opened[0] = opened[0][: batch.skipped], opened[0][batch.skipped :]
+        for index, item in enumerate(batch.decided, -batch.skipped):
+            item.index = index
     _place(batch, opened)
-    _repeat(batch, task)
+    _repeat(batch)
 
 
-def _opened(item: Item, envelope: Message) -> list[Item]:
-    """Return an item for each message of an envelope; raises MessageRejected if one of them cannot be read."""
-    events = open_envelope(envelope_body(envelope))
-    items = []
-    for event in events:
+class _Opened(NamedTuple):
+    """The messages of an envelope with their events and bytes, and the envelope without its body."""
+
+    events: list[tuple[CarriedEvent, bytes, Message]]
+    empty: Message
+
+
+def _opened(envelope: Message) -> _Opened:
+    """Return what is in an envelope; raises MessageRejected if one of its messages cannot be read."""
+    events = []
+    for event in open_envelope(envelope_body(envelope)):
         identity = CarriedEvent(event.source, event.id, event.kind)
         message = Message.contained(event.content, envelope.arrival._replace(event=identity))
-        items.append(item.opened(identity, event.content, message, len(events)))
-    return items
+        events.append((identity, event.content, message))
+    empty = envelope.copy()
+    empty.sections.body = b""
+    return _Opened(events, empty)
 
 
 def _place(batch: Batch, opened: dict[int, list[Item]]) -> None:
@@ -63,13 +102,13 @@ def _place(batch: Batch, opened: dict[int, list[Item]]) -> None:
     batch.parts, batch.rejected = parts, rejected
 
 
-def _repeat(batch: Batch, task: str) -> None:
+def _repeat(batch: Batch) -> None:
     """Let what the batch has had before share the result of the first, unless a replay asks for another part of it."""
     firsts: dict[object, Item] = {}
     batch.repeated.clear()
     for item in batch.items:
         if item.state is State.RECEIVED and item.event_key is not None:
-            requested = requested_part(item.received, item.arrival, task)
+            requested = None if item.carrier is None else item.carrier.part
             first = firsts.setdefault((item.event_key, requested), item)
             if first is not item:
                 item.repeat(first)
@@ -93,6 +132,6 @@ def to_set_aside(item: Item) -> bytes:
         return item.content
     if carrier.messages == 1:
         return carrier.content
-    alone = Message.received(carrier.content, item.arrival.origin)
+    alone = carrier.empty.copy()
     alone.body = encode_event(Event(event.source, event.id, event.kind, item.content)).encode()
     return alone.encode()

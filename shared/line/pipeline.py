@@ -7,6 +7,7 @@ The line of a task: received → edited → stamped → routed → journalled �
 3. The journal has what was received before anything is sent, and every result before the source is settled.
 4. `run` returns when every message has its result and raises when one must stay at the source: Functions settle a whole
    batch or nothing.
+5. Messages that become too large together pass one part of the batch after the other.
 
 `shared.line.states` has the states of a message, `shared.line.preparation` the steps.
 """
@@ -84,27 +85,59 @@ class Pipeline:
         Raises:  TargetUnavailable or TargetRefused when a target has not taken all before the deadline, and
                  MessageRejected when a message is at fault and cannot be set aside: the batch must be redelivered.
         """
-        started = self._clock.monotonic()
         if not self._takes_from(partition):
             return Counter()
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
-        received = Batch(origin, batch, lock_tokens or [None] * len(batch), self._clock.now())
+        tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
+        received = Batch(origin, batch, tokens, self._clock.now())
         self._preparation.receive(received)
-        deadline = self._deadline(received.items)
-        received.ask = partial(self._ask, deadline)
-        error = await self._prepare(received)
-        _number(received)
-        items = received.items
-        error = await self._deliver(received, items, deadline, error)
+        held = received.items
+        deadline = self._deadline(held)
+        outcomes: Counter[Outcome] = Counter()
+        with_host: list[Item] = []
+        while True:
+            decided = await self._run_some(received, len(batch), deadline, with_host)
+            outcomes.update([OUTCOMES[item.state] for item in decided])
+            taken = len(received.contents)
+            first, skipped = received.first + taken, received.decides
+            if skipped:
+                first -= 1
+            if first == len(batch):
+                return outcomes
+            # What waits was edited in vain: next time twice as many as there was room for.
+            last = first + 2 * taken
+            received = Batch(
+                origin, batch[first:last], tokens[first:last], self._clock.now(), first=first, skipped=skipped
+            )
+            self._preparation.receive(received)
+            for item in decided:
+                item.release()
+            held += received.items
+
+    async def _run_some(self, batch: Batch, total: int, deadline: Deadline, with_host: list[Item]) -> Sequence[Item]:
+        """
+        Replicate the messages of *batch*, of *total* that were delivered together, as far as there is room for them.
+
+        Returns those that are decided. What is handed over is put into *with_host* until the last of all is decided.
+        """
+        started, retries = self._clock.monotonic(), deadline.retries
+        batch.ask = partial(self._ask, deadline)
+        error = await self._prepare(batch)
+        _number(batch)
+        items = batch.items
+        is_last = self._task.dry_run or (batch.first + len(batch.contents) == total and not batch.postponed)
+        error, decided = await self._deliver(batch, items, deadline, error, with_host, is_last=is_last)
         if self._telemetry is not None:
             seconds = self._clock.monotonic() - started
             self._telemetry.batch(
-                BatchReport(origin, len(batch), items, received.now, seconds, deadline.retries, error)
+                BatchReport(
+                    batch.origin, len(batch.contents), items, batch.now, seconds, deadline.retries - retries, error
+                )
             )
         if error is not None:
             _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, error)
             raise error
-        return Counter([OUTCOMES[item.state] for item in items])
+        return decided
 
     def _takes_from(self, partition: str | None) -> bool:
         """Return whether the task takes from *partition*; it neither sends nor journals batches of others."""
@@ -152,12 +185,20 @@ class Pipeline:
         return error
 
     async def _deliver(
-        self, batch: Batch, items: Sequence[Item], deadline: Deadline, error: BuswayError | None
-    ) -> BuswayError | None:
+        self,
+        batch: Batch,
+        items: Sequence[Item],
+        deadline: Deadline,
+        error: BuswayError | None,
+        with_host: list[Item],
+        *,
+        is_last: bool,
+    ) -> tuple[BuswayError | None, Sequence[Item]]:
         """
-        Journal, send and journal the prepared messages; return the error that keeps the batch at its source.
+        Journal, send and journal the prepared messages; return the error that keeps them at their source.
 
         With an *error* to begin with nothing is sent: the journal gets what was received, and that it has to wait.
+        Returns what is decided too, as `_run_some`.
         """
         batch_id = next(self._batch_ids)
         entries = [
@@ -168,22 +209,31 @@ class Pipeline:
         if entries:
             unwritten = await self._write(self._journal.received(entries, batch_id), deadline)
             if unwritten is not None:
-                _end(items)
-                return error or unwritten
+                _end([*with_host, *items])
+                return error or unwritten, items
         if error is None:
             error = await self._sender.send(items, deadline)
             if self._settling:
                 unsettled = await self._settle_editors(items, deadline)
                 error = error or unsettled
-        if error is None:
+        decided = items
+        if is_last or error is not None:
+            decided = [*with_host, *items] if with_host else items
+            with_host.clear()
+        elif self.bindings:
+            decided = [item for item in items if not _is_with_host(item)]
+            with_host += [item for item in items if _is_with_host(item)]
+        if error is None and is_last:
             # From here on only the journal can fail; with an error the function would hand nothing over.
-            for item in items:
+            for item in decided:
                 if item.state is State.HANDED_OVER:
                     item.accept()
         if error is not None or batch.has_repeats:
-            _end(items)
-        unwritten = await self._write(self._journal.decided([*map(self._record, items)], batch_id), deadline)
-        return error or unwritten
+            _end(decided)
+        if not decided:
+            return error, decided
+        unwritten = await self._write(self._journal.decided([*map(self._record, decided)], batch_id), deadline)
+        return error or unwritten, decided
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
         """Write to the journal, again until *deadline*; return the last error."""
@@ -262,6 +312,12 @@ def _id_of(item: Item) -> str | None:
 
 def _stage_of(item: Item) -> Stage | None:
     return item.stage if item.rejection is None else item.rejection.stage
+
+
+def _is_with_host(item: Item) -> bool:
+    """Return whether the host will be asked to send it, or the message that it repeats."""
+    first = item if item.first is None else item.first
+    return first.state is State.HANDED_OVER
 
 
 def _end(items: Sequence[Item]) -> None:

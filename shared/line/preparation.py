@@ -2,9 +2,15 @@
 The line before the send: received, restored, edited, stamped, routed, fitted.
 
 1. Each step takes all messages of a batch that are still to be sent. The pipeline runs the steps in their order.
-2. No step does I/O, except editors that are given a batch (`BatchEditor`): only they are awaited.
+2. No step does I/O, except editors that are given a batch (`BatchEditor`).
 3. A message that fails at any step is rejected as `shared.line.failing` says.
+4. Editors and routes have a limit on the time for each message. The work of the other steps grows with the length of a
+   message and no faster; between many messages, other tasks have their turn.
 """
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from shared.amqp.values import string
 from shared.errors import MessageRejected
@@ -14,6 +20,7 @@ from shared.line.editing import Editing
 from shared.line.failing import reject
 from shared.line.item import Item
 from shared.line.opening import open_envelopes
+from shared.line.routing import Target
 from shared.line.states import Rejection, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
@@ -21,6 +28,13 @@ from shared.message.loop_prevention import path_before
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id, stamp
 from shared.protocols import Journal, Outcome
+from shared.time_limit import TimeLimit
+
+# An envelope holds many messages, which are read one after the other.
+_MORE_TIME = 10
+_AT_ONCE = 1000
+
+type _Waiting = Sequence[tuple[Item, Message]]
 
 
 class Preparation:
@@ -31,18 +45,24 @@ class Preparation:
         self._task = task
         self._journal = journal
         self._accepted = accepted
+        self._time_limit = TimeLimit(task.edit_seconds)
+        self._opening_limit = TimeLimit(_MORE_TIME * task.edit_seconds)
 
     def steps(self) -> list[Step]:
         """Return the steps behind `receive`, in their order."""
+        task = self._task
+        editing = Editing(
+            task.name, task.editors, self._accepted, edit_seconds=task.edit_seconds, batch_bytes=task.batch_bytes
+        )
         return [
-            *((Step("open", Stage.RECEIVED, self._open),) if self._task.opens_envelopes else ()),
-            Step("restore", Stage.RECEIVED, self._restore),
-            *Editing(self._task.name, self._task.editors, self._accepted, self._task.edit_seconds).steps(),
-            Step("stamps", Stage.STAMPED, self._stamp),
-            Step("ttl", Stage.STAMPED, self._expire),
+            *((Step("open", Stage.RECEIVED, self._open),) if task.opens_envelopes else ()),
+            Step("restore", Stage.RECEIVED, partial(_in_turns, State.RECEIVED, self._restore)),
+            *editing.steps(),
+            Step("stamps", Stage.STAMPED, partial(_in_turns, State.RECEIVED, self._stamp)),
+            Step("ttl", Stage.STAMPED, partial(_in_turns, State.RECEIVED, self._expire)),
             Step("routes", Stage.ROUTED, self._route),
             Step("loop", Stage.ROUTED, self._guard),
-            Step("fit", Stage.FITTED, self._fit),
+            Step("fit", Stage.FITTED, partial(_in_turns, State.ROUTED, self._fit)),
             Step("repeats", Stage.FITTED, _mirror_repeats),
         ]
 
@@ -74,21 +94,21 @@ class Preparation:
             elif fault is not None:
                 self._reject(batch, item, fault, Stage.RECEIVED)
 
-    def _open(self, batch: Batch) -> None:
-        open_envelopes(batch, self._task.name, self._accepted)
+    def _open(self, batch: Batch) -> Awaitable[None] | None:
+        return open_envelopes(batch, self._task.name, self._accepted, self._opening_limit)
 
-    def _restore(self, batch: Batch) -> None:
+    def _restore(self, batch: Batch, waiting: _Waiting) -> None:
         restore = self._task.restore
         if restore is None:
             return
-        for item, message in batch.waiting():
+        for item, message in waiting:
             try:
                 restore(message)
             except MessageRejected as error:
                 self._reject(batch, item, error, Stage.RECEIVED)
 
-    def _stamp(self, batch: Batch) -> None:
-        for item, message in batch.waiting():
+    def _stamp(self, batch: Batch, waiting: _Waiting) -> None:
+        for item, message in waiting:
             if item.state is not State.RECEIVED:
                 continue  # here and below: another part of its message has failed
             try:
@@ -99,9 +119,9 @@ class Preparation:
             except MessageRejected as error:
                 self._reject(batch, item, error, Stage.STAMPED)
 
-    def _expire(self, batch: Batch) -> None:
+    def _expire(self, batch: Batch, waiting: _Waiting) -> None:
         expires, now = self._task.time_to_live.expires, batch.now
-        for item, message in batch.waiting():
+        for item, message in waiting:
             if item.state is not State.RECEIVED:
                 continue
             try:
@@ -111,20 +131,19 @@ class Preparation:
             except MessageRejected as error:
                 self._reject(batch, item, error, Stage.STAMPED)
 
-    def _route(self, batch: Batch) -> None:
-        route = self._task.router.route
-        for item, message in batch.waiting():
-            if item.state is not State.RECEIVED:
-                continue
-            try:
-                target = route(message)
-            except MessageRejected as error:
-                self._reject(batch, item, error, Stage.ROUTED)
-                continue
-            if target is None:
-                item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
-            else:
-                item.route(target)
+    def _route(self, batch: Batch) -> Awaitable[None] | None:
+        waiting = (each for each in batch.waiting() if each[0].state is State.RECEIVED)
+        return self._time_limit.run(self._task.router.route, waiting, partial(self._put_route, batch))
+
+    def _put_route(self, batch: Batch, item: Item, target: Target | Exception | None) -> None:
+        if target is None:
+            item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
+        elif isinstance(target, MessageRejected):
+            self._reject(batch, item, target, Stage.ROUTED)
+        elif isinstance(target, Exception):
+            raise target
+        else:
+            item.route(target)
 
     def _guard(self, batch: Batch) -> None:
         guard = self._task.loop_guard
@@ -137,9 +156,9 @@ class Preparation:
                 if objection is not None:
                     item.withhold(Outcome.LOOPED, objection, Stage.ROUTED)
 
-    def _fit(self, batch: Batch) -> None:
+    def _fit(self, batch: Batch, waiting: _Waiting) -> None:
         departing = self._journal.departing
-        for item, message in batch.waiting(State.ROUTED):
+        for item, message in waiting:
             target, arrived = item.target, item.arrived
             if item.state is not State.ROUTED or target is None:
                 continue
@@ -154,6 +173,21 @@ class Preparation:
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected, stage: Stage) -> None:
         reject(batch, item, Rejection(error, stage, self._task.name), self._accepted)
+
+
+def _in_turns(state: State, work: Callable[[Batch, _Waiting], None], batch: Batch) -> Awaitable[None] | None:
+    """Do *work* with the items in a *state*; returns what to await if there are so many that it takes turns."""
+    waiting = batch.waiting(state)
+    if len(waiting) > _AT_ONCE:
+        return _some_at_once(work, batch, waiting)
+    work(batch, waiting)
+    return None
+
+
+async def _some_at_once(work: Callable[[Batch, _Waiting], None], batch: Batch, waiting: _Waiting) -> None:
+    for start in range(0, len(waiting), _AT_ONCE):
+        work(batch, waiting[start : start + _AT_ONCE])
+        await asyncio.sleep(0)
 
 
 def _mirror_repeats(batch: Batch) -> None:

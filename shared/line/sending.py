@@ -63,7 +63,9 @@ class Sender:
         """Renew the locks of a batch; as `shared.protocols.Locks.renew`."""
         if self._locks is None:
             raise TargetRefused(f"{self._task}: the source has no locks to renew")
-        tokens = {item.lock_token: None for item in items if item.lock_token and item.state is not State.DEAD_LETTERED}
+        # An item that was postponed is there again.
+        settled = {item.lock_token for item in items if item.state is State.DEAD_LETTERED}
+        tokens = {item.lock_token: None for item in items if item.lock_token and item.lock_token not in settled}
         return await self._locks.renew(list(tokens), session_of(items), timeout_seconds=timeout_seconds)
 
     async def _attempt(self, items: Sequence[Item], uncounted: list[Item], deadline: Deadline) -> list[BuswayError]:

@@ -11,7 +11,7 @@ from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Message
 from shared.message.ttl import TimeToLive
-from shared.protocols import BatchEditor, Editor, Locks
+from shared.protocols import BATCH_BYTES, BatchEditor, Editor, Locks
 from shared.time_limit import DEFAULT_SECONDS
 
 
@@ -39,6 +39,8 @@ class Task:
     rejects_in_a_row: int | None = DEFAULT_REJECTS_IN_A_ROW
     """The task stops after this many rejected messages in a row; None: never."""
     edit_seconds: float = DEFAULT_SECONDS
-    """The processor time that an editor may take for a message."""
+    """The processor time that an editor, or the routes, may take for a message."""
+    batch_bytes: int = BATCH_BYTES
+    """The bytes that the messages of a batch may take together; what is beyond them waits."""
     dry_run: bool = False
     """Nothing is sent (`busway try`): `BatchEditor.settled` is not called."""

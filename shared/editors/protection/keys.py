@@ -17,10 +17,12 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OctKey
 
 from shared.codecs.json import Json, read
+from shared.editors.options import TaskFacts
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.message.message import Message
-from shared.protocols import EditedTogether, Outcome, Secrets, Withheld
+from shared.protocols import EditedTogether, Outcome, Withheld
+from shared.time_limit import TimeLimit
 
 _LOGGER = logging.getLogger("busway.editors")
 
@@ -70,11 +72,12 @@ class KeyRing:
 class KeyRings:
     """The secret with an editor's keys, parsed once per version."""
 
-    def __init__(self, secret: str, secrets: Secrets, task: str) -> None:
+    def __init__(self, secret: str, task: TaskFacts) -> None:
         """Remember the names; nothing is read yet."""
         self._secret = secret
-        self._secrets = secrets
-        self._task = task
+        self._secrets = task.secrets
+        self._task = task.name
+        self._time_limit = TimeLimit(task.edit_seconds)
         self._read: tuple[str, KeyRing] | None = None
 
     async def ring(self, *, timeout_seconds: float, refresh: bool = False) -> KeyRing:
@@ -95,29 +98,29 @@ class KeyRings:
             self._read = secret.version, ring
         return self._read[1]
 
-    async def each[Item, Done](
-        self, items: Sequence[Item], work: Callable[[Item, KeyRing], Done], *, timeout_seconds: float
+    async def each[Done](
+        self, messages: Sequence[Message], work: Callable[[Message, KeyRing], Done], *, timeout_seconds: float
     ) -> list[Done | MessageRejected]:
         """
-        Return the result of *work* for each item with the keys, or its rejection; raises if the keys are unavailable.
+        Return the result of *work* for each message with the keys, or its rejection; raises if there are no keys.
 
-        If an item names an unknown key, the keys are read again: it may have been added.
+        If a message names an unknown key, the keys are read again: it may have been added.
         """
         ring = await self.ring(timeout_seconds=timeout_seconds)
-        results = [_try(work, item, ring) for item in items]
-        if any(isinstance(each, UnknownKey) for each in results):
+        results = await self.each_with(ring, messages, work)
+        unknown = [index for index, each in enumerate(results) if isinstance(each, UnknownKey)]
+        if unknown:
             ring = await self.ring(timeout_seconds=timeout_seconds, refresh=True)
-            for index, each in enumerate(results):
-                if isinstance(each, UnknownKey):
-                    results[index] = _try(work, items[index], ring)
+            again = await self.each_with(ring, [messages[index] for index in unknown], work)
+            for index, each in zip(unknown, again, strict=True):
+                results[index] = each
         return results
 
-
-def _try[Item, Done](work: Callable[[Item, KeyRing], Done], item: Item, ring: KeyRing) -> Done | MessageRejected:
-    try:
-        return work(item, ring)
-    except MessageRejected as error:
-        return error
+    async def each_with[Done](
+        self, ring: KeyRing, messages: Sequence[Message], work: Callable[[Message, KeyRing], Done]
+    ) -> list[Done | MessageRejected]:
+        """Return the result of *work* for each message with the keys in *ring*, or its rejection."""
+        return await self._time_limit.each(lambda message: work(message, ring), messages)
 
 
 class Keyed:
