@@ -160,22 +160,32 @@ def _binary32(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
     return binary(buffer[start:stop]), stop
 
 
-def _string8(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-    if position >= end:
-        raise short(end)
-    start = position + 1
-    stop = start + buffer[position]
-    if stop > len(buffer):
-        raise short(len(buffer))
-    if buffer[start:stop].isascii():
-        return buffer[position - 1 : stop], stop
-    return string(utf8(buffer[start:stop])), stop
+def _text8(reencoded: Callable[[bytes], bytes]) -> SimpleReader:
+    """Return the reader of a short text; *reencoded* returns the encoding of text that is not ASCII."""
+
+    def read(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
+        if position >= end:
+            raise short(end)
+        start = position + 1
+        stop = start + buffer[position]
+        if stop > len(buffer):
+            raise short(len(buffer))
+        if buffer[start:stop].isascii():
+            return buffer[position - 1 : stop], stop
+        return reencoded(buffer[start:stop]), stop
+
+    return read
 
 
-def _string32(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-    start, stop = _length(buffer, position, end, 4)
-    text = buffer[start:stop]
-    return string(text if text.isascii() else utf8(text)), stop
+def _text32(encoded: Callable[[bytes], bytes], reencoded: Callable[[bytes], bytes]) -> SimpleReader:
+    """Return the reader of a long text, which .NET encodes again in its shortest form."""
+
+    def read(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
+        start, stop = _length(buffer, position, end, 4)
+        text = buffer[start:stop]
+        return (encoded if text.isascii() else reencoded)(text), stop
+
+    return read
 
 
 def utf8(text: bytes) -> bytes:
@@ -188,21 +198,12 @@ def ascii_text(text: bytes) -> bytes:
     return text if text.isascii() else bytes(byte if byte < 0x80 else 0x3F for byte in text)
 
 
-def _symbol8(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-    if position >= end:
-        raise short(end)
-    start = position + 1
-    stop = start + buffer[position]
-    if stop > len(buffer):
-        raise short(len(buffer))
-    if buffer[start:stop].isascii():
-        return buffer[position - 1 : stop], stop
-    return symbol(ascii_text(buffer[start:stop])), stop
+def _string_of(text: bytes) -> bytes:
+    return string(utf8(text))
 
 
-def _symbol32(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-    start, stop = _length(buffer, position, end, 4)
-    return symbol(ascii_text(buffer[start:stop])), stop
+def _symbol_of(text: bytes) -> bytes:
+    return symbol(ascii_text(text))
 
 
 def unknown(buffer: bytes, position: int, _end: int) -> tuple[bytes, int]:
@@ -236,9 +237,9 @@ SIMPLE: dict[int, SimpleReader] = {
     0x94: _decimal,
     0x98: _unchanged(16),
     0xA0: _binary8,
-    0xA1: _string8,
-    0xA3: _symbol8,
+    0xA1: _text8(_string_of),
+    0xA3: _text8(_symbol_of),
     0xB0: _binary32,
-    0xB1: _string32,
-    0xB3: _symbol32,
+    0xB1: _text32(string, _string_of),
+    0xB3: _text32(symbol, _symbol_of),
 }
