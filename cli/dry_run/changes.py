@@ -72,7 +72,11 @@ def diff_lines(before: View, after: View) -> Iterator[str]:
 
 
 def body_lines(message: Message) -> list[str]:
-    """Return the body: JSON indented, other text unchanged, anything else in hexadecimal digits."""
+    """
+    Return the body: JSON indented, other text unchanged, anything else in hexadecimal digits.
+
+    A body that is not data begins with the name of its section.
+    """
     body = message.sections.body
     if not body:
         return ["(none)"]
@@ -82,9 +86,13 @@ def body_lines(message: Message) -> list[str]:
             number, value = sections.body_parts(body)[0]
             if number != sections.VALUE or not isinstance(value.payload, str):
                 return [f"({sections.NAMES[number]}) {_text(value)}"]
-            content = value.payload.encode()
+            return [f"({sections.NAMES[number]}, {value.kind})", *_content_lines(value.payload.encode())]
     except MessageRejected:
         return [_UNREADABLE, *_hex(body)]
+    return _content_lines(content)
+
+
+def _content_lines(content: bytes) -> list[str]:
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -118,7 +118,8 @@ def _text_of_line(name: str, item: Item) -> str | None:
     if name == "ttl" and item.state is State.EXPIRED:
         return "expired: its time to live is over"
     if name == "routes" and item.target is not None:
-        return f"to {item.target}"
+        binding = item.target.binding
+        return f"to {item.target}" if binding is None else f"to {item.target} through an output binding: {binding.form}"
     return item.reason if name == "routes" and item.state is State.FILTERED else None
 
 

@@ -60,6 +60,11 @@ class BindingOutput:
         self._body_only = body_only
         self._limit = max_message_bytes
 
+    @property
+    def form(self) -> str:
+        """The form in which the target gets a message, for a person."""
+        return "the body as text, without properties" if self._body_only else "a whole message in an envelope"
+
     def text(self, message: Message, part: int | None) -> str:
         """Return what is sent of *message*: its body, or an event with all of it; raises MessageRejected."""
         text = body_text(message) if self._body_only else encode_event(self._event(message, part))

@@ -213,7 +213,10 @@ def test_other_bodies_are_shown_with_their_kind() -> None:
     made.sections.body = b"\x00\x53\x77" + encode(list_([long(1), binary(b"\x01")]))
     assert body_lines(made) == ["(amqp-value) [1, b'\\x01'] (list)"]
     made.sections.body = b"\x00\x53\x77" + encode(string('{"a":1}'))
-    assert body_lines(made) == ["{", '  "a": 1', "}"]
+    assert body_lines(made) == ["(amqp-value, string)", "{", '  "a": 1', "}"]
+    as_value = view(made)
+    made.body = b'{"a":1}'
+    assert list(diff_lines(as_value, view(made)))[:3] == ["  body:", "    …", "-   (amqp-value, string)"]
     made.sections.body = b""
     assert body_lines(made) == ["(none)"]
 

@@ -109,8 +109,17 @@ def tried(path: Path, content: bytes) -> str:
     return result.output
 
 
-def test_dry_run_of_a_task_with_a_binding_shows_the_target_and_changes_nothing(tmp_path: Path) -> None:
-    output = tried(folder(tmp_path, SEND % BINDING), b'{"body": "text"}\n')
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [("", "a whole message in an envelope"), (", body_only: true", "the body as text, without properties")],
+)
+def test_dry_run_of_a_task_with_a_binding_shows_target_and_form_and_changes_nothing(
+    tmp_path: Path, options: str, form: str
+) -> None:
+    output = tried(
+        folder(tmp_path, SEND % BINDING.replace("via: binding", f"via: binding{options}")), b'{"body": "text"}'
+    )
+    assert f"  routes: to east/carrier through an output binding: {form}\n" in output
     assert "would be sent to east/carrier" in output
     assert "nothing was changed" in output
 
