@@ -29,6 +29,7 @@ LONGEST_FILES = (
     "clients/senders/test_active.py",
     "clients/test_readme.py",
     "end_to_end/test_failover.py",
+    "unit/editors/test_heartbeat.py",
     "jobs/test_report.py",
 )
 

@@ -4,6 +4,8 @@ import functools
 import re
 from collections.abc import Callable
 
+from shared.rules.cursor import MAX_CHARACTERS
+
 # Returns None for a text that does not match.
 type Test = Callable[[str], object]
 
@@ -13,9 +15,12 @@ def matcher(pattern: str, escape: str | None) -> Test:
     """
     Return a test whether a whole text matches *pattern*: % is any run of characters, _ any one; case-sensitive.
 
-    Its time is bounded by length of the text times length of the pattern, whatever the pattern.
-    Raises:  ValueError for an escape that is not one character, or that escapes nothing.
+    Its time is bounded by length of the text times length of the pattern, whatever the pattern. A message may contain
+    the pattern: it must not be longer than one in a rule.
+    Raises:  ValueError for a longer one, and for an escape that is not one character, or that escapes nothing.
     """
+    if len(pattern) > MAX_CHARACTERS:
+        raise ValueError(f"one of at most {MAX_CHARACTERS} characters")
     if escape is not None and len(escape) != 1:
         raise ValueError("an ESCAPE of one character")
     pieces = _pieces(pattern, escape)

@@ -1,10 +1,16 @@
 """Small bodies that once took seconds or gigabytes, each with its editor and the files of that editor."""
 
+import base64
 import gzip
 import json
+import random
 import zlib
 from typing import Any, NamedTuple
 
+import brotli
+import zstandard
+
+from shared.amqp.values import Value, int_, string
 from shared.codecs.avro import AvroSchema
 from tests.unit.codecs.test_protobuf import BOMBS as ANY_BOMBS
 from tests.unit.codecs.test_protobuf import as_field, descriptors
@@ -93,3 +99,121 @@ HARMLESS: dict[str, Bomb] = {
     "many-empty-lists-in-json": Bomb({"transcode": {"from": "json", "to": "cbor"}}, b"[" + b"[]," * 80_000 + b"1]"),
 }
 """Those that may be read, but quickly."""
+
+_LIMIT = 250 * KIB
+
+
+def _filled(piece: bytes, start: bytes = b"", end: bytes = b"") -> bytes:
+    return start + piece * ((_LIMIT - len(start) - len(end)) // len(piece)) + end
+
+
+def _header(**fields: Any) -> bytes:
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=")
+
+
+_PROTECTED = _header(alg="PBES2-HS512+A256KW", enc="A256GCM", p2c=2**31 - 1, p2s="x" * 22, kid="k1")
+
+BODIES: dict[str, bytes] = {
+    "array of arrays": _filled(b"[],", b"[", b"1]"),
+    "array of objects": _filled(b'{"id":"a","sku":"x"},', b"[", b"{}]"),
+    "order with many lines": _filled(b'{"sku":"x","count":1,"price":1.5},', b'{"id":"a","lines":[', b"{}]}"),
+    "nested arrays": b"[" * 900 + b"]" * 900,
+    "nested objects": b'{"a":' * 900 + b"1" + b"}" * 900,
+    "very deep": b"[" * 120_000 + b"]" * 120_000,
+    "names of an object": json.dumps({f"n{number}": number for number in range(16_000)}).encode(),
+    "long text": json.dumps({"id": "a" * (_LIMIT - 100)}).encode(),
+    "escapes in a text": _filled(b"\\u00e9", b'{"id":"', b'"}'),
+    "long number": _filled(b"9", b'{"id":', b"}"),
+    "large exponent": b'{"id": 1e400000000, "amount": -1e-400000000}',
+    "lines of JSON": _filled(b"{}\n"),
+    "long runs of spaces": _filled(b" ", b'{"id":', b"1}"),
+    "text for nested quantifiers": json.dumps("a" * 5_000 + "!").encode(),
+    "event with large data": b'{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"'
+    + b"QUJD" * 60_000
+    + b'"}',
+    "events": _filled(b'{"specversion":"1.0","id":"1","source":"s","type":"t","data":[]},', b"[", b"{}]"),
+    "token with a costly key derivation": _PROTECTED
+    + b"."
+    + b"A" * 54
+    + b"."
+    + b"A" * 16
+    + b"."
+    + b"A" * 22
+    + b"."
+    + b"A" * 22,
+    "token with many parts": _filled(b"."),
+    "token with a large header": _header(alg="dir", enc="A256GCM", kid="k1", crit=["x"] * 20_000) + b".....",
+    "claim with a long name": json.dumps(
+        {
+            "claim-check": 1,
+            "container": "c",
+            "blob": "a/" * 50_000 + "..",
+            "size": 2**60,
+            "sha256": "0",
+            "form": "data",
+            "content_type": None,
+        }
+    ).encode(),
+    "gzip": gzip.compress(bytes(17 * KIB * KIB)),
+    "zstd": zstandard.compress(bytes(17 * KIB * KIB)),
+    "brotli": brotli.compress(bytes(17 * KIB * KIB), quality=1),
+    "Avro container": _container(_LISTS, 1, _long(_SIZE) + b"\x00" * _SIZE + b"\x00", b"deflate"),
+    "Avro container of many": _container("null", 2**40, b""),
+    "CBOR of nested arrays": b"\x81" * 900 + b"\x01",
+    "CBOR of an endless array": b"\x9f" + b"\x80" * 200_000,
+    "CBOR that shares a value": b"\xd8\x1c\x84" + b"\xd8\x1d\x00" * 4,
+    "MessagePack of empty arrays": b"\xdd" + (200_000).to_bytes(4) + b"\x90" * 200_000,
+    "XML with entities": b"<!DOCTYPE a [<!ENTITY b '" + b"c" * 1000 + b"'>]><a>" + b"&b;" * 50_000 + b"</a>",
+    "XML of nested elements": b"<a>" * 30_000 + b"</a>" * 30_000,
+    "XML of many attributes": b"<a " + b" ".join(b"a%d='1'" % number for number in range(15_000)) + b"/>",
+    "random bytes": random.Random(1).randbytes(_LIMIT),
+}
+"""Bodies of up to 250 KiB that cost as much as they can."""
+
+PROPERTIES: dict[str, dict[str, Value]] = {
+    "many properties": {f"name-{number}": int_(number) for number in range(3000)},
+    "long properties": {name: string("x" * 60_000) for name in ("id", "country", "amount", "priority")},
+    "long path": {"repl-path": string("site;" * 12_000)},
+    "tokens in properties": {
+        "repl-signature": string("." * 60_000),
+        "repl-chain": string("e30" * 20_000),
+        "repl-attestation": string("e30." * 15_000),
+        "claim-check": string("a/" * 30_000),
+    },
+}
+"""Properties that do."""
+
+AIMED: dict[str, tuple[str, ...]] = {
+    "attest": ("random bytes", "many properties"),
+    "batch": ("array of arrays", "very deep"),
+    "chain": ("random bytes", "long properties"),
+    "claim-check": ("random bytes", "claim with a long name"),
+    "claim-restore": ("claim with a long name",),
+    "cloudevents": ("event with large data", "events", "many properties"),
+    "compress": ("random bytes", "long text"),
+    "decompress": ("gzip", "zstd", "brotli", "gzip-that-becomes-large"),
+    "decrypt": ("token with a costly key derivation", "token with many parts", "token with a large header"),
+    "deduplicate": ("long properties", "many properties"),
+    "encrypt": ("order with many lines", "nested objects"),
+    "enrich": ("names of an object", "long number"),
+    "filter": ("many properties", "long properties"),
+    "partition": ("long text", "long properties"),
+    "properties": ("many properties", "long properties"),
+    "python": ("order with many lines", "random bytes"),
+    "re-encrypt": ("token with a costly key derivation", "token with a large header"),
+    "reduce": ("nested objects", "order with many lines", "names of an object"),
+    "route": ("array of objects", "order with many lines"),
+    "sign": ("random bytes", "many properties"),
+    "split": ("array of arrays", "lines of JSON", "split-with-large-properties"),
+    "transcode": (
+        "Avro container",
+        "CBOR of an endless array",
+        "XML with entities",
+        "cbor-bignum-in-a-decimal-fraction",
+    ),
+    "transform": ("order with many lines", "jmespath-replace", "jmespath-nested-map"),
+    "validate": ("order with many lines", "json-schema-unique-objects", "json-schema-nested-quantifiers"),
+    "verify": ("tokens in properties", "random bytes"),
+    "verify-chain": ("tokens in properties",),
+}
+"""By verb, what is aimed at the editor; it gets all bodies and properties as well."""

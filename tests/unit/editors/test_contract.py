@@ -10,21 +10,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 from pydantic import ValidationError
 
-from cli.dry_run.line import NoOutput, try_batches
+from cli.dry_run.line import try_batches
 from shared.amqp.codec import encode
 from shared.amqp.sections import split
 from shared.amqp.values import NULL, list_, long, string, symbol
 from shared.clock import ManualClock
-from shared.config.assembly import assemble
-from shared.config.files import load
-from shared.config.models import TaskFile
 from shared.config.steps import STEPS
 from shared.config.testing import NOW, edited, message
 from shared.journal.in_memory import MemoryJournal
@@ -35,8 +31,8 @@ from shared.line.preparation import Preparation
 from shared.line.states import Stage, State
 from shared.message.message import Message
 from shared.protocols import BatchEditor
+from tests.editor_cases import Case, assembled_task, prepared
 from tests.editors_page import case_of
-from tests.golden.test_tasks import Play, settings_of, written
 from tests.messages import delivered
 
 # Editors that set ids, set keys, or draw something new each time: content keys, and the nonce of ECDSA.
@@ -44,44 +40,6 @@ GIVES_IDS = {"split", "batch"}
 GIVES_KEYS = {"partition"}
 DRAWS = {"encrypt", "re-encrypt", "sign", "attest"}
 SECRET = "xq7-body-4000-0566"
-
-
-class Case(NamedTuple):
-    """A golden case of an editor, up to what its task receives."""
-
-    folder: Path
-    settings: dict[str, str]
-    task: TaskFile
-    contents: tuple[bytes, ...]
-
-
-@cache
-def prepared(verb: str) -> Case:
-    case = yaml.safe_load(case_of(verb).read_text(encoding="utf-8"))
-    folder = Path(_FOLDER.name, verb)
-    folder.mkdir(exist_ok=True)
-    settings = settings_of(case, folder)
-    play = Play(written(case, folder), settings)
-    task = [each for each in load(folder).tasks if verb in [step.verb() for step in each.editors]][-1]
-    contents: list[bytes] = []
-    for step in case["steps"]:
-        if step["task"] == task.task:
-            contents += [play._content(number, each) for number, each in enumerate(step["deliver"], 1)]
-        elif contents:
-            break
-        else:
-            play.step(step)
-    return Case(folder, settings, task, tuple(contents))
-
-
-_FOLDER = TemporaryDirectory()
-
-
-def assembled_task(case: Case, *, dry_run: bool = False) -> Any:
-    configuration = load(case.folder)
-    outputs = {alias: NoOutput() for alias in configuration.connections}
-    tasks = assemble(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), dry_run=dry_run)
-    return next(task for task in tasks if task.name == case.task.task)
 
 
 def edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
@@ -104,10 +62,6 @@ async def _edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
             if pending is not None:
                 await pending
     return batch.items
-
-
-def own_step(case: Case, verb: str) -> Any:
-    return next(step for step in case.task.editors if step.verb() == verb)
 
 
 def result(item: Item) -> object:

@@ -34,6 +34,12 @@ def test_an_invalid_escape_is_refused(pattern: str, escape: str) -> None:
         matcher(pattern, escape)
 
 
+def test_pattern_of_a_message_is_no_longer_than_a_rule() -> None:
+    assert matcher("%" * 1024, None)("a")
+    with pytest.raises(ValueError, match="at most 1024"):
+        matcher("%" * 1025, None)
+
+
 def test_a_hostile_pattern_is_matched_in_time_proportional_to_its_length() -> None:
     start = time.perf_counter()
     assert not matcher("%a" * 400 + "%b", None)("a" * 10_000)
