@@ -17,13 +17,15 @@ def receive(
         ),
     ],
     *,
-    session: Annotated[str | None, typer.Option(help="Receive this session; required if the entity has them.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help="Receive this session; required if the entity has sessions.")
+    ] = None,
     peek: Annotated[bool, typer.Option("--peek", help="Leave the messages in the entity.")] = False,
     dead_letter: Annotated[
         str | None, typer.Option(metavar="REASON", help="Dead-letter the messages instead of completing them.")
     ] = None,
     position: Annotated[
-        bool, typer.Option("--position", help="Of events, print sequence number, offset and enqueued time too.")
+        bool, typer.Option("--position", help="Also print the sequence number, offset and enqueued time of events.")
     ] = False,
     wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the first message.")] = 10.0,
     config: Folder = Path("config"),
