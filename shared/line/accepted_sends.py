@@ -23,10 +23,10 @@ class AcceptedSends:
     """
     The outcomes of a task's latest messages, by their keys (`key_of`; a part's key has its number too).
 
-    1. They are this process's own: what another instance has sent may be sent again.
-    2. A message from an envelope is known as sent by its event, in whatever envelope it comes again; as rejected only
-       in the same one, because a replay of `rejects` brings it in another.
-    3. The least recently used make room for new ones, except those of the present batch.
+    1. The memory belongs to this process: a message that another instance has sent may be sent again.
+    2. A sent message of an envelope is recognized by its event, in any later envelope. A rejected one is recognized
+       only in the same envelope, because a replay of `rejects` brings it in another one.
+    3. The least recently used messages make room for new ones, except those of the current batch.
     """
 
     def __init__(self, limit: int = REMEMBERED_SENDS) -> None:
@@ -46,11 +46,11 @@ class AcceptedSends:
         return self._outcomes[key]
 
     def remember(self, key: Key | None, outcome: Outcome) -> None:
-        """Keep the outcome of a message; one without a key cannot be recognized and is not kept."""
+        """Remember the outcome of a message; a message without a key cannot be recognized and is not remembered."""
         if key is not None:
             self._outcomes[key] = outcome
 
     def trim(self, batch_size: int) -> None:
-        """Drop what is over the limit, but none of the latest batch of *batch_size* messages."""
+        """Forget messages beyond the limit, except those of the latest batch of *batch_size* messages."""
         while len(self._outcomes) > max(self._limit, batch_size):
             self._outcomes.popitem(last=False)

@@ -1,8 +1,8 @@
 """
 Messages that pass the steps of the line together, and the steps.
 
-They are what the host has delivered together. If they become too large together (`shared.line.editing`), the last ones
-are postponed: they are a batch of their own once the others are sent.
+The host has delivered them together. If they become too large together (`shared.line.editing`), the last ones are
+postponed: they form another batch once the others are sent.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ class Ask(Protocol):
     """Asks an external store or service, and asks again while the batch may wait; raises the last error."""
 
     async def __call__[T](self, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
-        """Return the answer to *question*, which is given a timeout in seconds; *place* names whom it asks."""
+        """Return the answer to *question*, which gets a timeout in seconds; *place* names the store or service."""
         ...
 
 
@@ -42,8 +42,8 @@ class Batch:
         """
         Take the encoded messages and, in their order, their lock tokens (None where the source has no locks).
 
-        *first* is the place of the first one among all that were delivered together, and *skipped* the number of
-        messages in it, an envelope, that are decided already.
+        *first* is the position of the first message in the delivery. If it is an envelope, *skipped* is the number of
+        its messages that are already decided.
         """
         self.origin = origin
         self.contents = contents
@@ -81,7 +81,7 @@ class Batch:
         return [item for parts in self.parts for item in parts]
 
     def by_delivery(self) -> list[list[Item]]:
-        """Return the items of each message that the host has delivered: an envelope has those of all its messages."""
+        """Return the items of each delivered message; an envelope has the items of all its messages."""
         found: list[list[Item]] = [[] for _ in self.contents]
         for item in (*self.decided, *self.items, *self.postponed):
             found[item.delivery].append(item)
@@ -97,7 +97,7 @@ class Batch:
         return before + sum(parts[0].delivery == last for parts in self.parts)
 
     def postpone(self, index: int) -> None:
-        """Let the messages from *index* on, which is not the first, wait until those before it are decided."""
+        """Postpone the messages from *index* on until those before it are decided; *index* is not the first."""
         behind = [item for parts in self.parts[index:] for item in parts]
         for item in behind:
             item.release()

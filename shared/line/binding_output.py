@@ -1,11 +1,11 @@
 """
 Output through the output binding of a function: the host sends what the function has set, after it has returned.
 
-1. A binding carries a text and nothing else. In an envelope the text holds whole messages; `body_only` sends the body.
-2. "Accepted" means that the host will be asked. If the host's send fails, it delivers the whole batch again, and
-   everything is sent again: such a result is never remembered (`shared.line.accepted_sends`).
-3. The function's edge collects the texts (`collecting`) and hands them to the host as a list: every other form is
-   rewritten by the host.
+1. A binding carries only text. In an envelope the text holds whole messages; `body_only` sends the body.
+2. "Accepted" means that the host will be asked. If its send fails, it delivers the whole batch again, and all of it is
+   sent again, so such a result is never remembered (`shared.line.accepted_sends`).
+3. The function collects the texts (`collecting`) and gives them to the host as a list, because the host rewrites every
+   other form.
 
 Source: measurements of the Functions host 4.1037 and the proxy worker 4.40.2; docs/decisions/0041.
 """
@@ -31,7 +31,7 @@ _collected: ContextVar["dict[BindingOutput, list[str]] | None"] = ContextVar("bi
 
 
 class BindingOutput:
-    """One target of a task that is sent to through an output binding."""
+    """A target of a task that the host sends to through an output binding."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class BindingOutput:
         """
         Send for *task* to *entity* of the namespace in the app setting *setting*.
 
-        A text has at most *max_message_bytes*. *source_kind* is the kind of the namespace that the task takes from,
-        unless its messages came in envelopes.
+        A text has at most *max_message_bytes*. *source_kind* is the kind of the source's namespace, unless the messages
+        came in envelopes.
         """
         self._task = task
         self.site = site
@@ -62,11 +62,11 @@ class BindingOutput:
 
     @property
     def form(self) -> str:
-        """The form in which the target gets a message, for a person."""
+        """The form in which the target gets a message, as text for an operator."""
         return "the body as text, without properties" if self._body_only else "a whole message in an envelope"
 
     def text(self, message: Message, part: int | None) -> str:
-        """Return what is sent of *message*: its body, or an event with all of it; raises MessageRejected."""
+        """Return the text to send for *message*: its body, or an event that contains it; raises MessageRejected."""
         text = body_text(message) if self._body_only else encode_event(self._event(message, part))
         size = len(text) if text.isascii() else len(text.encode())
         if size > self._limit:
@@ -78,7 +78,8 @@ class BindingOutput:
         """
         Return the event of a message; its id is the same at every delivery, and different for every part.
 
-        Two tasks may send copies of one message to one entity, as two consumer groups of a hub: the id has the task.
+        Two tasks, such as two consumer groups of a hub, may send copies of one message to one entity, so the id has the
+        task.
         """
         content = message.encode()
         identity = deterministic_id(message.arrival) or blake2b(content, digest_size=16).hexdigest()
@@ -95,7 +96,7 @@ class BindingOutput:
         *,
         timeout_seconds: float,  # noqa: ARG002 - the host sends
     ) -> list[BuswayError | None]:
-        """Keep the texts of *messages* for the host, in their order; as `shared.protocols.Output.send`."""
+        """Store the texts of *messages* for the host, in order; as `shared.protocols.Output.send`."""
         collected = _collected.get()
         if collected is None:
             error = TargetRefused(f"{self.site}/{entity}: sent outside of a function that has its output binding")
@@ -113,7 +114,7 @@ class BindingOutput:
 
 @contextmanager
 def collecting() -> Iterator[dict[BindingOutput, list[str]]]:
-    """Collect in the returned mapping what is sent through bindings within this context."""
+    """Collect in the returned mapping the texts that are sent through bindings within this context."""
     collected: dict[BindingOutput, list[str]] = {}
     token = _collected.set(collected)
     try:

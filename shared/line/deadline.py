@@ -36,7 +36,7 @@ type Renew = Callable[[float], Awaitable[int]]
 
 
 class Deadline:
-    """The time that one batch has, from its delivery on."""
+    """The time that a batch has, counted from its delivery."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Deadline:
             self._lock_end = clock.monotonic() + UNKNOWN_LOCK_SECONDS
 
     async def begin(self) -> None:
-        """Renew a lock that should have ended, before anything is sent; raises LockLost."""
+        """Renew a lock that should have expired, before anything is sent; raises LockLost."""
         if self._lock_end is not None and self._lock_end <= self._clock.monotonic():
             await self._renew_if_due()
 
@@ -84,7 +84,7 @@ class Deadline:
         return max(min(left, LONGEST_ATTEMPT_SECONDS), SHORTEST_ATTEMPT_SECONDS)
 
     async def pause(self, seconds: float) -> bool:
-        """Sleep for *seconds* and renew the locks; return whether another attempt has the time. Raises LockLost."""
+        """Sleep for *seconds* and renew the locks; return whether another attempt fits. Raises LockLost."""
         resume = self._clock.monotonic() + seconds
         while not self._is_shutting_down():
             await self._renew_if_due()

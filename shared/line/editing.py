@@ -1,17 +1,18 @@
 """
 The editors of a task as steps of the line.
 
-1. An `Editor` is given one message at a time. A `BatchEditor` is given all messages of the batch, and asked once.
-2. What an editor returns takes the message's place. If nothing is left of a message, it is filtered.
-3. A message that takes an editor too long is rejected (`shared.time_limit`). After one that takes long, other
-   tasks have their turn.
-4. An unexpected exception of an editor rejects its message. A `BatchEditor` that raises one is asked again for each
-   half of its messages, down to the one at which it fails: that one is rejected, and the others go on.
-5. A joined message is given to no further editor.
-6. Before the first editor that joins messages, at the latest behind all editors, each part gets its number, and what an
-   earlier delivery has sent is taken out.
-7. If the messages of a batch become too large together, the last ones are postponed. If those that an editor has made
-   of one message do, it is rejected.
+1. An `Editor` gets one message at a time. A `BatchEditor` gets all messages of the batch in one call.
+2. The result of an editor replaces the message. If nothing is left of a message, it is filtered.
+3. A message that takes an editor too long is rejected (`shared.time_limit`). After a message that takes long, other
+   tasks run.
+4. An unexpected exception of an editor rejects its message. A `BatchEditor` that raises one is called again with each
+   half of its messages, until the message at which it fails is found: that message is rejected, and the others
+   continue.
+5. A joined message goes to no later editor.
+6. Before the first editor that joins messages, or else after all editors, each part gets its number, and the parts that
+   an earlier delivery has sent are removed.
+7. If the messages of a batch become too large together, the last ones are postponed. If the results for one message do,
+   that message is rejected.
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
@@ -30,7 +31,7 @@ from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcom
 from shared.time_limit import TimeLimit
 
 NOTHING_LEFT = "withheld by an editor"
-"""The reason for a message of which an editor has left nothing, without a reason of its own."""
+"""The reason for a message that an editor has withheld without giving a reason."""
 
 # What a message takes beside its contents, with all that is known of it.
 _OWN_BYTES = 4096
@@ -49,7 +50,7 @@ class Editing:
         batch_bytes: int,
     ) -> None:
         """
-        Recognize in *accepted* what an earlier delivery has sent.
+        Recognize in *accepted* the messages that an earlier delivery has sent.
 
         Each message may take *edit_seconds*, and all of a batch together *batch_bytes*.
         """
@@ -93,7 +94,7 @@ class Editing:
         item: Item,
         result: Message | Sequence[Message] | Withheld | Exception,
     ) -> None:
-        """Put what *editor* has returned or raised for *item* in its place."""
+        """Replace *item* by the result of *editor*, or apply its exception."""
         if isinstance(result, Message):
             if self._fits(batch, room, item, (result,)):
                 item.message = result
@@ -106,7 +107,7 @@ class Editing:
             self._reject(batch, item, _unexpected(editor, result))
 
     def _fits(self, batch: Batch, room: "_Room", item: Item, messages: Sequence[Message]) -> bool:
-        """Return whether there is room for what *item* has become; rejects or postpones it otherwise."""
+        """Return whether there is room for the result for *item*; rejects or postpones it otherwise."""
         if room.takes(item, messages):
             return True
         if room.of_one > self._batch_bytes and (len(messages) > 1 or len(batch.parts[item.index]) > 1):
@@ -162,7 +163,7 @@ class Editing:
             self._reject(batch, item, MessageRejected("MessageTooLarge", problem))
 
     def _replace(self, batch: Batch, item: Item, result: Sequence[Message] | Withheld) -> None:
-        """Put what an editor has made of *item* in its place."""
+        """Replace *item* by the messages that an editor has returned for it."""
         if isinstance(result, Withheld):
             _withhold(batch, item, result)
         elif not result:
@@ -179,7 +180,7 @@ class Editing:
                 parts[place:place] = [item.split(message) for message in result[1:]]
 
     def _number(self, batch: Batch) -> None:
-        """Number the parts of each message, and end those whose result is known from an earlier delivery."""
+        """Number the parts of each message, and finish those whose result is known from an earlier delivery."""
         batch.is_numbered = True
         for index, parts in enumerate(batch.parts):
             item = parts[0]
@@ -219,7 +220,7 @@ class Editing:
 
 
 class _Room:
-    """The room that is left for what an editor makes of the messages of a batch."""
+    """The remaining bytes for the results of an editor in a batch."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -228,7 +229,7 @@ class _Room:
         """The bytes that the latest message has become."""
 
     def takes(self, item: Item, messages: Sequence[Message]) -> bool:
-        """Take what *item* has become; return whether there was room for it."""
+        """Subtract the result for *item*; return whether there was room for it."""
         if item.index != self._index:
             self._index, self.of_one = item.index, 0
         for message in messages:
@@ -248,13 +249,13 @@ def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
 
 
 def _edited(editor: Editor, message: Message) -> Message | Sequence[Message] | Withheld:
-    """Return what *editor* makes of a message; most make one."""
+    """Return the result of *editor* for a message: usually one message."""
     result = editor.edit(message)
     return result if isinstance(result, Withheld) or len(result) != 1 else result[0]
 
 
 def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> bool:
-    """Return whether an editor rejects a part of a message, and has used another part of it."""
+    """Return whether an editor rejects a part of a message and has already used another part of it."""
     failing = {item.index for item, result in answers if isinstance(result, MessageRejected)}
     return bool(failing) and any(
         item.index in failing and not isinstance(result, MessageRejected) for item, result in answers
@@ -262,7 +263,7 @@ def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> boo
 
 
 def _unexpected(name: str, error: Exception) -> MessageRejected:
-    """Return the rejection for a fault in an editor; the text of *error* may quote the body and is left out."""
+    """Return the rejection for a bug in an editor, without the text of *error*, which may quote the body."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -273,7 +274,7 @@ def _unexpected(name: str, error: Exception) -> MessageRejected:
 
 
 async def _answers(editor: BatchEditor, batch: Batch, messages: Sequence[Message]) -> Sequence[EditedTogether]:
-    """Return the answer for each message; raises only BuswayError, if what the editor asks cannot answer."""
+    """Return the answer for each message; raises only BuswayError, if a service for the editor does not answer."""
     try:
         return await batch.ask(f"the editor {editor.name}", partial(_edit_batch, editor, messages))
     except BuswayError:

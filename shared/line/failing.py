@@ -1,10 +1,10 @@
 """
-What fails with a message that is rejected before the send, so that nothing is lost and no replay sends anything twice.
+The messages that fail with a rejected one before the send, so that none is lost and no replay sends one twice.
 
-1. Of a message with several parts, all parts fail together, and the message is rejected once, as it was received.
-2. A message that contains parts of others is not sent if any of them is rejected: their messages are rejected with it,
-   each as it was received. The same goes for messages that are linked to those.
-3. A part that an earlier delivery has sent keeps its result. The others are then rejected one by one.
+1. The parts of a message fail together, and the message is rejected once, as it was received.
+2. A joined message is not sent if one of the parts in it is rejected: the messages of all its parts are rejected, each
+   as it was received. The same applies to messages that are linked to those.
+3. A part that an earlier delivery has sent keeps its result. The other parts are then rejected one by one.
 """
 
 from shared.line.accepted_sends import AcceptedSends, key_of
@@ -52,7 +52,7 @@ def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
 
 
 def _linked(batch: Batch, item: Item) -> list[Item]:
-    """Return an item of each other message that cannot be sent or rejected without that of *item*."""
+    """Return an item of each other message that must be sent or rejected together with that of *item*."""
     found: dict[int, Item] = {}
     waiting = [item.index]
     seen = {item.index}

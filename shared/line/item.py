@@ -40,7 +40,7 @@ class Carrier(NamedTuple):
 
 
 class Item:
-    """One message of a batch, or one of the parts that it has become, with all that is known of it."""
+    """One message of a batch, or one of its parts, with all data about it."""
 
     __slots__ = (
         "arrival",
@@ -69,7 +69,7 @@ class Item:
     )
 
     def __init__(self, content: bytes, arrival: Arrival, index: int, lock_token: bytes | None = None) -> None:
-        """Begin with a message as it was delivered; *index* is its place in the batch."""
+        """Start with a delivered message; *index* is its position in the batch."""
         self.content = content
         """Of a message from an envelope, its own bytes."""
         self.carrier: Carrier | None = None
@@ -116,11 +116,11 @@ class Item:
 
     @property
     def received(self) -> bytes:
-        """What the host has handed over: the message, or the envelope that it came in."""
+        """The delivered message, or the envelope that it came in."""
         return self.content if self.carrier is None else self.carrier.content
 
     def requested_part(self, task: str) -> Part | None:
-        """Return the only part of it that a replay for *task* asks for, None for all."""
+        """Return the only part that a replay for *task* requests, None for all parts."""
         if self.carrier is not None:
             return self.carrier.part
         return requested_part(self.content, self.arrival, task)
@@ -130,7 +130,7 @@ class Item:
         self.message = self.outgoing = self.arrived = self.departed = None
 
     def known(self, accepted: AcceptedSends) -> Outcome | None:
-        """Return its result from an earlier delivery, None if it has none."""
+        """Return its result from an earlier delivery, or None."""
         return accepted.outcome(self.key) or accepted.outcome(self.event_key)
 
     def split(self, message: Message) -> "Item":
@@ -140,7 +140,7 @@ class Item:
         return part
 
     def opened(self, event: CarriedEvent, content: bytes, message: Message, carrier: Carrier) -> "Item":
-        """Return an item for a message in this envelope, which is in *event* with the bytes *content*."""
+        """Return an item for a message in this envelope: that of *event*, with the bytes *content*."""
         item = self._sibling()
         item.content, item.carrier = content, carrier
         item.arrival, item.message = message.arrival, message
@@ -148,7 +148,7 @@ class Item:
         return item
 
     def repeated(self, first: "Item") -> "Item":
-        """Return this repeated message as one that repeats *first*, a part of the message that it repeats."""
+        """Return an item that repeats *first*, a part of the message that this item repeats."""
         part = self._sibling()
         part.key, part.event_key, part.part = first.key, first.event_key, first.part
         if self.carrier is None:
@@ -166,7 +166,7 @@ class Item:
     # Events before the send
 
     def repeat(self, first: "Item") -> None:
-        """Get the result of *first*, the same message earlier in the batch."""
+        """Share the result of *first*, the same message earlier in the batch."""
         self._move(Event.REPEAT)
         self.first = first
 
@@ -176,7 +176,7 @@ class Item:
         self.stage = Stage.EDITED
 
     def join(self, leader: "Item", joined: Joined, rejection: Rejection | None = None) -> None:
-        """Share the result of *leader*, from now on one of its followers; *rejection* is that of a failed leader."""
+        """Follow *leader* and share its result; *rejection* is that of a failed leader."""
         self._move(Event.JOIN)
         self._unlink()
         self.leader, self.joined = leader, joined
@@ -188,7 +188,7 @@ class Item:
             leader.followers = [self]
 
     def withhold(self, outcome: Outcome, reason: str, stage: Stage) -> None:
-        """End as filtered, looped or expired, with all followers."""
+        """Finish as filtered, looped or expired, with all followers."""
         self._move(WITHHOLDING[outcome])
         self.target = self.outgoing = self.departed = None
         self.reason, self.stage = reason, stage
@@ -208,7 +208,7 @@ class Item:
         self.target = target
 
     def fit(self, outgoing: Outgoing, departed: Imprint | None) -> None:
-        """Be ready to be sent as *outgoing*; *departed* is what the journal keeps of it."""
+        """Become ready to be sent as *outgoing*; *departed* is its imprint for the journal."""
         self.state = _FIT[self.state]
         self.outgoing, self.departed = outgoing, departed
         self.message = None  # a batch may wait for its target for an hour
@@ -218,14 +218,14 @@ class Item:
     # Events of the send
 
     def accept(self) -> None:
-        """End as sent, with all followers; a target that has refused it before has accepted it now."""
+        """Finish as sent, with all followers, even if the target refused it before."""
         self.state = _ACCEPT[self.state]
         self.rejection = self.reason = None
         for follower in self.followers:
             follower.share(self)
 
     def hand_over(self) -> None:
-        """Wait for the end of the batch: only then is the host asked to send it."""
+        """Wait for the end of the batch, when the host is asked to send it."""
         self._move(Event.HAND_OVER)
 
     def refuse(self, rejection: Rejection) -> None:
@@ -234,7 +234,7 @@ class Item:
         self.rejection, self.reason = rejection, str(rejection.error)
 
     def admit(self) -> None:
-        """Be set aside, and all followers with it, each by itself from now on."""
+        """Move to the messages to be set aside, with all followers, which are then independent."""
         self._move(Event.ADMIT)
         for follower in self.followers:
             follower.rejection, follower.reason, follower.leader = self.rejection, self.reason, None
@@ -242,7 +242,7 @@ class Item:
         self.followers = ()
 
     def address(self, rejects: Target, outgoing: Outgoing) -> None:
-        """Be on its way to *rejects*, as it was received."""
+        """Go to *rejects*, as it was received."""
         self._move(Event.ADDRESS)
         self.target, self.outgoing = rejects, outgoing
 
@@ -262,7 +262,7 @@ class Item:
     # Events of the end
 
     def end_as_first(self) -> None:
-        """End a repeated item with the result of the first."""
+        """Finish a repeated item with the result of the first."""
         first = self.first
         if first is None or first.outcome is None:
             raise IllegalTransitionError(f"a message that is {self.state!s} does not repeat one that has ended")
@@ -298,7 +298,7 @@ class Item:
             follower.depart(departed)
 
     def share(self, leader: "Item") -> None:
-        """End as *leader* has: it was sent, or need not be sent because another one was."""
+        """Finish like *leader*: it was sent, or need not be sent because another message was."""
         joined = self.joined
         if leader.state is not State.SENT:
             self.withhold(Outcome.FILTERED, leader.reason or "", Stage.EDITED)

@@ -1,10 +1,10 @@
 """
-The messages of envelopes, in the place of the envelopes.
+Opens envelopes: replaces each envelope by its messages.
 
-1. Each is a message of its own from then on: it is filtered, rejected and recalled alone. Only its delivery, its lock
-   and its place in the journal are those of its envelope.
-2. What identifies it is the event, whatever envelope it comes in. One that the batch holds twice is taken once.
-3. `rejects` gets an envelope with the message alone, so that a replay concerns no other.
+1. Each message is then independent: it is filtered, rejected and remembered by itself. Only its delivery, its lock and
+   its place in the journal are those of the envelope.
+2. The event identifies a message, in any envelope. A message that is in the batch twice is processed once.
+3. `rejects` gets an envelope with only the rejected message, so that a replay does not affect the others.
 """
 
 from collections.abc import Awaitable
@@ -25,7 +25,7 @@ from shared.time_limit import TimeLimit
 
 def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends, time_limit: TimeLimit) -> Awaitable[None] | None:
     """
-    Put the messages of each envelope of *batch* in its place; a body that is no envelope is rejected.
+    Replace each envelope of *batch* by its messages; reject a message whose body is not an envelope.
 
     Returns what to await if it takes long.
     """
@@ -77,7 +77,7 @@ class _Opened(NamedTuple):
 
 
 def _opened(envelope: Message) -> _Opened:
-    """Return what is in an envelope; raises MessageRejected if one of its messages cannot be read."""
+    """Return the messages of an envelope; raises MessageRejected if one of them cannot be read."""
     events = []
     for event in open_envelope(envelope_body(envelope)):
         identity = CarriedEvent(event.source, event.id, event.kind)
@@ -89,7 +89,7 @@ def _opened(envelope: Message) -> _Opened:
 
 
 def _place(batch: Batch, opened: dict[int, list[Item]]) -> None:
-    """Give each item its place among the messages of the batch."""
+    """Set the position of each item among the messages of the batch."""
     parts: list[list[Item]] = []
     rejected = set()
     for [item] in batch.parts:
@@ -103,7 +103,7 @@ def _place(batch: Batch, opened: dict[int, list[Item]]) -> None:
 
 
 def _repeat(batch: Batch) -> None:
-    """Let what the batch has had before share the result of the first, unless a replay asks for another part of it."""
+    """Let repeated messages share the result of the first, unless a replay requests another part."""
     firsts: dict[object, Item] = {}
     batch.repeated.clear()
     for item in batch.items:
@@ -118,7 +118,7 @@ def _repeat(batch: Batch) -> None:
 
 
 def envelope_body(message: Message) -> bytes:
-    """Return the body of an envelope; raises MessageRejected for a body that is no data."""
+    """Return the body of an envelope; raises MessageRejected for a body that is not data."""
     body = message.body
     if body is None:
         raise MessageRejected("NotAnEnvelope", "body is a value or a sequence, expected CloudEvents as JSON")
@@ -126,7 +126,7 @@ def envelope_body(message: Message) -> bytes:
 
 
 def to_set_aside(item: Item) -> bytes:
-    """Return what `rejects` gets: the message as it was received, of several in an envelope this one alone."""
+    """Return the message for `rejects`: as it was received; from an envelope with several, only this one."""
     carrier, event = item.carrier, item.arrival.event
     if carrier is None or event is None:
         return item.content

@@ -11,17 +11,17 @@ _LOGGER = logging.getLogger("busway.pipeline")
 
 
 class OutageLog:
-    """The present outages of one task, by the place that is out; they outlive the batches that met them."""
+    """The current outages of one task by target or store, across batches."""
 
     def __init__(self, task: str, clock: Clock, telemetry: Telemetry | None = None) -> None:
-        """Name *task* in the log, and report to *telemetry* too."""
+        """Log with the name of *task*, and report to *telemetry* too."""
         self._task = task
         self._clock = clock
         self._telemetry = telemetry
         self._present: dict[str, tuple[str, float]] = {}
 
     def note(self, attempts: Mapping[str, BuswayError | None]) -> None:
-        """Log what has changed, given the error of an attempt at each place: None where it succeeded."""
+        """Log the changes, given the error of an attempt at each place, None if it succeeded."""
         for place, error in attempts.items():
             outage = self._present.get(place)
             if error is None:
@@ -47,5 +47,5 @@ class OutageLog:
 
 
 def _kind(error: BuswayError) -> str:
-    """Return what makes an outage a different one: unavailability has many texts, a refusal is about what it says."""
+    """Return the value that distinguishes outages: for a refusal its text; texts of unavailability vary too much."""
     return "unavailable" if isinstance(error, TargetUnavailable) else str(error)

@@ -1,13 +1,13 @@
 """
 The line of a task: received → edited → stamped → routed → journalled → sent → journalled; the caller then settles.
 
-1. Before the send every step is a decision without I/O, except for editors that are given a whole batch.
-2. A message is decided once. What a target has accepted is remembered, so that a redelivered batch does not send it
-   again from this instance.
-3. The journal has what was received before anything is sent, and every result before the source is settled.
-4. `run` returns when every message has its result and raises when one must stay at the source: Functions settle a whole
-   batch or nothing.
-5. Messages that become too large together pass one part of the batch after the other.
+1. The steps before the send do no I/O, except editors of whole batches.
+2. A message is decided once. The line remembers accepted messages, so that this instance does not send them again from
+   a redelivered batch.
+3. The journal records received messages before the send, and every result before the source is settled.
+4. `run` returns when every message has its result and raises if one must stay at the source, because Functions settles
+   a whole batch or nothing.
+5. If messages become too large together, the batch is processed in several parts, one after the other.
 
 `shared.line.states` has the states of a message, `shared.line.preparation` the steps.
 """
@@ -39,7 +39,7 @@ _JOURNAL = "the journal"
 
 
 class Pipeline:
-    """The line of one task; one instance runs all its batches, one after the other or interleaved."""
+    """The line of one task; one instance runs all its batches, in sequence or concurrently."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Pipeline:
         watch: Watch | None = None,
     ) -> None:
         """
-        Wait between attempts with *sleep*, and give up what waits when *shutdown* is requested.
+        Wait between attempts with *sleep*, and stop waiting when *shutdown* is requested.
 
-        *telemetry* gets a report of every batch. *accepted* is what has been sent before. *watch* may put an observer
-        around each step.
+        *telemetry* gets a report of every batch. *accepted* has the messages that were sent before. *watch* may put an
+        observer around each step.
         """
         self._task = task
         self._journal = journal
@@ -82,8 +82,8 @@ class Pipeline:
         Replicate the encoded messages of *batch*, from one *partition* where the source has any; count their outcomes.
 
         Shape:   *lock_tokens* are those of the messages, in their order, where the source has locks.
-        Raises:  TargetUnavailable or TargetRefused when a target has not taken all before the deadline, and
-                 MessageRejected when a message is at fault and cannot be set aside: the batch must be redelivered.
+        Raises: TargetUnavailable or TargetRefused if a target has not accepted all messages before the deadline, and
+        MessageRejected if an invalid message cannot be set aside: the batch must be redelivered.
         """
         if not self._takes_from(partition):
             return Counter()
@@ -118,7 +118,8 @@ class Pipeline:
         """
         Replicate the messages of *batch*, of *total* that were delivered together, as far as there is room for them.
 
-        Returns those that are decided. What is handed over is put into *with_host* until the last of all is decided.
+        Returns those that are decided. Messages for the host are collected in *with_host* until the last message is
+        decided.
         """
         started, retries = self._clock.monotonic(), deadline.retries
         batch.ask = partial(self._ask, deadline)
@@ -140,14 +141,14 @@ class Pipeline:
         return decided
 
     def _takes_from(self, partition: str | None) -> bool:
-        """Return whether the task takes from *partition*; it neither sends nor journals batches of others."""
+        """Return whether the task reads *partition*; it neither sends nor journals batches of other partitions."""
         wanted = self._task.partitions
         if wanted is not None and partition is None:
             raise TargetRefused(f"{self._task.name}: the host did not name the partition of the batch")
         return wanted is None or partition in wanted
 
     def _deadline(self, items: Sequence[Item]) -> Deadline:
-        """Return the deadline of the batch, whose time began with its delivery."""
+        """Return the deadline of the batch, counted from its delivery."""
         ends = [item.arrival.locked_until for item in items if item.arrival.locked_until is not None]
         has_locks = self._task.locks is not None and any(item.lock_token is not None for item in items)
         return Deadline(
@@ -161,7 +162,7 @@ class Pipeline:
         )
 
     async def _prepare(self, batch: Batch) -> BuswayError | None:
-        """Run the steps before the send; return the error that ended them, with nothing decided then."""
+        """Run the steps before the send; return the error that ended them, if any: then nothing is decided."""
         try:
             for step in self._steps:
                 pending = step.run(batch)
@@ -197,8 +198,8 @@ class Pipeline:
         """
         Journal, send and journal the prepared messages; return the error that keeps them at their source.
 
-        With an *error* to begin with nothing is sent: the journal gets what was received, and that it has to wait.
-        Returns what is decided too, as `_run_some`.
+        If there is already an *error*, nothing is sent: the journal records that the messages were received and must
+        wait. Returns what is decided too, as `_run_some`.
         """
         batch_id = next(self._batch_ids)
         entries = [
@@ -244,7 +245,7 @@ class Pipeline:
         return None
 
     async def _settle_editors(self, items: Sequence[Item], deadline: Deadline) -> BuswayError | None:
-        """Report the outcomes to the editors that are given batches; return the error of one that cannot note them."""
+        """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""
         outcomes = [(item.arrival, OUTCOMES[item.state]) for item in items if item.state in OUTCOMES]
         try:
             for editor in self._settling if outcomes else ():
@@ -254,7 +255,7 @@ class Pipeline:
         return None
 
     async def _ask[T](self, deadline: Deadline, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
-        """Ask until there is an answer; raises the last error when *deadline* has passed."""
+        """Repeat the question until there is an answer; raises the last error when *deadline* has passed."""
         attempts = 0
         while True:
             try:
@@ -289,7 +290,7 @@ class Pipeline:
 
 
 def _number(batch: Batch) -> None:
-    """Number all that one delivery has become; a replayed part keeps its number."""
+    """Number all parts of one delivery; a replayed part keeps its number."""
     for members in batch.by_delivery():
         if len({item.index for item in members}) == 1:
             for item in members:
@@ -300,7 +301,7 @@ def _number(batch: Batch) -> None:
 
 
 def _id_of(item: Item) -> str | None:
-    """Return the id of a message that is not sent now, None if it is not text or cannot be read."""
+    """Return the id of a message that is not sent now, or None if it is not text or cannot be read."""
     if item.message is None:
         return None
     try:
@@ -321,7 +322,7 @@ def _is_with_host(item: Item) -> bool:
 
 
 def _end(items: Sequence[Item]) -> None:
-    """Leave at the source what has no result; then give repeated messages the result of the first."""
+    """Leave messages without a result at the source; then give repeated messages the result of the first."""
     for item in items:
         if item.state not in OUTCOMES and item.state is not State.REPEATED:
             item.leave()

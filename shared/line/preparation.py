@@ -3,9 +3,9 @@ The line before the send: received, restored, edited, stamped, routed, fitted.
 
 1. Each step takes all messages of a batch that are still to be sent. The pipeline runs the steps in their order.
 2. No step does I/O, except editors that are given a batch (`BatchEditor`).
-3. A message that fails at any step is rejected as `shared.line.failing` says.
-4. Editors and routes have a limit on the time for each message. The work of the other steps grows with the length of a
-   message and no faster; between many messages, other tasks have their turn.
+3. A message that fails at any step is rejected (`shared.line.failing`).
+4. Editors and routes have a limit on the time for each message. The work of the other steps grows linearly with the
+   length of a message; between many messages, other tasks run.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ type _Waiting = Sequence[tuple[Item, Message]]
 
 
 class Preparation:
-    """Everything that one task decides about a message before it is sent."""
+    """The decisions of one task about its messages before they are sent."""
 
     def __init__(self, task: Task, journal: Journal, accepted: AcceptedSends) -> None:
-        """Prepare for *task*; *accepted* is what its earlier deliveries have sent."""
+        """Prepare for *task*; *accepted* has the messages that earlier deliveries have sent."""
         self._task = task
         self._journal = journal
         self._accepted = accepted
@@ -49,7 +49,7 @@ class Preparation:
         self._opening_limit = TimeLimit(_MORE_TIME * task.edit_seconds)
 
     def steps(self) -> list[Step]:
-        """Return the steps behind `receive`, in their order."""
+        """Return the steps after `receive`, in order."""
         task = self._task
         editing = Editing(
             task.name, task.editors, self._accepted, edit_seconds=task.edit_seconds, batch_bytes=task.batch_bytes
@@ -176,7 +176,7 @@ class Preparation:
 
 
 def _in_turns(state: State, work: Callable[[Batch, _Waiting], None], batch: Batch) -> Awaitable[None] | None:
-    """Do *work* with the items in a *state*; returns what to await if there are so many that it takes turns."""
+    """Do *work* for the items in a *state*; returns an awaitable if there are so many that other tasks must run."""
     waiting = batch.waiting(state)
     if len(waiting) > _AT_ONCE:
         return _some_at_once(work, batch, waiting)
@@ -191,7 +191,7 @@ async def _some_at_once(work: Callable[[Batch, _Waiting], None], batch: Batch, w
 
 
 def _mirror_repeats(batch: Batch) -> None:
-    """Let a repeated message have as many parts as the first has become."""
+    """Give a repeated message as many parts as the first one has."""
     for index in batch.repeated:
         item = batch.parts[index][0]
         if item.first is not None:

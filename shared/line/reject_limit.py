@@ -1,9 +1,8 @@
 """
-The limit on rejected messages: better a task that stops than a source that is emptied into `rejects`.
+The limit on rejected messages: a task stops before it moves its whole source to `rejects`.
 
-What stops a task is a fault of the task, which begins with a restart, or of its target. A producer who sends bad
-messages must not stop it for the others: each good message lets as many bad ones pass as the limit says, one after the
-other or together.
+A task should stop if it has a fault itself, which starts with a restart, or if its target has one. A producer of bad
+messages must not stop it for the others: each good message allows as many bad ones as the limit.
 """
 
 DEFAULT_REJECTS_IN_A_ROW = 100
@@ -12,11 +11,11 @@ _MOST_BY_TASK, _MOST_BY_TARGET = 100, 10
 
 class RejectLimit:
     """
-    Counts the rejected messages of one task against the good ones.
+    Compares the number of rejected messages of one task with the number of good ones.
 
     Without a good message *limit* messages may be rejected. Each good one adds that number again, up to 100 times the
-    limit; what a target refuses has 10 times, because a target may begin to refuse at any time. The count belongs to
-    this process: a restart begins at zero.
+    limit; for messages that a target refuses, up to 10 times, because a target may begin to refuse at any time. The
+    count belongs to this process: a restart begins at zero.
     """
 
     def __init__(self, limit: int | None = DEFAULT_REJECTS_IN_A_ROW) -> None:

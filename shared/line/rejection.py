@@ -1,4 +1,4 @@
-"""A rejected message in `rejects`: as it was received, with properties that say why."""
+"""A rejected message in `rejects`: as it was received, with the reason in its properties."""
 
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ _LONGEST_NUMBER = 9
 
 
 class Part(NamedTuple):
-    """The place of a part among those that the editors have made of its message."""
+    """The number of a part, and the number of parts of its message."""
 
     number: int
     """From 0."""
@@ -55,7 +55,7 @@ def set_aside(
 def wrapped(
     rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: Part | None = None
 ) -> Outgoing:
-    """Return a message whose body is the whole received *content*, for what no target takes as it is."""
+    """Return a message whose body is the whole received *content*, for messages that no target accepts unwrapped."""
     message = Message(Sections(), arrival)
     message.body = content
     message.content_type = WRAPPED_CONTENT_TYPE
@@ -69,9 +69,9 @@ def requested_part(content: bytes, arrival: Arrival, task: str) -> Part | None:
     """
     Return the only part to send of a received message that was in `rejects`, None if all are to be sent.
 
-    That is the part which the target of the same *task* had refused; the others have been sent. The properties of a
-    message are its producer's to write: these count only if they are all there and name this *task*, its source, and
-    one of several parts. The caller compares the number of parts, and records the others as withheld.
+    That is the part which the target of the same *task* had refused; the others have been sent. A producer can set any
+    property, so these count only if they all exist and name this *task*, its source, and one of several parts. The
+    caller compares the number of parts, and records the others as withheld.
     """
     if content.find(_PART) < 0:
         return None

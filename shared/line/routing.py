@@ -1,8 +1,8 @@
 """
-Which target takes a message.
+The choice of the target for a message.
 
-A route is a Service Bus rule plus a target: the first whose `when` is true of the message takes it, after its `action`
-has been applied. A route without `when` takes every message that reaches it.
+A route is a Service Bus rule and a target. The first route whose `when` is true for the message gets it, after its
+`action` has been applied. A route without `when` gets every message that reaches it.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class Target(NamedTuple):
         """
         Return *message* fitted and encoded; *part* is its number among the parts of its message.
 
-        Raises:  TargetRefused if its partition is to be kept and not known, MessageRejected if no binding carries it.
+        Raises: TargetRefused if it must keep an unknown partition, MessageRejected if no binding can carry it.
         """
         if self.fit is not None:
             self.fit(message)
@@ -73,7 +73,7 @@ class Router:
         """The output bindings that the function of the task declares."""
 
     def route(self, message: Message) -> Target | None:
-        """Return the target of *message* with the route's action applied to it, None when no route takes it."""
+        """Return the target of *message* and apply the route's action to it; None if no route matches."""
         properties = RuleProperties(message)
         for target, when, action in self._routes:
             if when is None or when.matches(properties):

@@ -1,8 +1,8 @@
 """
 Sending a batch: attempts until every message has its result or the deadline has passed.
 
-An attempt has three parts: each target gets its messages, all targets at the same time; the reject limit counts what
-turns out to be at fault; what it admits is set aside.
+An attempt has three parts: all targets get their messages concurrently; the reject limit counts refused messages; the
+messages that it admits are set aside.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Sender:
     """Sends the batches of one task."""
 
     def __init__(self, task: Task, accepted: AcceptedSends, outages: OutageLog) -> None:
-        """Remember in *accepted* what has been sent; log outages in *outages*."""
+        """Remember sent messages in *accepted*; log outages in *outages*."""
         self._task = task.name
         self._locks = task.locks
         self._accepted = accepted
@@ -42,7 +42,7 @@ class Sender:
         )
 
     async def send(self, items: Sequence[Item], deadline: Deadline) -> BuswayError | None:
-        """Attempt until every item has its result or *deadline* has passed; return the error that keeps the rest."""
+        """Send until every item has its result or *deadline* has passed; return the error that keeps the rest."""
         attempts = 0
         uncounted = [item for item in items if item.state is not State.REPEATED]
         try:
@@ -69,7 +69,7 @@ class Sender:
         return await self._locks.renew(list(tokens), session_of(items), timeout_seconds=timeout_seconds)
 
     async def _attempt(self, items: Sequence[Item], uncounted: list[Item], deadline: Deadline) -> list[BuswayError]:
-        """Do once what can be done; return the errors, none when every item has its result."""
+        """Make one attempt; return the errors, which are empty if every item has its result."""
         # Two routes may have equal targets: what they send there keeps its order.
         by_target: dict[Target, list[Item]] = {}
         for item in items:
@@ -90,7 +90,7 @@ class Sender:
         return [error for _, error in attempts if error is not None]
 
     async def _send(self, target: Target, waiting: Sequence[Item], timeout_seconds: float) -> BuswayError | None:
-        """Send once to one target; return the error that kept it from taking all that it does not refuse."""
+        """Send once to one target; return the error that kept it from accepting messages, apart from refused ones."""
         messages = [item.outgoing for item in waiting if item.outgoing is not None]
         answers = await target.output.send(target.entity, messages, timeout_seconds=timeout_seconds)
         error = None
@@ -115,7 +115,7 @@ class Sender:
 
 
 def place_of(item: Item) -> str | None:
-    """Return where a message went or is to go, None if it goes nowhere."""
+    """Return where a message was or will be sent, None if it is not sent."""
     if item.state is State.DEAD_LETTERED:
         return dead_letter_queue(item)
     return None if item.target is None else str(item.target)

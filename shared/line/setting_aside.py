@@ -1,11 +1,11 @@
 """
-Setting messages at fault aside: in `rejects`, or in the dead-letter queue of the source.
+Sets rejected messages aside: in `rejects`, or in the dead-letter queue of the source.
 
 1. The reject limit counts them first, in the order of the batch.
-2. `rejects` gets a message as it was received, or wrapped if it refuses that. What it takes in no form goes to the
-   dead-letter queue of the source, or stays at the source.
+2. `rejects` gets a message as it was received, or wrapped if it refuses that. If it refuses both forms, the message
+   goes to the dead-letter queue of the source, or stays at the source.
 3. A task without `rejects` dead-letters, so that the rest of the batch can be completed. The host completes the whole
-   batch, logs that it holds no lock on dead-lettered messages, and goes on.
+   batch, logs that it has no lock on dead-lettered messages, and continues.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,12 +24,12 @@ from shared.protocols import Locks, Outcome
 
 
 class SettingAside:
-    """The way that the rejected messages of one task go."""
+    """Sends or dead-letters the rejected messages of one task."""
 
     def __init__(
         self, task: str, rejects: Target | None, locks: Locks | None, limit: RejectLimit, accepted: AcceptedSends
     ) -> None:
-        """Send to *rejects*, or dead-letter over *locks*; *limit* is the task's, *accepted* keeps what was rejected."""
+        """Send to *rejects*, or dead-letter with *locks*; *accepted* remembers the rejected messages."""
         self._task = task
         self._rejects = rejects
         self._locks = locks
@@ -37,7 +37,7 @@ class SettingAside:
         self._accepted = accepted
 
     def admit(self, uncounted: list[Item]) -> BuswayError | None:
-        """Let what is at fault be set aside, in the order of the batch; drop from *uncounted* what is counted."""
+        """Admit failed messages to be set aside, in the order of the batch; remove counted ones from *uncounted*."""
         # Also those accepted in an earlier delivery, and those behind what is at fault.
         good = [item for item in uncounted if _is_good(item)]
         for _ in good:
@@ -60,7 +60,7 @@ class SettingAside:
         return error
 
     async def send(self, items: Sequence[Item], deadline: Deadline) -> tuple[str, BuswayError | None] | None:
-        """Set aside what has been admitted of *items*; return where, and the error. None if there is nothing to do."""
+        """Set aside the admitted messages of *items*; return where, and the error; None if there are none."""
         at_fault = [item for item in items if item.state in TO_REJECTS]
         if not at_fault:
             return None
@@ -132,7 +132,7 @@ def _is_good(item: Item) -> bool:
 
 
 def session_of(items: Iterable[Item]) -> str | None:
-    """Return the session of a batch, which all its messages have; None if none can be read or has one."""
+    """Return the session of a batch, which all its messages share; None if no message has a readable one."""
     for item in items:
         try:
             session_id = Message.received(item.received, item.arrival.origin).session_id

@@ -1,7 +1,7 @@
 """
 The states of a message on the line, the events that change them, and the table of all transitions.
 
-An `Item` (`shared.line.item`) is one received message, or one of the parts that an editor has made of it.
+An `Item` (`shared.line.item`) is one received message, or one of its parts after an editor has split it.
 
 1. An item changes its state only by an event: a method of `Item`. Data that belongs to a state is set by the event.
 2. `TRANSITIONS` is complete. An event that it does not list raises `IllegalTransitionError`: a fault in Busway.
@@ -9,8 +9,8 @@ An `Item` (`shared.line.item`) is one received message, or one of the parts that
 4. Before the send an item waits, is withheld, fails, or is ready. An item that fails is never sent.
 5. A joined item is contained in another one, its leader, and shares its result. If the leader is set aside, each of its
    followers is set aside as it was received.
-6. A repeated item is a message that the batch holds twice. It gets the result of the first.
-7. A failed or refused item leaves the source only by way of `SET_ASIDE`, where the reject limit has counted it.
+6. A repeated item is a message that is in the batch twice. It gets the result of the first.
+7. A failed or refused item leaves the source only through `SET_ASIDE`, after the reject limit has counted it.
 8. At the end of a batch every item that has no result is left at the source, and will be delivered again.
 
 `python -m shared.line.states` prints the table. `docs/specs/line.md` shows it.
@@ -35,7 +35,7 @@ class Stage(StrEnum):
 
 
 class Rejection(NamedTuple):
-    """Why a message was rejected, at which stage of which task."""
+    """The reason for a rejection, with the stage and the task."""
 
     error: MessageRejected
     stage: Stage
@@ -237,7 +237,7 @@ class IllegalTransitionError(Exception):
 
 
 class _Transitions(dict[State, State]):
-    """The next state by the present one, of one event."""
+    """The next state by current state, for one event."""
 
     def __init__(self, event: Event) -> None:
         super().__init__({state: row[event] for state, row in TRANSITIONS.items() if event in row})

@@ -1,10 +1,10 @@
-"""Where a message comes from, and what the service reported with it."""
+"""The origin of a message, and the data that the service reported with it."""
 
 from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where a task takes its messages from: the site's name and the entity's path in it."""
+    """The source of a task: the name of the site and the path of the entity."""
 
     site: str
     entity: str
@@ -12,7 +12,7 @@ class Origin(NamedTuple):
 
 
 class CarriedEvent(NamedTuple):
-    """What identifies a message in an envelope: its source and id, and the kind of namespace that the source is in."""
+    """The identity of a message in an envelope: its source, its id, and the kind of the source's namespace."""
 
     source: str
     id: str
@@ -21,7 +21,7 @@ class CarriedEvent(NamedTuple):
 
 class Arrival(NamedTuple):
     """
-    What the service reports with a message when it delivers it.
+    The data that the service reports when it delivers a message.
 
     Units: times are milliseconds since 1970 UTC. Source: message annotations of the Service Bus and Event Hubs AMQP
     protocol guides.

@@ -1,5 +1,5 @@
 """
-The values of annotations that a service assigns, in whatever type the host hands them over.
+The values of annotations that a service assigns, in every type in which the host may deliver them.
 
 The Event Hubs extension of Azure's host below 6.5.2 changes the types: times become com.microsoft:datetime-offset, and
 an offset becomes a long (docs/decisions/0003-azure-functions-host.md).

@@ -1,8 +1,8 @@
 """
-The guard against messages that come round again.
+Loop prevention: stops messages that would return to a site.
 
 A message is never sent to a site on its repl-path, nor over more hops than the task allows. It needs no rule in the
-broker, and holds in meshes and rings, where a one-bit mark such as `replication = 1` does not.
+broker, and works in rings too, where a mark such as `replication = 1` does not.
 """
 
 from shared.message.message import Message
@@ -12,14 +12,14 @@ DEFAULT_MAX_HOPS = 4
 
 
 class LoopGuard:
-    """The rule of one task: which messages would come round again."""
+    """The loop prevention of one task."""
 
     def __init__(self, max_hops: int = DEFAULT_MAX_HOPS) -> None:
-        """Allow a message to be carried at most *max_hops* times."""
+        """Allow a message at most *max_hops* hops."""
         self._max_hops = max_hops
 
     def objection(self, visited: list[str], target_site: str) -> str | None:
-        """Say why a message that left the *visited* sites before must not be sent to *target_site*, or None."""
+        """Return why a message that has left the *visited* sites must not be sent to *target_site*, or None."""
         if not visited:
             return None
         if target_site in visited:
@@ -30,7 +30,7 @@ class LoopGuard:
 
 
 def path_before(message: Message) -> list[str]:
-    """Return the sites that *message* had left before it arrived here; to be asked before it is stamped."""
+    """Return the sites that *message* had left before it arrived here; call it before the message is stamped."""
     if message.sections.application_properties.find(b"repl-path") < 0:  # faster than "in", see shared.message.metadata
         return []
     return visited_sites(message)

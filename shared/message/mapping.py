@@ -1,12 +1,12 @@
 """
-What changes about a message where it passes between Service Bus and Event Hubs; docs/mapping.md has it as a table.
+The changes to a message between Service Bus and Event Hubs; docs/mapping.md has them as tables.
 
 1. Between two entities of one kind nothing changes.
-2. The session is the partition key: what keeps its order on one side keeps it on the other.
-3. What the other side has no place for, or refuses, goes on as an application property and comes back from it.
-   `repl-sb-*` waits in Event Hubs for Service Bus, `repl-eh-*` and `repl-encoding-*` the other way round. Null as its
-   value says that there was none.
-4. What a message says itself wins over what was kept: an application in between may have changed it.
+2. The session is the partition key: messages that are in order on one side are in order on the other.
+3. A value that the other side cannot hold, or refuses, is stored in an application property and restored from it.
+   `repl-sb-*` has values of Service Bus while the message is in Event Hubs, `repl-eh-*` and `repl-encoding-*` the
+   reverse. Null means that there was no value.
+4. A message's own value has precedence over the stored one: an application in between may have changed it.
 """
 
 import base64
@@ -59,16 +59,16 @@ type Changes = dict[str, Value | None]
 
 
 def fit_between(source: Kind, target: Kind) -> Fit | None:
-    """Return what makes a message from one kind of namespace fit another, None where it fits as it is."""
+    """Return the function that makes a message fit another kind of namespace, None if it fits unchanged."""
     return _FITS[source, target]
 
 
 def restore_event(message: Message) -> None:
     """
-    Put the broker properties of an event that has been in Service Bus before back into their places.
+    Restore the broker properties of an event that was in Service Bus before.
 
-    An event of IoT Hub gets the device it is from as its partition key. Raises Malformed where a kept property is not
-    what Busway keeps in it.
+    An event of IoT Hub gets the device it is from as its partition key. Raises Malformed if a stored property is not in
+    the form that Busway writes.
     """
     if b"repl-sb-" in message.sections.application_properties:
         _restore_broker_properties(message)
@@ -79,7 +79,7 @@ def restore_event(message: Message) -> None:
 
 
 def keep_broker_properties(message: Message) -> None:
-    """Put what an event has no place for (header, scheduled time) into application properties of *message*."""
+    """Store the values that an event cannot hold (header, scheduled time) in application properties of *message*."""
     _change(message, _kept_broker_properties(message))
 
 
@@ -95,7 +95,7 @@ def _kept_broker_properties(message: Message) -> Changes:
 
 @lru_cache(maxsize=256)
 def _kept_header(header: bytes) -> tuple[tuple[str, Value], ...]:
-    """Return the properties that an encoded header becomes; a handful of headers serve most messages."""
+    """Return the properties for an encoded header; cached, because most messages share a few headers."""
     fields = zip(_HEADER_FIELDS, _header_fields(header), strict=False)
     return tuple((name, decode(field)[0]) for name, field in fields if field != _NULL)
 
@@ -132,7 +132,7 @@ def event_into_message(message: Message) -> None:
 
 
 def _change(message: Message, changes: Changes) -> None:
-    """Set application properties; where all of them are new, without a look at those that are there."""
+    """Set application properties; if all of them are new, do not read the existing ones."""
     if not changes:
         return
     present = message.sections.application_properties

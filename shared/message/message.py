@@ -1,9 +1,9 @@
 """
 A message as its raw AMQP sections.
 
-1. What is not edited leaves as the bytes that arrived.
+1. A section that is not edited is sent as the bytes that arrived.
 2. An edit re-encodes its own section; in a map or list it moves the bytes of the neighbours without decoding them.
-3. What the service assigned on arrival is read once into `Arrival` and does not leave again.
+3. Values that the service assigned on arrival are read once into `Arrival` and are not sent.
 4. A map with the same key twice is malformed: rules, editors and the target could read different values.
 5. The decimals that Azure's host wrote wrong are corrected on arrival, so that rules, editors and the target get the
    bytes of the source (`shared.amqp.decimals`).
@@ -69,12 +69,12 @@ _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
 
 
 class Message:
-    """One message on its way; raises Malformed where a section is read that is not what it claims to be."""
+    """One message; raises Malformed when an invalid section is read."""
 
     __slots__ = ("_envelope", "_fields", "arrival", "sections")
 
     def __init__(self, raw: Sections, arrival: Arrival) -> None:
-        """Take over *raw*, whose annotations hold nothing service-assigned any more."""
+        """Take *raw*, whose annotations no longer have values that the service assigned."""
         self.sections = raw
         self.arrival = arrival
         self._fields: Sequence[bytes] | None = None
@@ -122,7 +122,7 @@ class Message:
         return message
 
     def encode(self) -> bytes:
-        """Return the bytes to send: every section but what only the delivery of this hop was about."""
+        """Return the bytes to send: every section, except the values that belong to the delivery of this hop."""
         raw = self.sections
         header = _sender_header(raw.header) if raw.header else b""
         properties = raw.properties
@@ -137,7 +137,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """The bytes that the message takes as it stands."""
+        """The size of the message in bytes, with its current content."""
         return len(self.encode())
 
     def copy(self) -> "Message":
@@ -147,7 +147,7 @@ class Message:
         return made
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
-        """Return what the envelope of a batch repeats: message id (where it is text), session id, partition key."""
+        """Return what the envelope of a batch repeats: message id (if it is text), session id, partition key."""
         if self._envelope is None:
             fields = self._property_fields()
             identity = fields[_MESSAGE_ID] if fields else _NULL
@@ -159,7 +159,7 @@ class Message:
         return self._envelope
 
     def property_fields(self) -> Sequence[bytes]:
-        """Return the encoded fields of the properties section, none of an absent one."""
+        """Return the encoded fields of the properties section; no fields if there is no section."""
         return self._property_fields()
 
     # Broker properties
@@ -226,7 +226,7 @@ class Message:
 
     @property
     def content_encoding(self) -> str | None:
-        """What has been done to the body that its media type does not say, such as gzip."""
+        """The encoding of the body in addition to its media type, such as gzip."""
         return self._property_text(_CONTENT_ENCODING)
 
     @content_encoding.setter
@@ -310,7 +310,7 @@ class Message:
         """
         Set application properties by name, in one re-encoding of their section; None removes one.
 
-        Other spellings of a name are removed, which rules would read too, unless *in_any_case* is False.
+        Other spellings of a name, which rules would also read, are removed unless *in_any_case* is False.
         """
         self.sections.application_properties = map_section.edited(
             self.sections.application_properties, _APPLICATION_PROPERTIES, changes, string, in_any_case=in_any_case
@@ -323,7 +323,7 @@ class Message:
         )
 
     def append_properties(self, pairs: bytes, count: int) -> None:
-        """Append *count* encoded pairs of new application properties; the caller knows that none is there yet."""
+        """Append *count* encoded pairs of application properties, none of which may exist already."""
         self.sections.application_properties = map_section.appended(
             self.sections.application_properties, _APPLICATION_PROPERTIES, pairs, count
         )
@@ -390,6 +390,6 @@ class Message:
 
 @lru_cache(maxsize=256)
 def _sender_header(header: bytes) -> bytes:
-    """Return the header without what the service writes into it; a handful of headers serve most messages."""
+    """Return the header without the fields that the service sets; cached, because most messages share a few headers."""
     stripped = join_list(_HEADER, list(sections.fields_of(header)[:_SENDER_HEADER_FIELDS]))
     return b"" if stripped == _EMPTY_HEADER else stripped

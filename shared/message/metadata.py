@@ -1,5 +1,5 @@
 """
-What a message carries of its way: the repl-* application properties.
+The history of a message: its repl-* application properties.
 
 One value per hop, joined by ";", so that the third of `repl-sequence` belongs to the third site of `repl-path`.
 Source: Azure Service Bus, "Message replication tasks patterns", service-assigned metadata.
@@ -149,11 +149,11 @@ def _history(message: Message, name: str) -> str | None:
 
 
 def entity_that_gave_up(arrival: Arrival) -> str | None:
-    """Return the entity whose dead letter a message is, None for one that is none."""
+    """Return the entity that dead-lettered a message, None for a message that is not a dead letter."""
     return arrival.dead_letter_source or _owner_of_dead_letters(arrival.origin.entity)
 
 
 @lru_cache(maxsize=256)
 def _owner_of_dead_letters(entity: str) -> str | None:
-    """Return the entity whose dead-letter sub-queue *entity* is, None if *entity* is something else."""
+    """Return the entity to which the dead-letter queue *entity* belongs, None if *entity* is not one."""
     return next((entity[: -len(each)] for each in DEAD_LETTER_QUEUES if entity.lower().endswith(each)), None)

@@ -39,7 +39,7 @@ class PeekedMessage:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether it is due later; it gets another sequence number then."""
+        """Whether it is scheduled for later; it then gets another sequence number."""
         return self.state == _SCHEDULED
 
     @property

@@ -1,4 +1,4 @@
-"""A message as the rules of Service Bus see it and change it."""
+"""A message as the rules of Service Bus read and change it."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,10 @@ from shared.message.message import Message
 
 
 class RuleProperties:
-    """A message as rules see and change it (`shared.rules.properties.MutableProperties`)."""
+    """A message as rules read and change it (`shared.rules.properties.MutableProperties`)."""
 
     def __init__(self, message: Message) -> None:
-        """Look at *message*; its properties are looked through at the first question for one."""
+        """Take *message*; its properties are read when a rule first asks for one."""
         self._message = message
         self._seen: map_section.Names | None = None
         self._values: dict[str, Value | None] = {}
@@ -45,7 +45,7 @@ class RuleProperties:
         _WRITE[name](self._message, None)
 
     def set_user(self, name: str, value: Value) -> None:
-        """Set an application property, keeping the spelling of one that is there; other spellings are removed."""
+        """Set an application property and keep the spelling of an existing one; other spellings are removed."""
         spellings = self._names().spellings(name.lower())
         if spellings:
             self._message.set_properties({spellings[0]: value})

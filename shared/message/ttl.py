@@ -2,8 +2,8 @@
 The time to live of a copy.
 
 Age is measured from the enqueued time: the message's own creation-time and absolute-expiry-time are overwritten by
-Azure's Functions host and prove nothing. The enqueued time is of the source's clock and now of ours:
-docs/decisions/0006 says what follows from that.
+Azure's Functions host and prove nothing. The enqueued time is from the source's clock, the current time from ours: see
+docs/decisions/0006.
 """
 
 from dataclasses import dataclass
@@ -35,24 +35,24 @@ class Stamp:
     life: timedelta
 
     def expires(self, message: Message, now: datetime) -> bool:  # noqa: ARG002 - the policies are called alike
-        """Set the life of *message*; nothing has expired."""
+        """Set the time to live of *message*; nothing has expired."""
         message.time_to_live = min(max(round(self.life.total_seconds() * 1000), MIN_MILLISECONDS), MAX_MILLISECONDS)
         return False
 
 
 class Remaining:
     """
-    The copy lives for what is left of the original's life.
+    The copy gets the remaining time to live of the original.
 
-    With clocks that are apart by up to CLOCK_SKEW, a message that its source holds for alive is never withheld, what it
-    gets is within CLOCK_SKEW of what is left by the source's clock, and is never more than it had.
+    If the clocks differ by at most CLOCK_SKEW, a message that has not expired at its source is never withheld. It gets
+    the remaining time by the source's clock, plus or minus CLOCK_SKEW, and never more than it had.
     """
 
     def expires(self, message: Message, now: datetime) -> bool:
         """
-        Set what is left of the life of *message*, or say that nothing is.
+        Set the remaining time to live of *message*; return whether it has expired.
 
-        A message without a life of its own (0 is none), or without an enqueued time, keeps what it has.
+        A message without a time to live (or with 0), or without an enqueued time, is not changed.
         """
         life = message.time_to_live
         enqueued = message.arrival.enqueued_time
