@@ -2,8 +2,8 @@
 """
 The decoding of one AMQP value as Azure's host does it.
 
-1. Sizes of lists, maps and arrays are never looked at: the count says where they end.
-2. The value of a map's entry and a value body are looked up among the types of AMQP's frames, other values are not.
+1. The sizes of lists, maps and arrays are ignored: they end after as many items as their count.
+2. The types of AMQP's frames are recognized in the values of map entries and in value bodies, and nowhere else.
 
 Source: AmqpEncoding, AmqpCodec and the encodings of Azure/azure-amqp, Microsoft.Azure.Amqp/Amqp, tag v2.7.1.
 """
@@ -57,7 +57,7 @@ def decode(buffer: bytes, position: int, end: int) -> tuple[Object, int]:
 
 
 def decode_known(buffer: bytes, position: int, end: int) -> tuple[Object, int]:
-    """Return the object at *position*, looked up among the types of AMQP's frames."""
+    """Return the object at *position*, which may be one of the types of AMQP's frames."""
     if position >= end:
         raise short(end)
     if buffer[position]:
@@ -68,7 +68,7 @@ def decode_known(buffer: bytes, position: int, end: int) -> tuple[Object, int]:
 
 
 def decode_entries(buffer: bytes, position: int, end: int, count: int) -> tuple[dict[Object, Object], int]:
-    """Return the entries of a map of *count* keys and values; of an odd count the last key has a value too."""
+    """Return the entries of a map of *count* keys and values; with an odd count the last key has a value too."""
     entries: dict[Object, Object] = {}
     while count > 0:
         if position >= end:

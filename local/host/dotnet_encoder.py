@@ -2,8 +2,8 @@
 """
 The encoding of one .NET object as Azure's host writes it.
 
-Lists and maps are short up to 254 bytes and 254 values; arrays always have 32 bits, an array of arrays becomes one of
-lists.
+Lists and maps have the short form up to 254 bytes and 254 values. Arrays always have sizes of 32 bits, and an array of
+arrays becomes an array of lists.
 
 Source: the encodings of Azure/azure-amqp, Microsoft.Azure.Amqp/Amqp/Encoding, tag v2.7.1.
 """

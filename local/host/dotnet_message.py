@@ -42,7 +42,7 @@ _KEY_CODES = {
 
 def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> bytes:
     """
-    Return the message as Azure's host hands it over.
+    Return the message as Azure's host passes it to the worker.
 
     Units: *now* is the host's clock in milliseconds since 1970 UTC.
     Raises: CannotReceive and CannotBind, where .NET fails.
@@ -59,7 +59,7 @@ def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> byt
 
 
 def check_readable(payload: bytes) -> None:
-    """Raise CannotReceive for a message that .NET cannot decode, whatever the function receives of it."""
+    """Raise CannotReceive for a message that .NET cannot decode, even in a part that the function would not get."""
     try:
         reencode(payload, 0)
     except CannotBind:
@@ -67,7 +67,7 @@ def check_readable(payload: bytes) -> None:
 
 
 def _convert_body(message: Received) -> None:
-    """Convert the body that .NET takes: data before sequences before a value."""
+    """Convert the body that .NET uses: data before sequences before a value."""
     if message.data is not None:
         return
     if message.sequences is not None:

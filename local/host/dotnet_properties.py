@@ -40,8 +40,8 @@ def properties_of(entries: dict[Object, Object], key_codes: tuple[int, int]) -> 
     """
     Return the encoded entries of a map section; *key_codes* are those of a string or a symbol.
 
-    CANNOT_BIND replaces a value that .NET cannot write. Of keys with one text the last value stays. A key that is not
-    ASCII is a string, also where symbols are due.
+    CANNOT_BIND replaces a value that .NET cannot write. Of several keys with the same text, the last value stays. A key
+    that is not ASCII becomes a string, even where symbols are required.
     """
     properties: dict[bytes, bytes] = {}
     for key, value in entries.items():
@@ -79,7 +79,7 @@ def _key(key: Object, key_codes: tuple[int, int]) -> bytes:
 
 
 def body_value(value: Object) -> Object:
-    """Return the value of a value body after the conversion; CannotReceive where .NET does not take it."""
+    """Return the value of a value body after the conversion; CannotReceive if .NET does not accept it."""
     if isinstance(value, bytes):
         return bytes((value[0] - 2,)) + value[1:] if value[0] in SYMBOLS else value
     if isinstance(value, Described):
@@ -124,7 +124,7 @@ def check_body(value: Object) -> None:
 
 
 def _translated(value: Described) -> bytes | None:
-    """Return a value of one of the described types that .NET knows; None for another with a symbol as descriptor."""
+    """Return the value of a described type that .NET knows; None for another type whose descriptor is a symbol."""
     descriptor, content = value.descriptor, value.value
     if value.is_known or not isinstance(descriptor, bytes) or descriptor[0] not in SYMBOLS:
         raise CannotReceive("a described value whose descriptor is no symbol, or one of AMQP's own")

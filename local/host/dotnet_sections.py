@@ -2,9 +2,9 @@
 """
 The sections of a message as Azure's host reads them.
 
-Sections may come in any order and again, the last counts; data and sequences add up. A value body takes the rest of the
-message, of which what follows the value is one footer. Sizes bound a list or map section; fields and entries beyond
-its count are not looked at.
+Sections may come in any order and repeatedly: the last one counts, but data and sequences are collected. A value body
+extends to the end of the message, and the bytes after the value are the footer. A list or map section ends at its size;
+fields and entries beyond its count are ignored.
 
 Source: AmqpMessageReader (Azure/azure-amqp, Microsoft.Azure.Amqp/Amqp/AmqpMessage.cs), Header and Properties
 (…/Framing), tag v2.7.1.
@@ -108,7 +108,7 @@ def _format_code(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def _integer(payload: bytes, position: int, *, is_short: bool) -> tuple[int, int]:
-    """Return a size, count or length: -1 for one byte beyond the end, and signed with four bytes."""
+    """Return a size, count or length: -1 for a single byte beyond the end; four bytes are signed."""
     if is_short:
         return (payload[position], position + 1) if position < len(payload) else (-1, position)
     start, position = _take(payload, position, 4)
@@ -116,7 +116,7 @@ def _integer(payload: bytes, position: int, *, is_short: bool) -> tuple[int, int
 
 
 def _take(payload: bytes, position: int, length: int) -> tuple[int, int]:
-    """Return where *length* bytes start and stop; at the end of the message a negative length is none."""
+    """Return where *length* bytes start and stop; at the end of the message a negative length counts as 0."""
     if length == _MAX_INT:
         length = len(payload) - position
     stop = position + length
@@ -144,7 +144,7 @@ def _extent(payload: bytes, position: int, short: int) -> tuple[int, int, int]:
 
 
 def _odd_extent(payload: bytes, position: int, short: int) -> tuple[int, int, int]:
-    """Return the same for whatever is no proper list or map: any other format code has a size and count of 32 bits."""
+    """Return the same for a section of another format code, which .NET reads with a size and count of 32 bits."""
     code, position = _format_code(payload, position)
     if code == _EMPTY_LIST and short == _LIST:
         return 0, position, position
@@ -170,9 +170,9 @@ def _map_section(message: Received, payload: bytes, position: int, number: int) 
 
 def plain_entries(payload: bytes, position: int, stop: int, count: int, key_code: int) -> dict[bytes, bytes] | None:
     """
-    Return the entries of a map section where `properties_of` would not change them, else None.
+    Return the entries of a map section if `properties_of` would not change them, else None.
 
-    Nearly all messages have only text of one type as keys, and simple values; for them this is twice as fast.
+    In nearly all messages the keys are text of one type and the values are simple; for them this is twice as fast.
     """
     entries: dict[bytes, bytes] = {}
     long_code = key_code + 0x10
@@ -280,7 +280,7 @@ def _value_section(message: Received, payload: bytes, position: int, _number: in
 
 
 def _as_text(text: Callable[[bytes], str], reader: Reader) -> _FieldReader:
-    """Return a reader of an identifier whose text .NET takes."""
+    """Return a reader of an identifier of which .NET uses the text."""
 
     def read_identifier(payload: bytes, position: int, end: int) -> tuple[Field, int]:
         value, position = reader(payload, position, end)

@@ -2,7 +2,7 @@
 """
 The decoding of simple types as Azure's host does it, each to the bytes that .NET writes for the object.
 
-Text and binaries may reach beyond the section that holds them, as far as the message goes; nothing else may.
+Text and binaries may reach beyond the end of their section, up to the end of the message; other values may not.
 
 Source: the encodings of Azure/azure-amqp, Microsoft.Azure.Amqp/Amqp/Encoding, tag v2.7.1.
 """
@@ -17,11 +17,11 @@ _EXACT_TIMESTAMP = 14_411_518_807_588
 _EXACT_TIMESTAMP_BYTES = _EXACT_TIMESTAMP.to_bytes(8)
 
 type SimpleReader = Callable[[bytes, int, int], tuple[bytes, int]]
-"""Read the value whose format code is before the position; the third argument is the end of what holds it."""
+"""Read the value whose format code is before the position; the third argument is the end of its section or compound."""
 
 
 def ticks(milliseconds: int) -> int:
-    """Return a timestamp as the ticks of a DateTime since 1970, held to the range from then to DateTime.MaxValue."""
+    """Return a timestamp as the ticks of a DateTime since 1970, limited to the range from 1970 to DateTime.MaxValue."""
     return MAX_TICKS if milliseconds >= END_OF_TIME else max(milliseconds, 0) * TICKS
 
 
@@ -57,7 +57,7 @@ def content_of(value: bytes) -> bytes:
 
 
 def short(end: int) -> CannotReceive:
-    """Return the error for a value that reaches beyond what holds it."""
+    """Return the error for a value that reaches beyond the end of its section or compound."""
     return CannotReceive(f"malformed AMQP: a value reaches beyond byte {end}, the end of what holds it")
 
 

@@ -2,7 +2,8 @@
 System.Uri.AbsoluteUri of Azure's host, as far as senders of `com.microsoft:uri` need it.
 
 Measured: http and https with spaces and non-ASCII text, a rooted path, relative and empty text. Assumed: lower case for
-scheme and host, default ports, dot segments and other schemes, as RFC 3986 and the documentation of System.Uri say.
+scheme and host, default ports, dot segments and other schemes, according to RFC 3986 and the documentation of
+System.Uri.
 """
 
 import re

@@ -37,7 +37,7 @@ class CannotBind(MessageRejected):
 
 
 class Reference:
-    """An object that equals only itself, as .NET compares objects without a comparison of their own."""
+    """An object that equals only itself, because .NET compares such objects by reference."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class List(Reference):
 
 
 class Map(Reference):
-    """AmqpMap, a dictionary: of equal keys the last value stays, in the place of the first."""
+    """AmqpMap, a dictionary: of several equal keys, the last value stays, at the position of the first."""
 
     __slots__ = ("entries",)
 

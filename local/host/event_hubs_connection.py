@@ -46,7 +46,7 @@ class EventHub:
         return f"{self.name}/{self.consumer_group}"
 
     async def partition_ids(self) -> list[str]:
-        """Return the hub's partitions; TargetUnavailable and TargetRefused when it does not answer."""
+        """Return the hub's partitions; raises TargetUnavailable and TargetRefused."""
         client = self._client()
         try:
             async with asyncio.timeout(_OPEN_SECONDS):

@@ -64,8 +64,8 @@ class Host:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
 
-        With *wire* a function with an SDK type gets the bytes of the wire without the conversion by Azure's host. Pass
-        a *sleep* with another *clock*: it is used for the pauses between retries and before listening again.
+        With *wire* a function with an SDK type gets the bytes of the wire without the conversion by Azure's host. With
+        another *clock*, pass a *sleep* too: it is used for the pauses between retries and before listening again.
         """
         self.app_folder = app_folder.resolve()
         self.functions: Sequence[Function] = ()
@@ -116,7 +116,7 @@ class Host:
         return None if self._http is None else self._http.port
 
     async def stop(self) -> None:
-        """Give running invocations the grace, then stop the listeners and kill the worker."""
+        """Give running invocations the grace period, then stop the listeners and kill the worker."""
         self._stopping.announce()
         if self._tasks:
             await self._grace()

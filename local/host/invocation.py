@@ -53,7 +53,7 @@ async def invoke(
 async def invoke_with_retries(
     worker: Worker, function: Function, make: Callable[[], Input], stopping: Stopping
 ) -> Invocation:
-    """Run the function as often as its retry policy allows, until it succeeds or the stop is announced."""
+    """Run the function until it succeeds, its retry policy is exhausted or the stop is announced."""
     invocation_id = str(uuid.uuid4())
     invocation = await invoke(worker, function, make, invocation_id=invocation_id)
     policy = function.retry

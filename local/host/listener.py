@@ -1,8 +1,8 @@
 """
 Listening for a trigger until a stop is requested, again after a failure.
 
-A source that is missing or refuses the host does not stop the other triggers, and is retried as long as the host runs:
-on Azure, too, an entity may be created after the app has started.
+A source that is missing or refuses the host does not stop the other triggers. It is retried as long as the host runs,
+because on Azure too an entity may be created after the app has started.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ type Sleep = Callable[[float], Coroutine[Any, Any, None]]
 
 
 class Listener(Protocol):
-    """A trigger: of one function, or of all that HTTP requests call."""
+    """A trigger of one function, or the server of all HTTP functions."""
 
     is_listening: asyncio.Event
 
@@ -39,8 +39,8 @@ class Stopping:
     """
     The end of the host, in two steps that wake waiting tasks.
 
-    1. It is announced: no retry of a function starts from then on, but the listeners go on receiving.
-    2. It is requested, after the host's grace: the listeners stop.
+    1. It is announced: no further retry of a function starts, but the listeners continue to receive.
+    2. It is requested, after the grace period: the listeners stop.
     """
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
@@ -92,7 +92,7 @@ async def keep_listening(
     name: str, stopping: Stopping, listen: Callable[[Callable[[], None]], Awaitable[None]]
 ) -> None:
     """
-    Call *listen* until the stop is requested, again after a pause whenever it fails.
+    Call *listen* until the stop is requested, and again after a pause whenever it fails.
 
     Any error is retried: if a listener ended on an unexpected error, the host would claim to be ready. The pause grows
     with each failure, until *listen* calls its argument to report that the service has accepted it.

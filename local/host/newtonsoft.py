@@ -37,7 +37,7 @@ class Single(float):
 
 
 def dumps(value: object) -> str:
-    """Return JSON without white space; of non-ASCII text only line ends are escaped."""
+    """Return JSON without white space; in non-ASCII text only line ends are escaped."""
     if isinstance(value, float):
         return _number(value)
     # Only numbers need more than the standard library, which is ten times as fast.
@@ -76,7 +76,7 @@ def number_text(number: float) -> str:
 
 
 def value_as_json(value: Value) -> Any:
-    """Return a property value as the data that JSON can hold, with the losses of Newtonsoft.Json."""
+    """Return a property value as JSON data, with the losses of Newtonsoft.Json."""
     payload = value.payload
     kind = value.kind
     result: Any = payload

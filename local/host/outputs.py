@@ -1,10 +1,10 @@
 """
 Output bindings of Service Bus and Event Hubs: sent after the function has returned, before its source is settled.
 
-1. Only a list of texts arrives as it was set. Of every other form this host makes what Azure's host makes of it, as far
-   as it is known, and warns.
-2. Outputs to Service Bus are sent side by side, each text of one by itself: the failure of a text ends its output, not
-   the other ones. Events are sent after that, and only if no output has failed.
+1. Only a list of texts arrives as it was set. This host treats every other form as Azure's host does, as far as that is
+   known, and warns.
+2. Outputs to Service Bus are sent concurrently, and the texts of an output one by one: a text that fails ends its
+   output, but not the other outputs. Events are sent after that, and only if no output has failed.
 3. Any failure fails the invocation, so its batch is delivered again; what was sent before is sent again.
 
 Source: measurements of the Functions host 4.1037 with the Python worker 4.40.2; docs/decisions/0041.
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Bodies(NamedTuple):
-    """What the host makes of a value: the bodies to send, and what is wrong with its form."""
+    """The bodies to send for a value, and the problem with its form."""
 
     bodies: list[bytes]
     warning: str | None = None
@@ -162,7 +162,7 @@ class Outputs:
 
 
 def bodies(binding_type: str, kind: str | None, value: Any) -> Bodies:
-    """Return the bodies of the messages that the host makes of a value of the worker; raises NoOutput."""
+    """Return the bodies of the messages for a value of the worker; raises NoOutput."""
     if kind == "bytes":
         if binding_type == EVENT_HUB:
             return Bodies([bytes(value)])

@@ -29,7 +29,7 @@ class TypedData:
         return self.kind
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to restore it: `__getattr__` cannot answer before the fields exist."""
+        """Return how to restore it: `__getattr__` does not work before the fields exist."""
         return _typed_data, (self.kind, self.data)
 
     def __getattr__(self, name: str) -> Any:

@@ -156,7 +156,7 @@ class RawConnection:
             raise refused_or_closed(self.where, error) from error
 
     def _incoming_channel(self, session: Any) -> int:
-        """Return the channel on which the service sends for a session, -1 if it has not begun."""
+        """Return the channel on which the service sends for a session, or -1 before it has begun."""
         endpoints = self._connection._incoming_endpoints  # noqa: SLF001
         return next((channel for channel, endpoint in endpoints.items() if endpoint is session), -1)
 
@@ -246,7 +246,7 @@ class RawConnection:
         timeout: float | None = None,  # noqa: ASYNC109 - the signature of the replaced method
         **_: Any,
     ) -> tuple[None, None]:
-        """Replace the transport's own reading: there is no frame for the caller, but one may have been read here."""
+        """Replace the transport's own reading, which returns no frame to the caller; this module may have read one."""
         if self._error is not None:
             raise OSError(str(self._error)) from self._error
         await self.progress(_TEND_SECONDS if timeout is None else timeout)

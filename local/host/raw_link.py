@@ -116,8 +116,8 @@ class RawLink:
         """
         Return up to *count* messages: none when *wait* seconds pass without one, or after `interrupt`.
 
-        What has arrived already is returned at once. A call that found nothing waits for the first message, and 20 ms
-        more if it may return several.
+        Messages that have already arrived are returned at once. A call that found nothing waits for the first message,
+        and 20 ms more if it may return several.
         """
         try:
             if not self._received:
@@ -176,7 +176,7 @@ class RawLink:
         await self._open_window()
 
     async def restore(self, count: int) -> None:
-        """Give back the places of *count* deliveries in the prefetch window; they are settled now."""
+        """Free the places of *count* settled deliveries in the prefetch window."""
         self._outstanding -= count
         await self._open_window()
 

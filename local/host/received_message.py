@@ -57,7 +57,7 @@ class ReceivedMessage:
         return _list(self._sections.properties, 13)
 
     def text(self, index: int) -> str | None:
-        """Return the text of a field, None for an absent one and for an empty one that is neither id nor address."""
+        """Return the text of a field; None if it is absent, or if it is empty and neither an id nor an address."""
         value = self._properties[index]
         if value.kind == "binary" and isinstance(value.payload, bytes):
             return value.payload.hex().upper()
@@ -104,7 +104,7 @@ class ReceivedMessage:
 
     @property
     def expires_at(self) -> int:
-        """Return enqueued time plus time to live, the end of DateTime without a time to live; milliseconds."""
+        """Return enqueued time plus time to live, or the end of DateTime without one, in milliseconds."""
         expiry, creation, ttl = self._properties[8].payload, self._properties[9].payload, self._header[2].payload
         if isinstance(expiry, int) and isinstance(creation, int):
             ttl = expiry - creation

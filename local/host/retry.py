@@ -1,7 +1,7 @@
 """
 The retry policy of a function, or of host.json for all functions without one.
 
-The exponential delay is the one that the real host was measured to take.
+The exponential delay was measured with the real host.
 """
 
 from dataclasses import dataclass

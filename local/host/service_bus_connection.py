@@ -101,8 +101,8 @@ class ServiceBusConnection:
         Return a new link: to the entity, or to its next session when the connection was opened for sessions.
 
         Units: *session_wait* is how many seconds the service waits for a session before it answers with
-        com.microsoft:timeout, which is a LinkClosed here. Of it, .NET asks for 20 to 120 ms less.
-        *drains*: whether calls that return fewer messages than asked for drain the link, see `RawLink`.
+        com.microsoft:timeout, which is a LinkClosed here. .NET asks for 20 to 120 ms less. *drains*: whether calls that
+        return fewer messages than asked for drain the link, see `RawLink`.
         """
         properties: dict[Any, Any] = {CONSUMER_IDENTIFIER: self._receiver._name}  # noqa: SLF001
         if session_wait is not None:

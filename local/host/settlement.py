@@ -28,7 +28,7 @@ class Settlement:
         self._outcome = outcome
 
     def answered(self, delivery_id: int, disposition: Disposition) -> None:
-        """Record the answer; one that confirms another outcome than the requested one is a failure."""
+        """Record the answer; an answer with another outcome than the requested one is a failure."""
         self.waiting.discard(delivery_id)
         if disposition.outcome != self._outcome or disposition.condition is not None:
             self.failures[delivery_id] = disposition.condition or f"outcome 0x{disposition.outcome or 0:02x}"

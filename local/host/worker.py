@@ -54,7 +54,7 @@ class Function:
 
     @property
     def has_sdk_type(self) -> bool:
-        """Return whether the parameter is an SDK type, to which the host hands ModelBindingData."""
+        """Return whether the parameter is an SDK type, for which the host passes ModelBindingData."""
         return (self.trigger.get("properties") or {}).get("SupportsDeferredBinding") is True
 
     @property

@@ -63,7 +63,7 @@ def service_bus_input(
     """
     Return the input of a function for messages of Service Bus: one, unless the function takes many.
 
-    *receiver* has the trigger metadata that is not of the messages, see `receiver_metadata`.
+    *receiver* has the trigger metadata that does not describe the messages, see `receiver_metadata`.
     Units: *now* is milliseconds since 1970 UTC.
     Raises: CannotReceive and CannotBind, where Azure's host fails.
     """

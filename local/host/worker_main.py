@@ -34,7 +34,7 @@ class _Channel:
             self._connection.send(message)
 
     def receive_into(self, loop: asyncio.AbstractEventLoop, requests: "asyncio.Queue[Start | Call]") -> None:
-        """Pass on what the host sends; end the process when the host is gone, whatever the app does."""
+        """Pass on the messages of the host; end the process when the host has ended, whatever the app does."""
         while True:
             try:
                 request = self._connection.recv()

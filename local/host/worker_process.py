@@ -2,8 +2,8 @@
 The worker in a process of its own, which the host kills and starts again as Azure's host does (measured).
 
 1. A function that runs longer than functionTimeout fails: the process is killed with everything else that runs in it.
-   The listeners hear of it some seconds later, when a new worker is up.
-2. When the process dies by itself, what runs in it fails at once. The next invocation waits for a new worker.
+   The listeners get the error some seconds later, when a new worker runs.
+2. If the process dies by itself, its invocations fail at once. The next invocation waits for a new worker.
 3. `stop` kills it. The app does not notice it.
 """
 
@@ -45,7 +45,7 @@ class _Child:
 
     @classmethod
     async def spawn(cls) -> "_Child":
-        """Start a process; it imports from where this one does, and gets its environment and its output."""
+        """Start a process with the import path, the environment and the output of this one."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -59,7 +59,7 @@ class _Child:
         return child
 
     async def send(self, message: object) -> None:
-        """Send a message; one to a process that has ended is lost, as its calls fail anyway."""
+        """Send a message; it is lost if the process has ended, because its calls fail anyway."""
         async with self._turn:
             try:
                 await asyncio.to_thread(self._connection.send, message)
@@ -114,7 +114,7 @@ class _Child:
 
 
 class WorkerProcess:
-    """The worker process of one function app, whichever is the current one."""
+    """The current worker process of one function app."""
 
     outputs: Outputs | None = None
 
@@ -169,20 +169,20 @@ class WorkerProcess:
             self._last_end = asyncio.get_running_loop().time()
 
     def idle_seconds(self) -> float:
-        """Return for how many seconds nothing has run, 0 while a function runs."""
+        """Return the seconds since a function last ran, 0 while one runs."""
         if self._child is not None and self._child.calls:
             return 0.0
         return asyncio.get_running_loop().time() - self._last_end
 
     async def stop(self) -> None:
-        """Kill the process; what runs in it is never answered."""
+        """Kill the process; its running calls are never answered."""
         self._is_stopped = True
         if self._child is not None:
             self._child.is_overdue = True
             await self._child.kill()
 
     async def _end_overdue(self, child: _Child, function: Function) -> None:
-        """Kill a worker with a function that runs for too long, and fail everything in it once a new one is up."""
+        """Kill a worker with a function that runs for too long, and fail its calls once a new worker runs."""
         if not child.is_overdue:
             child.is_overdue = True
             _log.error("%s: ran for more than %s; the worker is killed", function.name, self.timeout)
@@ -192,7 +192,7 @@ class WorkerProcess:
             child.fail_calls(f"timeout of {self.timeout} exceeded by {function.name}")
 
     async def _running(self) -> _Child:
-        """Return the current process, a new one if it has ended."""
+        """Return the current process, or a new one if it has ended."""
         async with self._starting:
             if self._child is None or self._child.is_over or self._child.is_overdue:
                 if self._is_stopped:
@@ -208,7 +208,7 @@ class WorkerProcess:
 
 
 def _levels() -> dict[str, int]:
-    """Return the level of the root logger, and of every other that has one of its own."""
+    """Return the level of the root logger, and of every other logger with its own level."""
     loggers = logging.Logger.manager.loggerDict.items()
     named = {name: logger.level for name, logger in loggers if isinstance(logger, logging.Logger) and logger.level}
     return {"": logging.getLogger().level, **named}

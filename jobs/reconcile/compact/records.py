@@ -7,14 +7,14 @@ from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import checksum
 
 RECORDS, TROUBLES = "records", "troubles"
-"""What a parsed line is: a record, or a line that is none."""
+"""What a parsed line is: a record or an invalid line."""
 
 
 def compact_records(parsed: DataFrame) -> DataFrame:
     """
     Return parsed lines in the types of compacted records; nothing is added and nothing left out.
 
-    Shape:   PARSED in; schema.COMPACTED, `path` and `trouble` of lines that are no records, and their `kind` out.
+    Shape:   PARSED in; schema.COMPACTED, `path` and `trouble` of invalid lines, and their `kind` out.
     """
     times = {name: F.timestamp_micros(F.col(name)) for name in schema.TIMES}
     is_record = F.col("trouble").isNull()

@@ -1,4 +1,4 @@
-"""Lines of a journal as records, and the problems of lines that are none."""
+"""Lines of a journal as records, and the problems of invalid lines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
