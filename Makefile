@@ -15,7 +15,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check spark bench bench-full faults fuzz format lock clean packages java
+.PHONY: help demo sbom test test-fast check spark bench bench-ocean bench-full faults fuzz format lock clean packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -24,10 +24,10 @@ demo: packages ## two sites on this machine, 2,000 real messages, a table of wha
 	.venv/bin/busway demo
 
 test: packages java ## all tests, of the nightly job the most important: make spark runs the others
-	$(python) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(python) -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
-	$(python) -m pytest --numprocesses 3 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
+	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
 
 check: $(command) ## formatter, linter, plain English, strict types, import contracts
 	$(python) -m ruff format --check
@@ -50,6 +50,9 @@ minutes ?= 1
 fuzz: packages ## damaged messages for AMQP, codecs, editors and rules, with new seeds that are printed; minutes=30 for a longer run
 	$(python) -m tests.fuzz.amqp --seconds $$(($(minutes) * 30))
 	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 30))
+
+bench-ocean: packages ## messages per second with round trips of 0 to 150 ms to the target; takes five minutes
+	$(python) -m benchmarks benchmarks.ocean
 
 bench-full: packages java ## messages end to end, memory, sessions, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
 	$(python) -m benchmarks.end_to_end

@@ -41,11 +41,15 @@ def register(
     app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str, journal: OutputBinding | None = None
 ) -> None:
     """
-    Add the function of *task* to *app*; its trigger uses the connection in the app setting *setting*.
+    Add a function for each lane of *task* to *app*; the triggers use the connection in the app setting *setting*.
 
     *journal* is the output binding of a journal that is kept in an event hub.
     """
-    _register(app, task, pipeline.run, setting, None if task.journal is False else journal, bindings=pipeline.bindings)
+    if task.journal is False:
+        journal = None
+    _warn_of_stock_trigger(task)
+    for name in task.functions():
+        _register(app, task, pipeline.run, setting, journal, name=name, bindings=pipeline.bindings)
 
 
 def register_tap(
@@ -60,7 +64,8 @@ def register_tap(
     ) -> None:
         await tap.see(batch, partition)
 
-    _register(app, file, see, setting, journal)
+    _warn_of_stock_trigger(file)
+    _register(app, file, see, setting, journal, name=file.task)
 
 
 def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) -> None:
@@ -73,6 +78,11 @@ def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) 
     app.function_name(file.task)(decorated)
 
 
+def _warn_of_stock_trigger(file: TaskFile | TapFile) -> None:
+    if file.trigger == "stock":
+        _LOGGER.warning("%s: uses the stock trigger, which changes messages: %s", file.task, STOCK_LOSSES)
+
+
 def _register(
     app: func.FunctionApp,
     file: TaskFile | TapFile,
@@ -80,10 +90,9 @@ def _register(
     setting: str,
     journal: OutputBinding | None,
     *,
+    name: str,
     bindings: Sequence[BindingOutput] = (),
 ) -> None:
-    if file.trigger == "stock":
-        _LOGGER.warning("%s: uses the stock trigger, which changes messages: %s", file.task, STOCK_LOSSES)
     decorated = _trigger(app, file, setting)(with_outputs(app, _function(file, run), bindings, journal))
     if file.source.hub is not None:
         decorated = app.retry(
@@ -92,7 +101,7 @@ def _register(
             minimum_interval=_SHORTEST_RETRY,
             maximum_interval=_LONGEST_RETRY,
         )(decorated)
-    app.function_name(file.task)(decorated)
+    app.function_name(name)(decorated)
 
 
 def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[None]]:

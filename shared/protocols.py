@@ -42,6 +42,7 @@ class Output(Protocol):
         """
         Send *messages* to *entity* in their order and return for each the error, or None if accepted.
 
+        Several calls may be under way at once; between them there is no order.
         After TargetUnavailable or TargetRefused, no later message of the call that must keep its order with this one is
         sent, and all of them get that error: in Service Bus all, in Event Hubs those of the same partition key or named
         partition. A MessageRejected concerns its message alone. Raises nothing.

@@ -3,7 +3,7 @@ The private parts of the azure-servicebus SDK that Busway uses; no other module 
 
 1. Encoded messages go where the SDK keeps a message once it has encoded it: into the list of data sections of a batch.
    The public way (`ServiceBusMessage`, `add_message`) rebuilds a message from decoded parts and loses property types.
-2. A failed send names its cause: the AMQP condition, and the error with which the service detached the link.
+2. A failed send names its AMQP condition.
 3. Requests to the `$management` node of an entity, over the connection that the SDK has for listing sessions, which
    needs no receiver link. The SDK offers lock renewal and settlement to its own receivers only, and it returns peeked
    messages decoded. Source: Microsoft Learn, "AMQP request/response operations".
@@ -25,8 +25,7 @@ from azure.servicebus._common.constants import (
     REQUEST_RESPONSE_RENEWLOCK_OPERATION,
     REQUEST_RESPONSE_UPDATE_DISPOSTION_OPERATION,
 )
-from azure.servicebus._pyamqp.error import AMQPException
-from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.exceptions import ServiceBusError
 
@@ -52,31 +51,6 @@ def raw_batch(chunk: Sequence[Outgoing], limit: int) -> ServiceBusMessageBatch:
         first.partition_key,
     )
     return batch
-
-
-async def send_once(sender: ServiceBusSender, batch: ServiceBusMessageBatch, timeout_seconds: float) -> None:
-    """
-    Send *batch* as `send_messages` does, but keep the link open if the target refuses a message.
-
-    The SDK closes its connection after every refusal, and opening it takes longer than sending a thousand messages.
-    If the target detaches the link, the error raised here gives the reason, which the SDK's does not. Raises
-    ServiceBusError.
-    """
-    try:
-        await sender._send(batch, timeout=timeout_seconds)
-    except AMQPException as error:
-        raise PyamqpTransportAsync.create_servicebus_exception(_LOGGER, error) from error
-    except ServiceBusError as error:
-        detached = link_error(sender)
-        if detached is None:
-            raise
-        raise PyamqpTransportAsync.create_servicebus_exception(_LOGGER, detached) from error
-
-
-def link_error(sender: ServiceBusSender) -> AMQPException | None:
-    """Return the error with which the target detached the link of *sender*, None if it is attached."""
-    handler: Any = sender._handler
-    return None if handler is None or handler._link is None else handler._link._error
 
 
 def condition_of(error: Exception) -> str | None:

@@ -153,6 +153,7 @@ def _task(
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
         opens_envelopes=is_opened,
         restore=restore_event if source == "event-hubs" and not is_opened else None,
+        in_order=file.in_order,
         partitions=None if partitions is None else frozenset(map(str, partitions)),
         locks=locks,
         hold=file.limits.hold,

@@ -63,6 +63,7 @@ def load(folder: Path) -> Configuration:
     tasks: list[TaskFile] = []
     taps: list[TapFile] = []
     places: dict[str, str] = {}
+    functions: dict[str, str] = {}
     readers: dict[tuple[str, str, str], str] = {}
     files = sorted(path for path in (folder / TASKS).glob("*") if path.suffix in {".yaml", ".yml"})
     if not files:
@@ -78,12 +79,12 @@ def load(folder: Path) -> Configuration:
                 task = _validated(TaskFile, document, place, problems, folder)
             if task is None:
                 continue
-            if task.task.lower() in places:
-                problems.append(
-                    Problem(
-                        f"{place}: task", f"{task.task!r} is already the name of a task in {places[task.task.lower()]}"
-                    )
-                )
+            problems += [
+                Problem(f"{place}: task", f"{name!r} is already the name of a task in {functions[name.lower()]}")
+                for name in task.functions()
+                if name.lower() in functions
+            ]
+            functions |= dict.fromkeys((name.lower() for name in task.functions()), place)
             places[task.task.lower()] = place
             if isinstance(task, TapFile):
                 taps.append(task)

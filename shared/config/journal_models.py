@@ -78,6 +78,10 @@ class TapFile(Strict):
     tap: Tap
     trigger: Literal["raw", "stock"] = "raw"
 
+    def functions(self) -> list[str]:
+        """Return the name of the tap's function."""
+        return [self.task]
+
     @model_validator(mode="after")
     def _takes_from_nobody(self) -> Self:
         source = self.source

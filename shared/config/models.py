@@ -29,6 +29,7 @@ NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 SETTING = r"^[A-Za-z][A-Za-z0-9_]*$"
 DEFAULT_CONSUMER_GROUP = "$Default"
+MOST_LANES = 64
 
 
 type PartitionId = Annotated[int, Field(ge=0)]
@@ -237,6 +238,11 @@ class TaskFile(Strict):
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
     rejects: Target | None = None
     """Target of rejected messages; required for hubs and dead-letter sub-queues, which have no dead-letter queue."""
+    lanes: Annotated[int, Field(ge=1, le=MOST_LANES)] = 1
+    """
+    Functions that take from the queue or subscription side by side, each one batch, with sessions each from another
+    session. On a plan that scales each function by itself, every lane has instances of its own.
+    """
     ttl: Annotated[
         Annotated[Literal["keep", "remaining"], Tag("word")] | Annotated[StampedLife, Tag("mapping")],
         Discriminator(_kind_of),
@@ -253,6 +259,14 @@ class TaskFile(Strict):
     def _has_sources_of_envelopes_without_sessions(self) -> Self:
         if self.source.form == "envelope" and self.source.sessions:
             raise ValueError("takes envelopes with sessions, expected no sessions: a binding cannot set a session id")
+        return self
+
+    @model_validator(mode="after")
+    def _has_lanes_of_use(self) -> Self:
+        if self.lanes > 1 and self.source.hub is not None:
+            raise ValueError("has lanes for a hub, expected none: its partitions are read side by side already")
+        if self.lanes > 1 and not self.source.sessions and self.in_order:
+            raise ValueError("has lanes and no sessions, expected no lanes: its editors or envelopes need one order")
         return self
 
     @model_validator(mode="after")
@@ -296,6 +310,17 @@ class TaskFile(Strict):
         if fault is not None:
             raise ValueError(fault)
         return self
+
+    @property
+    def in_order(self) -> bool:
+        """Whether messages have an order to keep: that of a session, a partition, an envelope or a chain."""
+        source = self.source
+        links = any(step.verb() in {"chain", "verify-chain"} for step in self.editors)
+        return source.sessions or source.hub is not None or source.form == "envelope" or links
+
+    def functions(self) -> list[str]:
+        """Return the names of the task's functions, one for each lane."""
+        return [self.task, *(f"{self.task}-lane-{number}" for number in range(2, self.lanes + 1))]
 
     def targets(self) -> list[Target]:
         """Return every target of the task, `rejects` last."""

@@ -1,25 +1,31 @@
 """
 The journal in append blobs of a storage account.
 
-1. Each stream of an instance has a blob for each hour; what is appended to it is one gzip member.
-2. An append names the position that it expects. If the answer is lost, or the position is another one, the end of the
+1. Each stream of an instance has a blob for each hour; what is appended to it is gzip members.
+2. What comes while an append is under way is appended together, in one request: batches side by side share round trips.
+3. An append names the position that it expects. If the answer is lost, or the position is another one, the end of the
    blob is read to see whether the member is there, so that nothing is written twice.
-3. A writer that finds anything else at the end continues in another blob, as after a full one.
+4. A writer that finds anything else at the end continues in another blob, as after a full one.
 """
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from shared.clock import Clock, SystemClock
-from shared.errors import TargetUnavailable
+from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.sink import Stream
 from shared.stores.append_blob import AppendBlob, AppendFailed, Failure
 from shared.stores.container import BlobContainer
 
 BLOCK_LIMIT = 50_000
+# An append block may have 4 MiB (Azure Storage, "Append Block"; more since version 2022-11-02).
+BLOCK_BYTES = 4 << 20
+# More callers than this do not append side by side.
+_LANDED_KEPT = 1000
 
 _INSTANCE = re.compile(r"[^a-z0-9]")
 _INSTANCE_LENGTH = 32
@@ -29,13 +35,48 @@ _NAMES_TRIED = 10
 
 @dataclass(slots=True)
 class _Blob:
-    """A blob being written: its hour, its known size and number of blocks, and a member that may be in it."""
+    """A blob being written: its hour, its known size and number of blocks, and members that may be at its end."""
 
     blob: AppendBlob
     hour: str
     size: int = 0
     blocks: int = 0
-    uncertain: bytes | None = None
+    uncertain: Sequence[bytes] | None = None
+
+
+class _Waiting:
+    """A member that its caller waits for, and the error once it could not be written."""
+
+    def __init__(self, member: bytes) -> None:
+        self.member = member
+        self.error: TargetUnavailable | TargetRefused | None = None
+
+
+class _Writing:
+    """The members of one stream that wait, and those that were found at the end of the blob after an error."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.waiting: list[_Waiting] = []
+        self.landed: deque[bytes] = deque(maxlen=_LANDED_KEPT)
+
+    def take(self) -> list[_Waiting]:
+        """Return what goes in the next request."""
+        size = count = 0
+        for each in self.waiting:
+            size += len(each.member)
+            if count and size > BLOCK_BYTES:
+                break
+            count += 1
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
+
+    def has_landed(self, member: bytes) -> bool:
+        """Return whether *member* is in the blob already, once for each time that it was found there."""
+        if member not in self.landed:
+            return False
+        self.landed.remove(member)
+        return True
 
 
 class BlobSink:
@@ -56,7 +97,7 @@ class BlobSink:
         self._open_container = open_container
         self._container: BlobContainer | None = None
         self._blobs: dict[Stream, _Blob] = {}
-        self._turns: dict[Stream, asyncio.Lock] = {}
+        self._writing: dict[Stream, _Writing] = {}
         self._block_limit = block_limit
 
     async def append(self, stream: Stream, member: bytes) -> None:
@@ -66,8 +107,18 @@ class BlobSink:
         Raises: TargetUnavailable or TargetRefused if it may not have been written; a call with the same bytes then
                 checks first.
         """
-        async with self._turns.setdefault(stream, asyncio.Lock()):
-            await self._append(stream, member)
+        writing = self._writing.setdefault(stream, _Writing())
+        own = _Waiting(member)
+        writing.waiting.append(own)
+        try:
+            async with writing.turn:
+                if own in writing.waiting:
+                    await self._append_group(stream, writing.take())
+        finally:
+            if own in writing.waiting:
+                writing.waiting.remove(own)
+        if own.error is not None:
+            raise own.error
 
     async def close(self) -> None:
         """Close the connection."""
@@ -88,16 +139,30 @@ class BlobSink:
             self._container = self._open_container()
         return self._container
 
-    async def _append(self, stream: Stream, member: bytes) -> None:
+    async def _append_group(self, stream: Stream, group: Sequence[_Waiting]) -> None:
+        """Append what several callers wait for; each of them gets the error."""
+        for each in group:  # in case that this caller is cancelled
+            each.error = TargetUnavailable(f"journal {stream.task}: the append was interrupted")
+        error = None
+        try:
+            await self._append(stream, [each.member for each in group])
+        except (TargetUnavailable, TargetRefused) as failed:
+            error = failed
+        for each in group:
+            each.error = error
+
+    async def _append(self, stream: Stream, members: Sequence[bytes]) -> None:
+        writing = self._writing[stream]
         blob = self._blobs.get(stream)
         if blob is not None and blob.uncertain is not None:
-            is_same = blob.uncertain == member
-            if await self._has_landed(stream, blob) and is_same:
-                return
-        while True:
+            uncertain = blob.uncertain
+            if await self._has_landed(stream, blob):
+                writing.landed.extend(uncertain)
+        members = [each for each in members if not writing.has_landed(each)]
+        while members:
             blob = await self._current(stream)
             try:
-                await _write(blob, member)
+                await _write(blob, members)
             except AppendFailed as failed:
                 if failed.failure is Failure.BLOB_ENDED:
                     del self._blobs[stream]
@@ -114,7 +179,7 @@ class BlobSink:
 
     async def _has_landed(self, stream: Stream, blob: _Blob) -> bool:
         """Find out whether the uncertain member is in *blob*; forget a blob that has anything else at its end."""
-        member = blob.uncertain or b""
+        member = b"".join(blob.uncertain or ())
         size = await blob.blob.size()
         if size == blob.size:
             blob.uncertain = None
@@ -145,10 +210,11 @@ class BlobSink:
         raise TargetUnavailable(f"journal {path}: the {_NAMES_TRIED} names from {epoch} on are taken")
 
 
-async def _write(blob: _Blob, member: bytes) -> None:
-    blob.uncertain = member
-    blob.blocks = await blob.blob.append(member, blob.size)
-    blob.size += len(member)
+async def _write(blob: _Blob, members: Sequence[bytes]) -> None:
+    blob.uncertain = members
+    block = b"".join(members)
+    blob.blocks = await blob.blob.append(block, blob.size)
+    blob.size += len(block)
     blob.uncertain = None
 
 

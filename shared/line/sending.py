@@ -18,6 +18,7 @@ from shared.line.routing import Target
 from shared.line.setting_aside import SettingAside, dead_letter_queue, session_of
 from shared.line.states import TO_TARGET, Rejection, Stage, State
 from shared.line.task import Task
+from shared.protocols import Outgoing
 
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
@@ -27,6 +28,9 @@ LONGEST_REFUSED_WAIT_SECONDS = 60.0
 
 _REJECT_LIMIT = "the limit of rejects in a row"
 
+# A call of about one transfer: below the 256 KB that the Standard tier takes at once.
+_CALL_BYTES = 200_000
+
 
 class Sender:
     """Sends the batches of one task."""
@@ -35,6 +39,7 @@ class Sender:
         """Remember sent messages in *accepted*; log outages in *outages*."""
         self._task = task.name
         self._locks = task.locks
+        self._in_order = task.in_order
         self._accepted = accepted
         self._outages = outages
         self._setting_aside = SettingAside(
@@ -92,7 +97,17 @@ class Sender:
     async def _send(self, target: Target, waiting: Sequence[Item], timeout_seconds: float) -> BuswayError | None:
         """Send once to one target; return the error that kept it from accepting messages, apart from refused ones."""
         messages = [item.outgoing for item in waiting if item.outgoing is not None]
-        answers = await target.output.send(target.entity, messages, timeout_seconds=timeout_seconds)
+        answers: list[BuswayError | None] = [None] * len(messages)
+        together = self._in_order or target.binding is not None
+        calls = [range(len(messages))] if together else calls_at_once(messages)
+
+        async def call(positions: Sequence[int]) -> None:
+            part = [messages[each] for each in positions]
+            returned = await target.output.send(target.entity, part, timeout_seconds=timeout_seconds)
+            for position, answer in zip(positions, returned, strict=True):
+                answers[position] = answer
+
+        await asyncio.gather(*map(call, calls))
         error = None
         for item, answer in zip(waiting, answers, strict=True):
             if answer is None and target.binding is not None:
@@ -112,6 +127,30 @@ class Sender:
             self._accepted.remember(item.event_key or item.key, outcome)
         for follower in item.followers:
             self._remember(follower)
+
+
+def calls_at_once(messages: Sequence[Outgoing]) -> Sequence[Sequence[int]]:
+    """
+    Return the positions of *messages* in calls that may be under way together, of about a transfer each.
+
+    Those with the same session id or partition key are in one call, in their order: if the first were refused and the
+    second were not, they would arrive in another order.
+    """
+    count = 1 + sum(len(message.content) for message in messages) // _CALL_BYTES
+    if count == 1:
+        return [range(len(messages))]
+    calls: list[list[int]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    of_key: dict[str, int] = {}
+    current = 0
+    for position, message in enumerate(messages):
+        if sizes[current] >= _CALL_BYTES and current < count - 1:
+            current += 1
+        key = message.session_id or message.partition_key
+        call = current if key is None else of_key.setdefault(key, current)
+        calls[call].append(position)
+        sizes[call] += len(message.content)
+    return [call for call in calls if call]
 
 
 def place_of(item: Item) -> str | None:

@@ -71,6 +71,7 @@ def test_foreign_package_stays_where_it_belongs(package: str) -> None:
 PRIVATE_IMPORTS = {
     "shared.azure.event_hubs_internals": "contracts/test_event_hubs_internals.py",
     "shared.azure.service_bus_internals": "contracts/test_service_bus_internals.py",
+    "shared.azure.service_bus_link": "broker/test_transfers_in_flight.py",
     # The local host receives with the SDKs' own AMQP connections.
     "local.host.event_hubs_connection": "contracts/test_receive_seam.py",
     "local.host.service_bus_connection": "contracts/test_receive_seam.py",

@@ -46,6 +46,7 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         self.lost_requests = 0
         self.lost_answers = 0
         self.lost_looks = 0
+        self.appends = 0
         self.requests: list[str] = []
         self.before_append: Callable[[Any], Awaitable[None]] | None = None
 
@@ -61,6 +62,7 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         if request.method == "HEAD" and self.lost_looks:
             self.lost_looks -= 1
             raise ServiceResponseError("cut")
+        self.appends += is_append
         response = await super().send(request, **options)
         if is_append and self.lost_answers:
             self.lost_answers -= 1
@@ -212,13 +214,47 @@ def test_a_blob_that_was_deleted_is_followed_by_another(journal: Journal) -> Non
     assert list(journal.files().values()) == [["b"]]
 
 
-def test_appends_of_batches_that_run_side_by_side_take_turns(journal: Journal) -> None:
+def test_appends_side_by_side_share_requests(journal: Journal) -> None:
     async def together() -> None:
         await asyncio.gather(*(journal.append(text)() for text in "abcdefgh"))
 
-    journal.run(together)
+    journal.run(journal.append("z"), together)
+    assert journal.files() == {FIRST: list("zabcdefgh")}
+    assert journal.transport.appends == 3  # z, then a, and what came while that was under way
+
+
+def test_appends_that_fail_together_are_written_once_when_they_are_made_again(journal: Journal) -> None:
+    """The answer and the look are lost: nobody knows whether the members are there, until the next attempt looks."""
+
+    async def fails(text: str) -> None:
+        with pytest.raises(TargetUnavailable):
+            await journal.append(text)()
+
+    async def together() -> None:
+        first = asyncio.ensure_future(journal.append("a")())
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(fails(text)) for text in "bcd"]
+        await first
+        journal.transport.lost_answers = journal.transport.lost_looks = 1
+        await asyncio.gather(*others)
+
+    async def again() -> None:
+        await asyncio.gather(*(journal.append(text)() for text in "dcbe"))
+
+    journal.run(journal.append("z"), together, again)
     ((_, texts),) = journal.files().items()
-    assert sorted(texts) == list("abcdefgh")
+    assert sorted(texts) == sorted("zabcde")
+
+
+def test_a_cancelled_caller_takes_its_member_back_and_the_others_are_written(journal: Journal) -> None:
+    async def together() -> None:
+        tasks = [asyncio.ensure_future(journal.append(text)()) for text in "abc"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    journal.run(journal.append("z"), together)
+    assert journal.files() == {FIRST: list("zac")}
 
 
 def test_a_mark_is_read_back_and_replaced(journal: Journal) -> None:

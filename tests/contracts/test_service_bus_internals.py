@@ -13,10 +13,6 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus._common.message import ServiceBusMessageBatch
-from azure.servicebus._pyamqp.aio._connection_async import Connection
-from azure.servicebus._pyamqp.aio._sender_async import SenderLink
-from azure.servicebus._pyamqp.aio._session_async import Session
 from azure.servicebus._pyamqp.error import AMQPException, ErrorCondition
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from azure.servicebus.aio import ServiceBusClient
@@ -33,8 +29,8 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.amqp.sections import DATA, body_parts, split
-from shared.azure.senders.service_bus import ServiceBusOutput
-from shared.azure.service_bus_internals import condition_of, link_error, raw_batch, send_once
+from shared.azure.senders.service_bus import translated
+from shared.azure.service_bus_internals import condition_of, raw_batch
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -103,28 +99,6 @@ def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it() -> None:
     assert isinstance(their_data, bytes | bytearray)
 
 
-def test_a_sender_sends_our_batch_and_not_one_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of another transport than the sender's is rebuilt from the messages that the SDK knows: from none."""
-    sent = []
-
-    async def send() -> None:
-        async with ServiceBusClient.from_connection_string(CONNECTION_STRING, retry_total=0) as client:
-            sender = client.get_queue_sender("q")
-            sender._max_message_size_on_link = sender._max_batch_size_on_link = 10_000
-
-            async def take(message: ServiceBusMessageBatch, **_: float) -> None:
-                sent.append(encoded_batch(message))
-
-            monkeypatch.setattr(sender, "_send", take)
-            await sender.send_messages(raw_batch(outgoing(), 10_000), timeout=5)
-            await send_once(sender, raw_batch(outgoing(), 10_000), 5)
-
-    asyncio.run(send())
-    content, content_at_once = sent
-    assert content == content_at_once
-    assert [value.payload for _, value in body_parts(split(content).body)] == CONTENTS
-
-
 def test_an_error_names_its_condition() -> None:
     assert condition_of(ServiceBusError("no", condition=b"amqp:not-allowed")) == "amqp:not-allowed"
     assert condition_of(ServiceBusError("no", condition=ErrorCondition.NotAllowed)) == "amqp:not-allowed"
@@ -133,7 +107,7 @@ def test_an_error_names_its_condition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "translated"),
+    ("condition", "expected"),
     [
         (b"amqp:not-allowed", MessageRejected),
         (b"amqp:decode-error", MessageRejected),
@@ -153,19 +127,19 @@ def test_an_error_names_its_condition() -> None:
         (b"com.example:never-heard-of", TargetUnavailable),
     ],
 )
-def test_what_the_service_answers_is_translated(condition: bytes, translated: type[MessageRejected]) -> None:
+def test_what_the_service_answers_is_translated(condition: bytes, expected: type[MessageRejected]) -> None:
     error = PyamqpTransport.create_servicebus_exception(
         logging.getLogger(__name__), AMQPException(condition, description="secret description")
     )
-    answer = ServiceBusOutput("east", _never)._translated("orders", error)
-    assert type(answer) is translated
+    answer = translated("east/orders", error)
+    assert type(answer) is expected
     assert answer.__cause__ is error
     assert "east/orders" in str(answer)
     assert "secret" not in str(answer)
 
 
 @pytest.mark.parametrize(
-    ("error", "translated"),
+    ("error", "expected"),
     [
         (MessageSizeExceededError(message="big"), MessageRejected),
         (MessagingEntityNotFoundError(), TargetRefused),
@@ -180,35 +154,11 @@ def test_what_the_service_answers_is_translated(condition: bytes, translated: ty
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error: Any, translated: type[MessageRejected]) -> None:
-    assert type(ServiceBusOutput("east", _never)._translated("orders", error)) is translated
+def test_what_the_sdk_raises_is_translated(error: Any, expected: type[MessageRejected]) -> None:
+    assert type(translated("east/orders", error)) is expected
 
 
 def test_a_busy_service_is_left_alone_for_a_while() -> None:
-    answer = ServiceBusOutput("east", _never)._translated("orders", ServiceBusServerBusyError())
+    answer = translated("east/orders", ServiceBusServerBusyError())
     assert isinstance(answer, TargetUnavailable)
     assert answer.retry_after is not None
-
-
-def _never() -> ServiceBusClient:
-    raise AssertionError
-
-
-def test_a_sender_keeps_the_error_that_detached_its_link() -> None:
-    """`link_error` reads it there; the SDK's own error for the batch says only that it failed."""
-
-    async def open_and_detach() -> Any:
-        async with ServiceBusClient.from_connection_string(CONNECTION_STRING) as client:
-            sender = client.get_queue_sender("q")
-            assert link_error(sender) is None
-            sender._create_handler(None)
-            assert link_error(sender) is None
-            quiet = {"network_trace": False, "network_trace_params": {}}
-            session = Session(Connection("amqps://localhost"), 0, **quiet)
-            sender._handler._link = SenderLink(session, 0, target_address="q", **quiet)
-            assert link_error(sender) is None
-            detach = [0, True, [b"amqp:link:message-size-exceeded", b"too large", None]]
-            await sender._handler._link._incoming_detach(detach)
-            return link_error(sender)
-
-    assert asyncio.run(open_and_detach()).condition == b"amqp:link:message-size-exceeded"

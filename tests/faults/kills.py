@@ -10,7 +10,15 @@ from functools import partial
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
+from tests.faults.routes import (
+    HUB_TO_SESSIONS,
+    HUBS,
+    QUEUES,
+    QUEUES_IN_LANES,
+    SESSIONS,
+    SESSIONS_IN_LANES,
+    SESSIONS_TO_HUB,
+)
 from tests.faults.scenario import Scenario
 
 # Longer than any scenario.
@@ -136,10 +144,10 @@ KILLS = [
     ),
     *(
         Scenario("kill -9 mid-batch", route, _kill_mid_batch, explains=_SENT_BUT_UNSETTLED, repeats=True)
-        for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS)
+        for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS, QUEUES_IN_LANES, SESSIONS_IN_LANES)
     ),
     *(
         Scenario("kill -9 four times over", route, _kill_repeatedly, explains=_SENT_BUT_UNSETTLED, repeats=True)
-        for route in (SESSIONS, HUB_TO_SESSIONS)
+        for route in (SESSIONS, HUB_TO_SESSIONS, SESSIONS_IN_LANES)
     ),
 ]

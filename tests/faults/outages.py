@@ -6,7 +6,15 @@ from datetime import timedelta
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
+from tests.faults.routes import (
+    HUB_TO_SESSIONS,
+    HUBS,
+    QUEUES,
+    QUEUES_IN_LANES,
+    SESSIONS,
+    SESSIONS_IN_LANES,
+    SESSIONS_TO_HUB,
+)
 from tests.faults.scenario import Scenario
 from tests.faults.virtual_time import LineWithHostAhead, LineWithHostBehind, VirtualLine
 
@@ -147,13 +155,13 @@ def _skewed(line: Line) -> None:
     line.wait_until_drained()
 
 
-_EVERY_ROUTE = (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
+_EVERY_ROUTE = (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS, QUEUES_IN_LANES, SESSIONS_IN_LANES)
 
 OUTAGES = [
     *(Scenario("target down for 10 minutes", route, _outage, line=VirtualLine) for route in _EVERY_ROUTE),
     *(
         Scenario("target throttles every other send", route, _throttling, line=VirtualLine)
-        for route in (SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS)
+        for route in (SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, SESSIONS_IN_LANES)
     ),
     *(
         Scenario(
@@ -164,7 +172,7 @@ OUTAGES = [
             repeats=True,
             lock=timedelta(seconds=5),
         )
-        for route in (QUEUES, SESSIONS)
+        for route in (QUEUES, SESSIONS, SESSIONS_IN_LANES)
     ),
     *(
         Scenario("lock lost while the target is busy", route, _lock_lost_while_waiting, line=VirtualLine)

@@ -30,12 +30,13 @@ class Route:
     target: Kind
     has_carrier: bool = False
     """Whether messages go in envelopes through a third queue: the host sends them there, a second task opens them."""
+    lanes: int = 1
 
     def __str__(self) -> str:
         """Return the text in the table."""
         if self.has_carrier:
             return f"{self.source} → envelopes → {self.target}"
-        return f"{self.source} → {self.target}"
+        return f"{self.source} → {self.target}" + (f", {self.lanes} lanes" if self.lanes > 1 else "")
 
     @property
     def keeps_order(self) -> bool:
@@ -75,6 +76,7 @@ class Route:
             f"    target: {target or f'{{connection: east, queue: {self.target_path}}}'}\n"
             f"rejects: {{connection: west, queue: {REJECTED}}}\n"
             f"ttl: {ttl}\n"
+            f"lanes: {self.lanes}\n"
         )
 
 
@@ -99,6 +101,8 @@ rejects: {{connection: west, queue: {REJECTED}}}
 ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
 QUEUES = Route(Kind.QUEUE, Kind.QUEUE)
 SESSIONS = Route(Kind.SESSIONS, Kind.SESSIONS)
+QUEUES_IN_LANES = Route(Kind.QUEUE, Kind.QUEUE, lanes=4)
+SESSIONS_IN_LANES = Route(Kind.SESSIONS, Kind.SESSIONS, lanes=4)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
 HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
 HUBS = Route(Kind.HUB, Kind.HUB)

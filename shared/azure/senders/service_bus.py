@@ -1,7 +1,6 @@
 """Sends encoded messages to Service Bus, in batches, through the azure-servicebus SDK."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -31,11 +30,10 @@ from shared.azure.senders.conditions import (
     as_error,
     reaction_to,
 )
-from shared.azure.service_bus_internals import condition_of, link_error, raw_batch, send_once
+from shared.azure.service_bus_internals import condition_of, raw_batch
+from shared.azure.service_bus_link import SenderLink
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
-
-_CLOSE_SECONDS = 1.0
 
 # Errors that the SDK raises without the AMQP condition.
 _REACTIONS: dict[type[Exception], Reaction] = {
@@ -58,107 +56,129 @@ class ServiceBusOutput:
         self._site = site
         self._open_client = open_client
         self._client: ServiceBusClient | None = None
-        self._senders: dict[str, ServiceBusSender] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._places: dict[str, _Place] = {}
 
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
-        """Send *messages* to a queue or topic in order; see `shared.protocols.Output`."""
+        """Send *messages* to a queue or topic in order, beside other calls; see `shared.protocols.Output`."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
-        # One call at a time per entity, to keep the order; and the SDK's connection has a single reader.
-        turn = self._locks.setdefault(entity, asyncio.Lock())
+        place = self._places.setdefault(entity, _Place(f"{self._site}/{entity}", self._sender_to(entity)))
         try:
-            async with asyncio.timeout_at(deadline):
-                await turn.acquire()
-        except TimeoutError as error:
-            return [self._translated(entity, error)] * len(messages)
-        answers: list[BuswayError | None] = []
-        try:
-            async with asyncio.timeout_at(deadline):
-                limit = (await self._sender(entity).create_message_batch()).max_size_in_bytes
-                for chunk in split_by_size(messages, limit):
-                    await self._send_chunk(entity, chunk, limit, timeout_seconds, answers)
-                    if _is_not_the_messages_fault(answers[-1]):
-                        break
+            limit = (await place.opened(deadline)).limit
         except (AzureError, OSError) as error:
-            # Raised before the first batch, or by the timeout.
-            answers.append(about_the_link(self._translated(entity, error), f"{self._site}/{entity}"))
-        finally:
-            if answers and _needs_a_new_link(answers[-1]):
-                await self._forget(entity)
-            turn.release()
+            return [about_the_link(translated(place.name, error), place.name)] * len(messages)
+        answers: list[BuswayError | None] = []
+        for chunk in split_by_size(messages, limit):
+            answers += await _send_chunk(place, chunk, limit, deadline)
+            if _is_not_the_messages_fault(answers[-1]):
+                break
         return answers + [answers[-1]] * (len(messages) - len(answers))
 
     async def close(self) -> None:
-        """Close all senders and the client."""
-        senders, self._senders = self._senders, {}
-        for sender in senders.values():
-            await sender.close()
+        """Close all links and the client."""
+        places, self._places = self._places, {}
+        for place in places.values():
+            await place.close()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
-    async def _send_chunk(
-        self,
-        entity: str,
-        chunk: Sequence[Outgoing],
-        limit: int,
-        timeout_seconds: float,
-        answers: list[BuswayError | None],
-    ) -> None:
-        """
-        Send one batch; if it is refused because of a message in it, halve it until that message is alone.
-
-        Each answer is appended to *answers* as soon as it is known, so that a timeout loses none.
-        """
-        if len(chunk) == 1 and batch_size(chunk[0]) > limit:
-            description = (
-                f"{self._site}/{entity}: the message has {len(chunk[0].content)} bytes, expected at most {limit}"
-            )
-            answers.append(MessageRejected(SIZE_EXCEEDED, description))
-            return
-        try:
-            if link_error(self._sender(entity)) is not None:
-                await self._forget(entity)  # its error is about an earlier message
-            await send_once(self._sender(entity), raw_batch(chunk, limit), timeout_seconds)
-        except (AzureError, OSError) as error:
-            translated = self._translated(entity, error)
-            if not isinstance(translated, MessageRejected) or len(chunk) == 1:
-                answers.append(translated)
-                return
-        else:
-            answers += [None] * len(chunk)
-            return
-        middle = len(chunk) // 2
-        for half in (chunk[:middle], chunk[middle:]):
-            await self._send_chunk(entity, half, limit, timeout_seconds, answers)
-            if _is_not_the_messages_fault(answers[-1]):
-                return
-
-    def _sender(self, entity: str) -> ServiceBusSender:
-        sender = self._senders.get(entity)
-        if sender is None:
+    def _sender_to(self, entity: str) -> Callable[[], ServiceBusSender]:
+        def make() -> ServiceBusSender:
             if self._client is None:
                 self._client = self._open_client()
             # The SDK's queue and topic senders differ only in the name of this argument.
-            sender = self._senders[entity] = self._client.get_queue_sender(entity)
-        return sender
+            return self._client.get_queue_sender(entity)
 
-    async def _forget(self, entity: str) -> None:
-        sender = self._senders.pop(entity, None)
-        if sender is not None:
-            # The connection has just failed; an error while closing it adds nothing to the one reported.
-            with contextlib.suppress(AzureError, OSError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await sender.close()
+        return make
 
-    def _translated(self, entity: str, error: Exception) -> BuswayError:
-        condition = condition_of(error)
-        seen = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
-        kinds = (error, _inner(error))
-        raised = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
-        return as_error(reaction_to(condition, raised), f"{self._site}/{entity}", seen, error)
+
+class _Place:
+    """A queue or topic, and the link to it, which is opened when it is needed."""
+
+    def __init__(self, name: str, make_sender: Callable[[], ServiceBusSender]) -> None:
+        self.name = name
+        self._make_sender = make_sender
+        self._link: SenderLink | None = None
+        self._opening = asyncio.Lock()
+        # Batches that were in flight when the service closed the link because of one of them. Until so many have had
+        # their answer they are sent one by one, which shows the one.
+        self._suspects = 0
+        self._alone = asyncio.Lock()
+
+    async def opened(self, deadline: float) -> SenderLink:
+        """Return the open link; raises the SDK's errors, and TimeoutError at *deadline*."""
+        async with asyncio.timeout_at(deadline), self._opening:
+            if self._link is None or self._link.failure is not None:
+                self._link = await SenderLink.open(self._make_sender())
+            return self._link
+
+    async def deliver(self, chunk: Sequence[Outgoing], deadline: float) -> BuswayError | None:
+        """Send one batch; return None if it was accepted, or the error."""
+        try:
+            if not self._suspects:
+                return await self._deliver(chunk, deadline)
+            async with asyncio.timeout_at(deadline):
+                await self._alone.acquire()
+            try:
+                return await self._deliver(chunk, deadline)
+            finally:
+                self._alone.release()
+        except (AzureError, OSError) as error:
+            return about_the_link(translated(self.name, error), self.name)
+
+    async def close(self) -> None:
+        """Close the link."""
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    async def _deliver(self, chunk: Sequence[Outgoing], deadline: float) -> BuswayError | None:
+        link = await self.opened(deadline)
+        error = await link.deliver(raw_batch(chunk, link.limit), deadline)
+        answer = None if error is None else translated(self.name, error)
+        is_lost = error is not None and error is link.failure
+        if isinstance(answer, MessageRejected) and is_lost and link.lost > 1:
+            self._suspects = max(self._suspects, link.lost)
+            text = (
+                "the target closed the link because of one of several batches; the next attempt sends them one by one"
+            )
+            answer = TargetUnavailable(f"{self.name}: {text}")
+            answer.__cause__ = error
+        elif self._suspects and not _needs_a_new_link(answer):
+            self._suspects -= 1
+        if is_lost or _needs_a_new_link(answer):
+            if self._link is link:
+                self._link = None
+            await link.retire()
+        return answer
+
+
+async def _send_chunk(
+    place: _Place, chunk: Sequence[Outgoing], limit: int, deadline: float
+) -> list[BuswayError | None]:
+    """Send one batch; if it is refused because of a message in it, halve it until that message is alone."""
+    if len(chunk) == 1 and batch_size(chunk[0]) > limit:
+        text = f"{place.name}: the message has {len(chunk[0].content)} bytes, expected at most {limit}"
+        return [MessageRejected(SIZE_EXCEEDED, text)]
+    answer = await place.deliver(chunk, deadline)
+    if not isinstance(answer, MessageRejected) or len(chunk) == 1:
+        return [answer] * len(chunk)
+    middle = len(chunk) // 2
+    answers = await _send_chunk(place, chunk[:middle], limit, deadline)
+    if _is_not_the_messages_fault(answers[-1]):
+        return answers
+    return answers + await _send_chunk(place, chunk[middle:], limit, deadline)
+
+
+def translated(where: str, error: Exception) -> BuswayError:
+    """Return the error of Busway for one that the SDK raised about the entity *where*."""
+    condition = condition_of(error)
+    seen = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
+    kinds = (error, _inner(error))
+    raised = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
+    return as_error(reaction_to(condition, raised), where, seen, error)
 
 
 def _is_not_the_messages_fault(answer: BuswayError | None) -> bool:

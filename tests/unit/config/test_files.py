@@ -205,6 +205,11 @@ def test_duplicate_task_is_reported(problems: Callable[..., Any]) -> None:
     assert found == [("tasks/b.yaml: task", "'COPY' is already the name of a task in tasks/a.yaml", "")]
 
 
+def test_lane_with_the_name_of_another_task_is_reported(problems: Callable[..., Any]) -> None:
+    found = problems(a=TASK + "lanes: 3\n", b=TASK.replace("task: copy", "task: Copy-Lane-3"))
+    assert found == [("tasks/b.yaml: task", "'Copy-Lane-3' is already the name of a task in tasks/a.yaml", "")]
+
+
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path)

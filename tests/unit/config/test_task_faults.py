@@ -162,6 +162,20 @@ FAULTS = [
         "",
     ),
     (
+        "source: {connection: west, queue: orders}",
+        "lanes: 2\nsource: {connection: hub-west, hub: h}\n" + REJECTS,
+        "",
+        "has lanes for a hub",
+        "",
+    ),
+    (
+        "source: {connection: west, queue: orders}",
+        "lanes: 2\nsource: {connection: west, queue: orders, from: envelope}",
+        "",
+        "has lanes and no sessions",
+        "",
+    ),
+    (
         "task: copy",
         "task: copy\nrejects: {connection: west, queue: orders}",
         "",

@@ -148,6 +148,22 @@ def test_stock_trigger_is_logged_when_the_app_starts(caplog: pytest.LogCaptureFi
     assert messages == [f"copy: uses the stock trigger, which changes messages: {STOCK_LOSSES}"]
 
 
+def test_a_task_with_lanes_has_functions_that_share_its_pipeline(caplog: pytest.LogCaptureFixture) -> None:
+    app = func.FunctionApp()
+    file = task_file({"queue": "q", "sessions": True}).model_copy(update={"lanes": 3, "trigger": "stock"})
+    output = OutputThatAccepts()
+    register(app, file, pipeline(output), "WEST")
+    functions = app.get_functions()
+    assert [each.get_function_name() for each in functions] == ["copy", "copy-lane-2", "copy-lane-3"]
+    bindings = [json.loads(each.get_function_json())["bindings"] for each in functions]
+    assert bindings[0] == bindings[1] == bindings[2]
+    for number, each in enumerate(functions):
+        given = ServiceBusMessage(body=b"", message_id=f"{number}", application_properties={}, user_properties={})
+        asyncio.run(each.get_user_function()(given))
+    assert output.ids("q") == ["0", "1", "2"]
+    assert len([each for each in caplog.records if each.name == "busway.tasks"]) == 1
+
+
 def test_the_raw_function_carries_a_batch_with_its_partition() -> None:
     output = OutputThatAccepts()
     function = registered({"hub": "telemetry"}, "raw", line=pipeline(output)).get_user_function()
