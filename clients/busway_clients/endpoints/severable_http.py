@@ -19,7 +19,7 @@ class SeverableConnections:
         self.handlers = (_HttpHandler(self), _HttpsHandler(self))
 
     def sever(self) -> None:
-        """End the present connection: what reads from it fails at once."""
+        """Close the current connection, so that a read from it fails at once."""
         with self._lock:
             connected = None if self._present is None else self._present.sock
             for each in (self._copy, connected):
@@ -36,12 +36,12 @@ class SeverableConnections:
             self._present, self._copy = None, None
 
     def opening(self, connection: http.client.HTTPConnection) -> None:
-        """Note a connection that begins; its socket exists before a proxy has answered."""
+        """Record a new connection; its socket exists before a proxy has answered."""
         with self._lock:
             self._present = connection
 
     def connected(self, sock: socket.socket) -> None:
-        """Note the socket under a connection; TLS detaches it, and urllib takes it away with the headers."""
+        """Record the socket of a connection, because TLS and urllib detach it later."""
         with self._lock:
             self._copy = sock.dup()
 

@@ -127,7 +127,7 @@ class DeduplicatingReceiver:
     Receives from all namespaces at once, and gives each message to the application once, whichever copy comes first.
 
     A message is processed when the application has returned and the store has recorded it; then it is completed. If the
-    application raises, the message is abandoned and comes again, up to the queue's MaxDeliveryCount; if it raises
+    application raises, the message is abandoned and delivered again, up to the queue's MaxDeliveryCount; if it raises
     `DeadLetter`, the message is dead-lettered. While one copy is processed the others wait: if it succeeds they are
     completed, if it fails the next one is processed. After *patience* a waiting copy is abandoned.
 
@@ -150,7 +150,7 @@ class DeduplicatingReceiver:
         """
         Receive with *receivers*, keyed by namespace name, and remember processed messages in *store*.
 
-        A message without an *identity* is processed without being remembered, or dead-lettered. Messages behind the
+        A message without an *identity* is processed without being remembered, or dead-lettered. Messages before the
         *watermark* are completed without processing.
         """
         deduplication = Deduplication(

@@ -4,7 +4,7 @@ How a deduplicating receiver handles one message.
 1. It claims the message in the store. Of several copies, from any namespaces, one is claimed at a time.
 2. The application processes it.
 3. The store records the success, and only then the message is completed. After a crash before the record, the message
-   is processed again; after a crash behind it, the next delivery is completed without processing.
+   is processed again; after a later crash, the next delivery is completed without processing.
 4. If the application fails, the claim is released and the message is abandoned: another copy or delivery is processed.
 """
 

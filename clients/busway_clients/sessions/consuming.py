@@ -41,7 +41,7 @@ CHECKS_PER_HEARTBEAT = 3
 
 class Consuming:
     """
-    What both kinds of consumer do.
+    The logic of both consumers.
 
     Shape:  apply gives a delivery to the application, and wait lets time pass, less if the consumer stops; both may
             return an awaitable.

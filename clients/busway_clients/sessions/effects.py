@@ -64,7 +64,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Receive:
-    """Answered with Arrivals, or with none if nothing came for a while."""
+    """Answered with Arrivals, or with none if no message arrived for a while."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""A journal in a store: what consumers read and write, and what an operator can ask or do."""
+"""A journal in a store: the reads and writes of consumers, and the operations of an operator."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from busway_clients.steps import Call, Steps, run
 
 class Journaling:
     """
-    What both kinds of journal do.
+    The logic of both journals.
 
     *max_final* is how many finished entries the row of a lease holds before they get rows of their own.
     """

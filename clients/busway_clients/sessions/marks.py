@@ -225,7 +225,7 @@ class Translation:
 
 
 def seen_message(message: ReceivedMessage, site: str) -> Seen:
-    """Return what a consumer at *site* sees of a Service Bus message."""
+    """Return a Service Bus message as a consumer at *site* sees it."""
     return _seen(
         message.application_properties,
         site,
@@ -237,7 +237,7 @@ def seen_message(message: ReceivedMessage, site: str) -> Seen:
 
 
 def seen_event(event: ReceivedEvent, site: str, partition: str) -> Seen:
-    """Return what a consumer of *partition* at *site* sees of an Event Hubs event."""
+    """Return an Event Hubs event as a consumer of *partition* at *site* sees it."""
     return _seen(
         event.properties,
         site,

@@ -1,11 +1,11 @@
-"""Where marks are kept: the same stores as journals, awaited."""
+"""The marks of consumers, in the same stores as journals, for asyncio."""
 
 from busway_clients.sessions.marks import MARK_KEY, Mark, mark_of, mark_partition, mark_row
 from busway_clients.sessions.rows import AsyncRowStore
 
 
 class Bookmarks:
-    """The marks of a *consumer* (a name that its instances share), in a store that is open."""
+    """The marks of a *consumer* (a name that its instances share), in an open store."""
 
     def __init__(self, store: AsyncRowStore, consumer: str) -> None:
         self._store = store
@@ -17,6 +17,6 @@ class Bookmarks:
         return mark_of(await self._store.read(partition, [MARK_KEY]), f"{self._store.name}, {partition}")
 
     async def save(self, scope: str, mark: Mark) -> Mark:
-        """Keep *mark* and return it as it is kept; raises Conflict where another instance has moved it meanwhile."""
+        """Store *mark* and return the stored version; raises Conflict if another instance has changed it meanwhile."""
         [version] = await self._store.write(mark_partition(self._consumer, scope), [mark_row(mark)])
         return Mark(mark.positions, version)

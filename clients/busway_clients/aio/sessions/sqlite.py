@@ -1,4 +1,4 @@
-"""A journal in a SQLite file, awaited: each request runs in a thread."""
+"""A journal in a SQLite file, for asyncio: each request runs in a thread."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class SqliteStore:
         await asyncio.to_thread(self._store.open)
 
     async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
-        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+        """Return the existing rows of *keys*, and all whose property Open is 1."""
         return await asyncio.to_thread(self._store.read, partition, keys)
 
     async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
@@ -33,7 +33,7 @@ class SqliteStore:
         return await asyncio.to_thread(self._store.write, partition, writes)
 
     async def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
         return await asyncio.to_thread(self._store.forget, before)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A journal in a table, awaited: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
+"""A journal in a table, for asyncio: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -59,7 +59,7 @@ class TableStore:
                     await self._client.create_table()
 
     async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
-        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+        """Return the existing rows of *keys*, and all whose property Open is 1."""
         with requests.translated(self.name, partition):
             return [
                 requests.row(entity, entity.metadata)
@@ -79,7 +79,7 @@ class TableStore:
         return [str(answer["etag"]) for answer in answers]
 
     async def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
         query = requests.finished_before(before)
         count = 0
         with requests.translated(self.name):
