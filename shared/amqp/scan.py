@@ -64,7 +64,7 @@ def skip(buffer: bytes, position: int, end: int) -> int:
 
 
 def extent_bytes(code: int) -> int | None:
-    """Return how many bytes, including the format code, determine where a value ends; None if only a walk finds out."""
+    """Return how many bytes, including the format code, determine where a value ends; None if it must be walked."""
     width = _WIDTHS[code]
     return 1 if width >= 0 else _EXTENTS.get(width)
 

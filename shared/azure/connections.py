@@ -14,10 +14,10 @@ NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
 
 def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str, str] | None:
     """
-    Return what is wrong with a connection string and how to fix it; quotes nothing of it but the entity's name.
+    Return the problem of a connection string and how to fix it; quotes only the name of its entity.
 
-    It may have an EntityPath, as the one for IoT Hub's endpoint does, if that is the only one of *hubs*, the hubs that
-    are used through it.
+    It may have an EntityPath, like that of an IoT Hub endpoint, if the only one of *hubs* has that name: the hubs that
+    are used with it.
     """
     from azure.servicebus import parse_connection_string
 
@@ -37,7 +37,7 @@ def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str,
 
 def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> Problem | None:
     """
-    Return what is wrong with the app setting that a connection names, None if nothing is.
+    Return the problem of the app setting that a connection names, or None.
 
     *hubs* are those that are used through the connection; see `connection_string_fault`.
     """

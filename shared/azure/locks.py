@@ -1,8 +1,8 @@
 """
 The locks on a batch from a queue or subscription, over a management connection of Busway's own.
 
-The host that received the batch does not renew its locks, and it settles all of the batch or nothing. A client
-with a lock token (or the session's id) may renew and settle over the entity's `$management` node as well.
+The host that received the batch does not renew its locks, and it settles the whole batch or nothing. A client with a
+lock token (or the session's id) may renew and settle over the entity's `$management` node as well.
 """
 
 import asyncio

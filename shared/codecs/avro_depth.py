@@ -1,5 +1,5 @@
 """
-How many values a body has, and how deeply they are nested.
+The number of values in a body, and how deeply they are nested.
 
 fastavro's reader calls itself for each level, without a limit: a body of a schema that contains itself and nests deeply
 enough would end the process. Compressed bodies, and records with fields that take no bytes, become any number of
@@ -28,7 +28,7 @@ class _Left:
     values = 0
 
     def take(self, count: int) -> None:
-        """Take *count* of them; raises MessageRejected if there are not as many."""
+        """Subtract *count*; raises MessageRejected if that is more than the rest."""
         self.values -= count
         if self.values < 0:
             raise MessageRejected(TOO_MANY_VALUES, "body becomes too many values")

@@ -1,4 +1,4 @@
-"""Where the members and items of a JSON text are, for editors that change some of it and keep every other byte."""
+"""The positions of members and items in a JSON text, for editors that change some and keep every other byte."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Checks tasks with a chain: the source must keep the order, and no link may be lost on the way to the target."""
+"""Checks tasks with a chain: the source must keep the order, and every link must reach the target."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -30,7 +30,7 @@ class OrderedSource(Protocol):
 
     @property
     def partitions(self) -> tuple[int, ...] | None:
-        """The partitions of the hub that the task takes from, None for all."""
+        """The partitions of the hub that the task reads, None for all."""
 
     @property
     def dead_letter(self) -> object:

@@ -253,7 +253,7 @@ def _validated[Model: BaseModel](
 
 
 def _path_in(document: object, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return *location* without pydantic's names for the members of a union."""
+    """Return *location* without the names that pydantic gives to the members of a union."""
     steps: list[int | str] = []
     for position, step in enumerate(location):
         is_last = position == len(location) - 1

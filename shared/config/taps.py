@@ -55,7 +55,7 @@ def _looks_at(tap: TapFile, task: TaskFile) -> bool:
 
 
 def _sees_texts(tap: TapFile, task: TaskFile) -> bool:
-    """Return whether the host sends to what *tap* reads, and no route sends there otherwise."""
+    """Return whether only output bindings send to the entity that *tap* reads."""
     routes = [route for route in task.routes if _is_at(tap.source, route.target)]
     return any(route.via == "binding" for route in routes)
 

@@ -1,7 +1,7 @@
 """
 The chain editor: each message of a sequence gets a signed link with its number and the hash of its predecessor.
 
-1. Links are stored before the batch goes on, so that a redelivered message gets the same link, also after a crash and
+1. Links are stored before the batch continues, so that a redelivered message gets the same link, even after a crash and
    from another instance of the app. If two instances write, the later one reads again.
 2. A link must be the same at every delivery: an editor before `chain` must not change a message differently each time.
 3. A message that is redelivered after WINDOW others is linked again, with a new number.
@@ -56,7 +56,7 @@ class ChainedProperty(Strict):
 
 
 class ChainOptions(Strict):
-    """What a sequence is, and which key signs its links."""
+    """The definition of a sequence, and the key that signs its links."""
 
     key: KeyName
     """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
@@ -107,7 +107,7 @@ class _Place(NamedTuple):
 
 
 class Chain:
-    """Links messages, and stores the links before the messages go on."""
+    """Links messages, and stores the links before the messages continue."""
 
     name = "chain"
     joins = False
@@ -126,7 +126,7 @@ class Chain:
         self._known: OrderedDict[str, tuple[Progress, str | None]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return each message with its link, or rejected; raises what keeps the keys, or the store, away."""
+        """Return each message with its link, or rejected; raises if the keys or the store are unavailable."""
         ring = await self._rings.ring(timeout_seconds=timeout_seconds)
         key = self._key.of(ring)
         results: list[EditedTogether] = [()] * len(messages)

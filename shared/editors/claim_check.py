@@ -88,7 +88,7 @@ class ClaimCheck:
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: the messages that name the blobs are under way."""
+        """Do nothing: messages in transit refer to the blobs."""
 
     def _edit(self, message: Message, part: int, uploads: dict[str, tuple[bytes, str | None]]) -> Message:
         content, form = body_to_store(message)
@@ -120,7 +120,7 @@ def _name(message: Message, part: int, digest: str) -> str:
     """
     Return the name of a body's blob, which is the same at every delivery of the same body.
 
-    It has part of the digest, because an encrypted body differs at each delivery and an earlier one may be under way.
+    It has part of the digest, because an encrypted body differs at each delivery and an earlier one may be in transit.
     """
     arrival = message.arrival
     if arrival.sequence_number is None or arrival.enqueued_time is None:

@@ -1,4 +1,4 @@
-"""The decompress editor: compressed bodies as they were before."""
+"""The decompress editor: restores compressed bodies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Self

@@ -1,4 +1,4 @@
-"""The deduplicate editor: of several messages with the same id, one goes on."""
+"""The deduplicate editor: of several messages with the same id, only one is sent."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class DeduplicateStore(Store):
 
 
 class DeduplicateOptions(Strict):
-    """What an id is, and where and how long it is remembered."""
+    """The definition of an id, and where and how long it is remembered."""
 
     by: PropertyName = "sys.MessageId"
     """The id: an application property, in any case, or a broker property as sys.MessageId."""
@@ -77,7 +77,7 @@ class DeduplicateStep(Step):
 
 
 class _Fate(Enum):
-    """What happened to a message, or to a part of one, that did not go on by itself."""
+    """The result for a message, or a part of one, that the editor did not pass on."""
 
     REJECTED = auto()
     WITHHELD = auto()
@@ -110,7 +110,7 @@ class Deduplicate:
         self._undecided: OrderedDict[Arrival, _Parts] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return which messages go on, and which share the outcome of an earlier one."""
+        """Return which messages continue, and which share the outcome of an earlier one."""
         await self._ids.refresh(timeout_seconds)
         firsts: dict[bytes, int] = {}
         parts_of: dict[Arrival, _Parts] = {}
@@ -135,7 +135,7 @@ class Deduplicate:
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Remember the ids of sent messages; those of parts when all parts that went on were sent."""
+        """Remember the ids of sent messages; those of parts once all parts that continued were sent."""
         sent: set[bytes] = set()
         whole: list[Arrival] = []
         split: dict[Arrival, list[Outcome]] = {}

@@ -1,4 +1,4 @@
-"""The filter editor: a rule selects the messages that go on."""
+"""The filter editor: a rule selects the messages to send."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -24,7 +24,7 @@ FOLDER = "folder"
 
 
 class TaskFacts(NamedTuple):
-    """What an editor can know about its task, and what it can use."""
+    """The facts about a task and the resources that an editor can use."""
 
     name: str
     origin: Origin

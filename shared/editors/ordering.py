@@ -1,5 +1,5 @@
 """
-What editors must not change: the id, the ordering keys, and Busway's own properties.
+The parts that editors must not change: the id, the ordering keys, and Busway's own properties.
 
 The ordering key of Service Bus is the session id, that of Event Hubs is the partition key.
 """

@@ -1,5 +1,5 @@
 """
-Calls of a user's function in a thread, so that it may wait and compute while other tasks have their turn.
+Calls of a user's function in a thread, so that it may wait and compute while other tasks run.
 
 A call that takes too long is abandoned: an error is raised in its thread, which ends it unless it waits in C code, and
 what it returns later is ignored. The calls after it get a new thread.
@@ -31,7 +31,7 @@ class OwnThread:
         """
         Return for each item what *function* returns or raises, MessageRejected if it takes too long.
 
-        Raises TargetRefused while so many abandoned calls go on that a person must act.
+        Raises TargetRefused while so many abandoned calls still run that an operator must act.
         """
         results: list[R | Exception] = []
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):

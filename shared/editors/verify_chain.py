@@ -104,7 +104,7 @@ class _Linked(NamedTuple):
 
 
 class _Passed(NamedTuple):
-    """A message that was let through; it counts when it was passed on."""
+    """A message that was let through; it counts once it was sent."""
 
     linked: _Linked
     begins: bool
@@ -165,7 +165,7 @@ class VerifyChain:
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Store the states of the sequences after what was passed on; raises if the store is unavailable."""
+        """Store the states of the sequences after the sent messages; raises if the store is unavailable."""
         ended = Counter(arrival for arrival, _ in outcomes)
         # For a message that was split: all of its parts.
         done = {arrival: self._pending[arrival] for arrival in ended if arrival in self._pending}
@@ -244,7 +244,7 @@ class VerifyChain:
         )
 
     def _note(self, messages: Sequence[Message], passed: Mapping[int, _Passed]) -> None:
-        """Remember what counts when it is passed on, in place of the entries of an earlier delivery."""
+        """Remember the messages that count once they are sent, in place of the entries of an earlier delivery."""
         for message in messages:
             self._pending.pop(message.arrival, None)
         for index, each in passed.items():

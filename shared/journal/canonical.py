@@ -1,5 +1,5 @@
 """
-The canonical encoding of AMQP values: one encoding for each value, whichever the sender chose.
+The canonical encoding of AMQP values: one encoding for each value, regardless of the sender's encoding.
 
 Numbers keep their type; symbols become strings, as in Azure's host, and decimals of all widths become one type.
 """

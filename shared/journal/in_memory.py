@@ -34,7 +34,7 @@ class MemorySink:
 
 
 class MemoryJournal:
-    """Keeps the outcomes of messages, and no records of what is received."""
+    """Keeps the outcomes of messages, without records of their receipt."""
 
     def __init__(self) -> None:
         """Start empty."""

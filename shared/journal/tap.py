@@ -1,4 +1,4 @@
-"""Records what a tap observes: independent evidence of what a task takes or has sent."""
+"""Records the observations of a tap: independent evidence of what a task has received or sent."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ class Tap:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """
-        Observe *place* for *task*, which takes from *watched* and whose rule and routes have the *actions*.
+        Observe *place* for *task*, whose source is *watched* and whose rule and routes have the *actions*.
 
         *target* is the task's name for the place: for a subscription, its topic.
         """

@@ -60,7 +60,7 @@ class SettingAside:
         return error
 
     async def send(self, items: Sequence[Item], deadline: Deadline) -> tuple[str, BuswayError | None] | None:
-        """Set aside the admitted messages of *items*; return where, and the error; None if there are none."""
+        """Set aside the admitted messages of *items*; return where, and the error; None without any."""
         at_fault = [item for item in items if item.state in TO_REJECTS]
         if not at_fault:
             return None

@@ -114,7 +114,7 @@ class Night:
             _LOGGER.info("nightly reconciliation of %s: the job %s", day, what)
 
     async def _started(self, job: Job, day: date) -> bool:
-        """Start the job for *day* unless it is running; return whether somebody else had started it."""
+        """Start the job for *day* unless it is running; return whether someone else had started it."""
         attempts = 0
         while True:
             try:

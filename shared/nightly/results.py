@@ -64,7 +64,7 @@ class Results:
     """The results in one container; an async context manager."""
 
     def __init__(self, url: str) -> None:
-        """Reach the container of *url* with the signature in it, or else with the app's identity."""
+        """Open the container of *url* with its signature, or with the app's identity."""
         parts = urlsplit(url)
         self._name, _, prefix = parts.path.strip("/").partition("/")
         if parts.hostname in ("127.0.0.1", "localhost"):

@@ -1,4 +1,4 @@
-"""What editors keep by name: bodies, tables, and lists that grow; `shared.stores.settings` opens such a store."""
+"""Stores for named content of editors: bodies, tables, and growing lists; `shared.stores.settings` opens them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
@@ -28,7 +28,7 @@ class TooLarge(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What has been appended since a position, and whether nothing more can be appended."""
+    """The content since a position, and whether nothing more can be appended."""
 
     content: bytes
     is_full: bool

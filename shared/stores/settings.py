@@ -17,7 +17,7 @@ from shared.stores.storage_account import account_problem, open_container
 
 
 def store_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
-    """Return what is wrong with the app setting of a store, None if nothing is."""
+    """Return the problem of the app setting of a store, or None."""
     text = settings.get(setting, "")
     if not text.startswith(PREFIX):
         return account_problem(setting, settings)

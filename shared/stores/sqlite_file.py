@@ -1,4 +1,4 @@
-"""What is kept on one machine: a SQLite file, used in one transaction at a time."""
+"""A store on one machine: a SQLite file, used in one transaction at a time."""
 
 import asyncio
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 from shared.errors import TargetRefused, TargetUnavailable
 
 PREFIX = "file:"
-"""What an app setting begins with that names a file and not a storage account."""
+"""The prefix of an app setting that names a file instead of a storage account."""
 
 
 class SqliteFile:
     """A file that is made at its first use, and whose writes are on the disk when they return."""
 
     def __init__(self, path: Path, tables: Sequence[str], what: str) -> None:
-        """Make *tables* where they are not there; *what* an error says that the file should be of."""
+        """Create missing *tables*; errors say that the file should be one of *what*."""
         self.name = path.name
         self._path = path
         self._tables = tables

@@ -15,7 +15,7 @@ _ANSWER_SECONDS = 10
 
 
 def account_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
-    """Return what is wrong with the app setting that names a storage account, None if nothing is."""
+    """Return the problem of the app setting that names a storage account, or None."""
     text = settings.get(setting)
     if text:
         from azure.storage.blob.aio import ContainerClient  # noqa: PLC0415 - imports the SDK

@@ -50,7 +50,7 @@ class RowStore(Protocol):
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
 
     def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
 
     def close(self) -> None:
         """Close connections."""

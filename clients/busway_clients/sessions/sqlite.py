@@ -42,7 +42,7 @@ class SqliteStore:
             self._database()
 
     def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
-        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+        """Return the existing rows of *keys*, and all whose property Open is 1."""
         marks = ",".join("?" * len(keys))
         query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
         with self._translated(), self._database().reading() as connection:
@@ -58,7 +58,7 @@ class SqliteStore:
             return [self._write(connection, partition, write) for write in writes]
 
     def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
         with self._translated(), self._database().transaction() as connection:
             query = "DELETE FROM rows WHERE finished < ?"
             return connection.execute(query, (before.astimezone(UTC).isoformat(),)).rowcount

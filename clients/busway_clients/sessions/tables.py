@@ -52,7 +52,7 @@ class TableStore:
                     self._client.create_table()
 
     def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
-        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+        """Return the existing rows of *keys*, and all whose property Open is 1."""
         with requests.translated(self.name, partition):
             return [
                 requests.row(entity, entity.metadata)
@@ -72,7 +72,7 @@ class TableStore:
         return [str(answer["etag"]) for answer in answers]
 
     def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
         query = requests.finished_before(before)
         count = 0
         with requests.translated(self.name):

@@ -13,7 +13,7 @@ _ENVELOPE = 1024
 
 
 def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Outgoing]]:
-    """Return *messages* in runs that each fit a batch of *limit* bytes; one that fits none stands alone."""
+    """Return *messages* in runs that each fit a batch of *limit* bytes; a larger message is a run of its own."""
     chunks: list[Sequence[Outgoing]] = []
     start, size = 0, _ENVELOPE
     for index, message in enumerate(messages):
@@ -27,7 +27,7 @@ def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Out
 
 
 def batch_size(message: Outgoing) -> int:
-    """Return the bytes that a batch of *message* alone takes."""
+    """Return the size in bytes of a batch with only *message*."""
     length = len(message.content)
     overhead = _SHORT_OVERHEAD if length <= _SHORT_LENGTH else _LONG_OVERHEAD
     repeated = (message.message_id, message.session_id, message.partition_key)

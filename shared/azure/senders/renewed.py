@@ -44,7 +44,7 @@ class RenewedOutput:
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
-        """Send *messages* through the output behind; see `shared.protocols.Output`."""
+        """Send *messages* through the current output; see `shared.protocols.Output`."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         try:
             opened = await self._current(deadline)

@@ -16,7 +16,7 @@ class Finding:
 
     @property
     def problem(self) -> Problem:
-        """Return the finding as a problem of the configuration, the check's remedy as its hint."""
+        """Return the finding as a problem of the configuration, with the remedy of its check as the hint."""
         return Problem(self.path, self.seen, self.check.remedy)
 
     def __str__(self) -> str:

@@ -66,7 +66,7 @@ def _takes_batches(task: TaskFile) -> bool:
 
 
 def _batch(host: HostFile, task: TaskFile) -> tuple[int, str]:
-    """Return the most messages that the host hands over at once, and the setting that says so."""
+    """Return the largest number of messages in a batch, and the setting that limits it."""
     if task.source.hub is not None:
         return host.max_event_batch_size, "maxEventBatchSize"
     return (host.max_message_batch_size if _takes_batches(task) else 1), "maxMessageBatchSize"

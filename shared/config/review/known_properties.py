@@ -41,7 +41,7 @@ from shared.rules.value_types import type_of
 
 
 class Unknown(Enum):
-    """What can be known of a property with an unknown value."""
+    """The knowledge about a property with an unknown value."""
 
     ANYTHING = auto()
     SOMETHING = auto()  # there, and not null

@@ -108,7 +108,7 @@ class Network:
         return Node(self.connection(target.connection).key, target.entity.lower())
 
     def readers(self, node: Node) -> list[TaskFile]:
-        """Return the tasks that take from *node*, including its dead letters."""
+        """Return the tasks that receive from *node* or its dead letters."""
         return self._readers.get(node, [])
 
     def nodes(self) -> list[Node]:

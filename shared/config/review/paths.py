@@ -43,7 +43,7 @@ class Passage:
 
     @property
     def deaths(self) -> int:
-        """The number of dead-letter queues from which it was taken."""
+        """The number of dead-letter queues that it has left."""
         return len(history(self.facts, DEAD_LETTER_SOURCE_KEY))
 
     def __str__(self) -> str:

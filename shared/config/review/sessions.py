@@ -70,7 +70,8 @@ def _required(network: Network, target: Target) -> set[bool]:
     """
     Return whether the readers of *target* require sessions; empty if unknown.
 
-    If the entities are unknown, the tasks that take from *target* say it: for a queue, or for their own subscriptions.
+    If the entities are unknown, the tasks that receive from *target* show it: for a queue, or for their own
+    subscriptions.
     """
     connection = network.connection(target.connection)
     queue = network.entities.queue(connection, target.queue)

@@ -58,7 +58,7 @@ _FLOATS = {"float": ">f", "double": ">d"}
 
 
 def _check_lasting(name: str) -> str:
-    """Return *name*, for broker properties in its usual spelling; raises ValueError for one that changes under way."""
+    """Return *name*, for broker properties in its usual spelling; raises ValueError for one that changes in transit."""
     lower = name.lower()
     if lower.startswith(_STAMPED):
         raise ValueError(f"names {name}, expected a property that does not change under way")

@@ -1,4 +1,4 @@
-"""How tasks name keys: by the secret that holds them, which is known to be there as far as that can be problem."""
+"""The names of keys in tasks: those of the secrets that hold them, which must exist as far as that can be checked."""
 
 from typing import Annotated
 
