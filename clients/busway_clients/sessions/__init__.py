@@ -20,10 +20,12 @@ from busway_clients.sessions.errors import (
 )
 from busway_clients.sessions.journal import Journal
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.marks import Mark, Place, Seen, Translation, joined, seen_event, seen_message
+from busway_clients.sessions.marks import Mark, joined
+from busway_clients.sessions.seen import Seen, seen_event, seen_message
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.source import Source
 from busway_clients.sessions.sqlite import SqliteStore
+from busway_clients.sessions.translation import Place, Translation
 
 __all__ = [
     "Bookmarks",

@@ -1,0 +1,127 @@
+"""The decision whether a mark covers a message, for a consumer that continues at another site."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+
+from busway_clients.sessions.errors import JournalRefused
+from busway_clients.sessions.marks import Mark, Position
+from busway_clients.sessions.seen import Seen, view_name
+
+
+class Place(Enum):
+    """Whether a message is covered by a mark; process an UNSURE one again, since it may not have been processed."""
+
+    DONE = "done"
+    UNSURE = "unsure"
+    NEXT = "next"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """
+    A mark, for a consumer that continues at another site.
+
+    *partitions*: the partitions of each site's hub. While the mark lacks a position for one of them, no message is
+    considered processed because of its time. Omit it for Service Bus. *numbers_agree*: whether the numbers in a copy's
+    repl-sequence are those that a consumer at the origin sees. That holds for hubs where copies keep their partition
+    (`partition: keep`, or all events have keys and partition counts are equal), and for subscriptions that select the
+    same messages.
+    """
+
+    mark: Mark
+    partitions: Mapping[str, Collection[str]] = field(default_factory=dict)
+    numbers_agree: bool = False
+    allowance_seconds: float = 5.0
+    quiet_until: Mapping[str, datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for site, until in self.quiet_until.items():
+            if until.tzinfo is None:
+                raise JournalRefused(f"quiet_until of {site} has no time zone, expected one")
+
+    def place(self, seen: Seen) -> Place:
+        """Return whether *seen* has been processed, at any site."""
+        views = {site: self._views(seen.origin, site) for site in self._sites(seen.origin)}
+        positions = [position for view in views.values() for position in view.values()]
+        if seen.message_id is not None and any(seen.message_id == name for each in positions for name, _ in each.ids):
+            return Place.DONE
+        numbered = [each for each in map(self.mark.positions.get, self._comparable(seen)) if each is not None]
+        known = [each.number for each in numbered if each.number is not None]
+        if seen.number is not None and known and seen.number <= max(known):
+            return Place.DONE
+        if seen.number is not None and self.numbers_agree:
+            return Place.NEXT
+        if not positions:
+            return Place.NEXT
+        if seen.enqueued is None:
+            return Place.UNSURE
+        return self._by_time(seen, seen.enqueued, list(views.items()))
+
+    def _by_time(self, seen: Seen, enqueued: float, views: list[tuple[str, Mapping[str, Position]]]) -> Place:
+        allowance = self.allowance_seconds
+        is_after_all = True
+        for site, view in views:
+            # Numbers and times of a hub are per partition: one without a position may not have been processed at all.
+            times = [each.enqueued for each in view.values() if each.enqueued is not None]
+            is_whole = len(times) == len(self.partitions.get(site, ("",)))
+            if is_whole and enqueued < min(times) - allowance:
+                return Place.DONE
+            known_by_id = seen.message_id is not None and all(
+                each.complete_since is None or each.complete_since < enqueued for each in view.values()
+            )
+            if not known_by_id and any(enqueued <= time + allowance for time in times):
+                is_after_all = False
+        return Place.NEXT if is_after_all else Place.UNSURE
+
+    def start(self, site: str) -> dict[str, datetime | str]:
+        """
+        Return the starting_position of each partition of *site*'s hub, for `EventHubConsumerClient.receive`.
+
+        A copy arrives later than its original, so every copy that was enqueued before the earliest unprocessed time has
+        been processed. The allowance is subtracted for differences between clocks. Skip each event for which `place`
+        returns DONE. If a position of any partition is missing, reading starts at the beginning ("-1"), also for
+        events of *site* itself, unless *quiet_until* covers them.
+        """
+        partitions = self.partitions.get(site)
+        if not partitions:
+            raise JournalRefused(f"the partitions of {site} are missing, expected those of its hub")
+        origins = {view.partition("@")[0] if "@" in view else view.rpartition("/")[0] for view in self.mark.positions}
+        starts: list[float | None] = [self._done_until(origin) for origin in sorted(origins | {site})]
+        known = [each for each in starts if each is not None]
+        if len(known) < len(starts):
+            return dict.fromkeys(partitions, "-1")
+        begin = datetime.fromtimestamp(min(known), UTC) - timedelta(seconds=self.allowance_seconds)
+        return dict.fromkeys(partitions, begin)
+
+    def _done_until(self, origin: str) -> float | None:
+        """Return the time up to which everything of *origin* is processed, according to the most advanced view."""
+        reached: list[float] = []
+        for site in self._sites(origin):
+            view = self._views(origin, site)
+            times = [each.enqueued for each in view.values() if each.enqueued is not None]
+            if len(times) == len(self.partitions.get(site, ("",))):
+                reached.append(min(times))
+        if origin in self.quiet_until:
+            reached.append(self.quiet_until[origin].timestamp())
+        return max(reached, default=None)
+
+    def _sites(self, origin: str) -> list[str]:
+        views = self.mark.positions
+        copies = {view.split("@")[1].rpartition("/")[0] for view in views if view.startswith(f"{origin}@")}
+        native = {origin} if any(view.startswith(f"{origin}/") for view in views) else set[str]()
+        return sorted(copies | native)
+
+    def _views(self, origin: str, site: str) -> dict[str, Position]:
+        prefix = view_name(origin, site, "")
+        return {view: position for view, position in self.mark.positions.items() if view.startswith(prefix)}
+
+    def _comparable(self, seen: Seen) -> list[str]:
+        """Return the views whose numbers belong to the same sequence as that of *seen*."""
+        is_one_sequence = seen.origin == seen.site or seen.partition == "" or self.numbers_agree
+        own = [seen.view] if is_one_sequence else []
+        if not self.numbers_agree:
+            return own
+        others = [view_name(seen.origin, site, seen.partition) for site in self._sites(seen.origin)]
+        return list(dict.fromkeys([*own, *others]))
