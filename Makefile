@@ -47,9 +47,11 @@ faults: packages ## all faults on every route, and a soak: what was lost, delive
 	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py
 
 minutes ?= 1
-fuzz: packages ## damaged messages for AMQP, codecs, editors and rules, with new seeds that are printed; minutes=30 for a longer run
-	$(python) -m tests.fuzz.amqp --seconds $$(($(minutes) * 30))
-	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 30))
+fuzz: packages ## damaged messages for AMQP, codecs, rules, the tasks of all editors, and damaged frames for the broker, with new seeds that are printed; minutes=30 for a longer run
+	$(python) -m tests.fuzz.amqp --seconds $$(($(minutes) * 10))
+	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 10))
+	$(python) -m tests.fuzz.tasks --seconds $$(($(minutes) * 25))
+	$(python) -m tests.fuzz.frames --seconds $$(($(minutes) * 15))
 
 bench-ocean: packages ## messages per second with round trips of 0 to 150 ms to the target; takes five minutes
 	$(python) -m benchmarks benchmarks.ocean

@@ -144,4 +144,7 @@ def _place(origin: Origin) -> str:
 
 @lru_cache(maxsize=64)
 def _day(number: int) -> str:
-    return datetime.fromtimestamp(number * _DAY / 1000, UTC).strftime("%Y-%m-%d")
+    try:
+        return datetime.fromtimestamp(number * _DAY / 1000, UTC).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return "undated"  # a time of no calendar

@@ -9,6 +9,7 @@ from shared.config.files import Configuration
 from shared.config.review import (
     bindings,
     deliveries,
+    expressions,
     host_file,
     loops,
     reach,
@@ -36,6 +37,7 @@ _FAMILIES = (
     time_to_live.findings,
     deliveries.findings,
     bindings.findings,
+    expressions.findings,
 )
 
 

@@ -397,6 +397,17 @@ ENVELOPE_NOT_OPENED = _check(
     "set `from: envelope` in the source exactly where a route with `via: binding` and without `body_only` sends",
 )
 
+# Editors
+
+SLOW_PATTERN = _check(
+    _WARNING,
+    "slow-pattern",
+    "A text of some dozen characters, which a sender can choose, takes this regular expression longer than a message "
+    "may take (`limits.edit_time`). Good messages may be rejected as well.",
+    "let each repetition begin or end with a character that it does not contain: `^[a-z]+(-[a-z]+)*$` instead of "
+    "`^([a-z]+-?)*$`; or limit the length with `maxLength` and check the rest elsewhere",
+)
+
 # The host
 
 HOLD_NEAR_TIMEOUT = _check(

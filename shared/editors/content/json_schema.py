@@ -8,10 +8,10 @@ Source: JSON Schema draft 2020-12, core and validation.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from jsonschema import Draft202012Validator
@@ -28,6 +28,8 @@ from shared.errors import MessageRejected
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The configuration folder is the root of this address, so that relative references work as on the web.
 _ROOT = "file:///"
+# Keywords that contain values and no schemas.
+_VALUES = frozenset(("const", "default", "enum", "examples"))
 _REFERENCES = ("$ref", "$dynamicRef")
 # One of them is reported; a body can have a million errors.
 _MOST_ERRORS = 20
@@ -51,8 +53,11 @@ type Resolver = Any
 class JsonSchema:
     """A schema, compiled once, whose references are checked."""
 
-    def __init__(self, validator: Draft202012Validator, names: frozenset[str]) -> None:
-        """Check with *validator*; *names* are the property names in the schema."""
+    def __init__(
+        self, validator: Draft202012Validator, names: frozenset[str], patterns: Sequence["Pattern"] = ()
+    ) -> None:
+        """Check with *validator*; *names* are the property names in the schema, *patterns* its expressions."""
+        self.patterns = patterns
         self._validator = validator
         self._names = names
 
@@ -98,10 +103,18 @@ def load_schema(name: object, info: ValidationInfo) -> JsonSchema:
     files = _SchemaFiles(main.parents[len(PurePosixPath(name).parts) - 1], PurePosixPath(name).parent)
     address = files.address(PurePosixPath(name))
     names = frozenset(files.names(address))
-    return JsonSchema(Draft202012Validator({"$ref": address}, registry=files.registry()), names)
+    return JsonSchema(Draft202012Validator({"$ref": address}, registry=files.registry()), names, files.patterns())
 
 
 type SchemaFile = Annotated[JsonSchema, PlainValidator(load_schema), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class Pattern(NamedTuple):
+    """A regular expression in a schema."""
+
+    file: str
+    path: str
+    expression: str
 
 
 class _FileAtFault(ValueError):
@@ -116,6 +129,7 @@ class _SchemaFiles:
         self._folder = folder
         self._beside = beside
         self._read: dict[str, Resource[Any]] = {}
+        self._patterns: dict[Pattern, None] = {}
 
     @staticmethod
     def address(name: PurePosixPath) -> str:
@@ -125,6 +139,10 @@ class _SchemaFiles:
     def registry(self) -> Registry[Any]:
         """Return the files that were read."""
         return Registry[Any]().with_resources(self._read.items())
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Return the regular expressions in the files that were read."""
+        return tuple(self._patterns)
 
     def names(self, address: str) -> Iterator[str]:
         """Yield the property names in the schemas; raises ValueError for an invalid file or reference."""
@@ -192,6 +210,7 @@ class _SchemaFiles:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
             raise _FileAtFault(f"{name}: {error.json_path}: {error.message}") from error
+        self._patterns |= dict.fromkeys(_patterns(schema, name.as_posix(), "$"))
         return schema
 
 
@@ -208,6 +227,24 @@ def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, R
         problem = f"{place.removeprefix(_ROOT)}: {reference!r} is not found in the configuration folder"
         raise ValueError(problem) from error
     return found.contents, found.resolver
+
+
+def _patterns(schema: Json, file: str, path: str) -> Iterator[Pattern]:
+    """Yield the regular expressions of a schema, and of what it contains."""
+    if isinstance(schema, list):
+        for number, each in enumerate(schema):
+            yield from _patterns(each, file, f"{path}[{number}]")
+    if not isinstance(schema, dict):
+        return
+    for key, each in schema.items():
+        if key == "pattern" and isinstance(each, str):
+            yield Pattern(file, f"{path}.pattern", each)
+        elif key == "patternProperties" and isinstance(each, dict):
+            for expression, inner in each.items():
+                yield Pattern(file, f"{path}.patternProperties", expression)
+                yield from _patterns(inner, file, f"{path}.patternProperties[{expression!r}]")
+        elif key not in _VALUES:
+            yield from _patterns(each, file, f"{path}.{key}")
 
 
 def _written(value: object) -> str:

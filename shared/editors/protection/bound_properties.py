@@ -171,7 +171,10 @@ def _system(name: str, message: Message) -> tuple[str, str | None]:
         fields = message.property_fields()
         field = fields[index] if len(fields) > index else _NULL
         # Decoding a short string here saves 0.5 µs for each of the two to four fields that most messages have.
-        text = field[2:].decode() if field[0] in _SHORT_TEXTS else _text(decode(field)[0])
+        try:
+            text = field[2:].decode() if field[0] in _SHORT_TEXTS else _text(decode(field)[0])
+        except UnicodeDecodeError:
+            text = _text(decode(field)[0])  # raises Malformed, with the place
         if text is None and name == MESSAGE_ID:
             text = deterministic_id(message.arrival)
     return ("null", None) if text is None else ("string", text)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.amqp.codec import encode
 from shared.amqp.map_section import AmbiguousName
-from shared.amqp.values import Value, long
+from shared.amqp.values import Malformed, Value, long
 from shared.editors.protection.bound_properties import canonical_form, canonical_form_of_all, digest
 from shared.journal.canonical import canonical
 from shared.rules.decimals import decimal_of, decimal_value
@@ -58,3 +58,10 @@ def test_decimals_that_differ_only_in_the_34th_digit_have_different_bound_forms(
     assert digest(["a"], message(named={"a": one})) != digest(["a"], message(named={"a": other}))
     same = [decimal_value("decimal128", Decimal(text)) for text in ("5", "5.00")]
     assert len({digest(["a"], message(named={"a": each})) for each in same}) == 1
+
+
+def test_broker_property_that_is_no_text_rejects_the_message() -> None:
+    damaged = message(1)
+    damaged.sections.properties = damaged.sections.properties.replace(b"m-1", b"m-\xff")
+    with pytest.raises(Malformed):
+        digest(("sys.MessageId",), damaged)

@@ -23,7 +23,7 @@ from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import BatchEditor, EditedTogether, Outcome
+from shared.protocols import BatchEditor, EditedTogether, Outcome, Postponed
 from shared.stores.sqlite_stores import FileBlobs
 from tests import keys, messages
 from tests.fakes import task_facts
@@ -291,3 +291,16 @@ def test_options_are_checked() -> None:
             step.model_validate({verb: {"setting": "S"}}).editor(task_facts())
     with pytest.raises(ValidationError):
         ClaimCheckStep.model_validate({"claim-check": {"setting": "S", "above": -1}})
+
+
+def test_blob_of_a_message_with_a_time_of_no_calendar_has_a_name(tmp_path: Path) -> None:
+    (claim,) = edited(check(tmp_path / "claims.db"), message(1, body=b"x" * 100, enqueued=2**62))
+    assert "/undated/" in said(claim)["blob"]
+
+
+def test_bodies_that_become_too_large_together_wait_before_they_are_downloaded(tmp_path: Path) -> None:
+    claims = edited(check(tmp_path / "claims.db"), *(drawing(number, bytes(30 * 2**20)) for number in (1, 2, 3)))
+    options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
+    editor = ClaimRestore(FileBlobs(tmp_path / "claims.db", "busway-claims"), options)
+    results = asyncio.run(editor.edit_batch([*claims, message(4)], timeout_seconds=5))
+    assert [isinstance(each, Postponed) for each in results] == [False, False, True, True]
