@@ -7,6 +7,7 @@ from typing import Protocol
 
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
+from local.broker.protocol.holdings import TotalHoldings
 from local.broker.storage.database import StorageError
 from local.broker.storage.namespace_storage import NamespaceStorage
 
@@ -49,6 +50,7 @@ class Listener:
         self._can_store = True
         self.port = 0
         self.peers: set[Peer] = set()
+        self.holdings = TotalHoldings()
         # Shared by all connections: each copies what it has read before the next one reads.
         self.buffer = memoryview(bytearray(_READ_SIZE))
         self._server: asyncio.Server | None = None

@@ -23,7 +23,7 @@ class SocketPeer(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._connection = Connection(listener.namespace, self._wake)
+        self._connection = Connection(listener.namespace, self._wake, listener.holdings)
         self._transport: asyncio.Transport | None = None
         self._is_flush_due = False
         self._is_paused = False
@@ -119,6 +119,10 @@ class SocketPeer(asyncio.BufferedProtocol):
         self._ticker = self._loop.call_later(self._tick_interval, self._tick)
 
     def _tick(self) -> None:
+        if self._connection.is_closed:
+            # The peer does not read the reason.
+            self.abort()
+            return
         self._connection.tick()
         self._flush()
         self._await_tick()

@@ -13,6 +13,8 @@ class Claims:
     def __init__(self, namespace: Namespace) -> None:
         self._access = Access.of(namespace)
         self._grants: dict[str, Grant] = {}
+        self.were_granted = self._access is None
+        """Whether the peer has shown a valid token or key at any time, or needs none."""
 
     @property
     def are_needed(self) -> bool:
@@ -24,12 +26,14 @@ class Claims:
         if self._access is not None:
             grant = self._access.by_signature(token, audience)
             self._grants[grant.path] = grant
+            self.were_granted = True
 
     def put_key(self, name: str, key: str) -> None:
         """Add the name and key of SASL PLAIN; Refusal(UNAUTHORIZED_ACCESS) if they grant nothing."""
         if self._access is not None:
             grant = self._access.by_key(name, key)
             self._grants[grant.path] = grant
+            self.were_granted = True
 
     def cover(self, path: str, rights: frozenset[Right]) -> bool:
         """Return whether the peer has one of *rights* for the entity at *path* now."""
@@ -49,6 +53,7 @@ class Claims:
         if not token:
             raise refusal(path, frozenset(Right))
         access.by_signature(token, path)
+        self.were_granted = True
 
 
 def refusal(path: str, rights: frozenset[Right]) -> Refusal:

@@ -30,17 +30,20 @@ from local.broker.protocol.frames import (
     FrameReader,
     compose,
 )
+from local.broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
 from local.broker.protocol.interfaces import ResponsePath
 from local.broker.protocol.session import INCOMING_WINDOW, Session
 from shared.amqp.codec import encode
 from shared.amqp.values import Malformed, array, symbol
 
 MAX_FRAME_SIZE = 65536
+MAX_FIRST_FRAME_SIZE = 8192  # until the open; the specification requires 512
 CHANNEL_MAX = 4999
 IDLE_TIME_OUT = 120.0  # seconds that the open announces; the connection is closed after twice as long
 HEARTBEAT_INTERVAL = 25.0
 MIN_REMOTE_IDLE_TIME_OUT = 0.5
 HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, whatever it sends
+TOKEN_SECONDS = 60.0  # within which it then has to show a valid token or key, if the namespace has keys
 OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 
@@ -57,9 +60,14 @@ class Connection:
     """The broker's end of a connection."""
 
     def __init__(
-        self, namespace: Namespace, wake: Callable[[], None], *, incoming_window: int = INCOMING_WINDOW
+        self,
+        namespace: Namespace,
+        wake: Callable[[], None],
+        total: TotalHoldings | None = None,
+        *,
+        incoming_window: int = INCOMING_WINDOW,
     ) -> None:
-        """Serve *namespace*; call *wake* when output appears outside `receive`."""
+        """Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections."""
         self.namespace = namespace
         self.is_writable = True
         self.is_dropped = False
@@ -67,6 +75,11 @@ class Connection:
         self.sessions: dict[int, Session] = {}
         self.claims = Claims(namespace)
         self.response_links: list[ResponsePath] = []
+        self.holdings = Holdings(
+            TotalHoldings() if total is None else total,
+            lambda: self._phase is _Phase.OPEN and self.claims.were_granted,
+            self._refuse_holdings,
+        )
         self._incoming_window = incoming_window
         self._wake = wake
         self._output: list[bytes] = []
@@ -74,12 +87,13 @@ class Connection:
         self._delayed_until: int | None = None
         self._is_counted = False
         self._is_receiving = False
-        self._reader = FrameReader(MAX_FRAME_SIZE)
+        self._reader = FrameReader(MAX_FIRST_FRAME_SIZE)
         self._phase = _Phase.HEADER
         self.tick_interval = HEARTBEAT_INTERVAL
         self._sends_heartbeats = False
         self._is_heard = True
         self._silence = 0.0
+        self._untrusted_seconds = 0.0
 
     @property
     def is_closed(self) -> bool:
@@ -144,6 +158,12 @@ class Connection:
             self.close(Refusal(errors.DECODE_ERROR, malformed.description))
         finally:
             self._is_receiving = False
+            if self.is_closed:
+                self._reader.clear()
+            self.holdings.set_unread(self._reader.trim())
+
+    def _refuse_holdings(self, reason: str) -> None:
+        self.close(Refusal(errors.RESOURCE_LIMIT_EXCEEDED, reason))
 
     def _step(self) -> bool:
         """Handle the next header or frame; return whether there was one."""
@@ -223,6 +243,7 @@ class Connection:
                 raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: no session has begun on it")
         elif code == performatives.END:
             del self.sessions[channel]
+            self.holdings.remove(SESSION_SIZE)
             session.end()
         else:
             try:
@@ -232,6 +253,7 @@ class Connection:
 
     def _on_open(self, peer: performatives.Open) -> None:
         self._phase = _Phase.OPEN
+        self._reader.max_frame_size = MAX_FRAME_SIZE
         self.emit(self._open())
         if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
             raise ConnectionViolation(
@@ -270,6 +292,9 @@ class Connection:
     def _on_begin(self, channel: int, fields: Fields) -> None:
         if channel in self.sessions or channel > CHANNEL_MAX:
             raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: in use, or above {CHANNEL_MAX}")
+        self.holdings.add(SESSION_SIZE)
+        if self.is_closed:
+            return
         session = Session(
             self,
             channel,
@@ -305,6 +330,7 @@ class Connection:
         for session in list(self.sessions.values()):
             session.end(is_connected=False)
         self.sessions.clear()
+        self.holdings.release()
 
     def resume(self) -> None:
         """Deliver what has waited because the peer did not read."""
@@ -326,6 +352,11 @@ class Connection:
         self._is_heard = False
         if self._silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
             self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
+        elif is_open and not self.claims.were_granted:
+            self._untrusted_seconds += self.tick_interval
+            if self._untrusted_seconds >= TOKEN_SECONDS:
+                reason = f"no valid token or key within {TOKEN_SECONDS:g} s"
+                self.close(Refusal(errors.UNAUTHORIZED_ACCESS, reason))
 
     def _detach_unauthorized(self) -> None:
         """End the links whose token has expired and was not renewed."""

@@ -47,7 +47,7 @@ class FrameReader:
 
     def __init__(self, max_frame_size: int) -> None:
         """Refuse frames of more than *max_frame_size* bytes."""
-        self._max_frame_size = max_frame_size
+        self.max_frame_size = max_frame_size
         self._buffer = b""
         self._position = 0
 
@@ -55,6 +55,17 @@ class FrameReader:
         """Add bytes that have arrived."""
         self._buffer = self._buffer[self._position :] + data
         self._position = 0
+
+    def trim(self) -> int:
+        """Release what has been read; return how many bytes of an incomplete frame remain."""
+        if self._position:
+            self._buffer = self._buffer[self._position :]
+            self._position = 0
+        return len(self._buffer)
+
+    def clear(self) -> None:
+        """Forget what has arrived."""
+        self._buffer, self._position = b"", 0
 
     def next_header(self) -> ProtocolHeader | None:
         """Return the next protocol header, None if it has not arrived yet; anything else is a violation."""
@@ -77,9 +88,9 @@ class FrameReader:
             raise ConnectionViolation(
                 errors.FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: invalid frame header"
             )
-        if size > self._max_frame_size:
+        if size > self.max_frame_size:
             raise ConnectionViolation(
-                errors.FRAMING_ERROR, f"frame of {size} bytes, expected at most {self._max_frame_size}"
+                errors.FRAMING_ERROR, f"frame of {size} bytes, expected at most {self.max_frame_size}"
             )
         stop = start + size
         if len(buffer) < stop:

@@ -32,7 +32,7 @@ class IncomingLink(Link):
         self._delivery_count = attach.initial_delivery_count or 0
         self._credit = CREDIT
         self._first: Transfer | None = None
-        self._parts: list[bytes] = []
+        self._parts = bytearray()
         self._size = 0
         self._is_transactional = False
 
@@ -60,13 +60,17 @@ class IncomingLink(Link):
             first = self._first = transfer
         self._is_transactional |= transfer.is_transactional
         self._size += len(payload)
-        if self._size <= self._max_message_size:
-            self._parts.append(payload)
-        if transfer.more and not transfer.aborted:
+        if self._size > self._max_message_size:
+            self._forget_parts()
+        elif transfer.more or self._parts:
+            self._parts += payload
+            self.hold(len(payload))
+        if self.is_over or (transfer.more and not transfer.aborted):
             return
-        message, size = b"".join(self._parts), self._size
+        message, size = bytes(self._parts) or payload, self._size
         is_transactional = self._is_transactional
-        self._first, self._parts, self._size, self._is_transactional = None, [], 0, False
+        self._forget_parts()
+        self._first, self._size, self._is_transactional = None, 0, False
         self._count()
         if transfer.aborted:
             return
@@ -78,6 +82,18 @@ class IncomingLink(Link):
             return
         if first.delivery_id is not None:
             self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+
+    def hold(self, size: int) -> None:
+        """Count *size* more bytes of an incomplete delivery, or fewer."""
+
+    def _forget_parts(self) -> None:
+        if self._parts:
+            self.hold(-len(self._parts))
+            self._parts = bytearray()
+
+    def on_release(self) -> None:
+        """Forget an incomplete delivery."""
+        self._forget_parts()
 
     def _reject_transactional(self, first: Transfer, *, is_settled: bool) -> None:
         """Reject a delivery within a transaction; end the link if the peer does not wait for an answer."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from local.broker.core.namespace import Namespace
 from local.broker.protocol.claims import Claims
+from local.broker.protocol.holdings import Holdings
 from local.broker.protocol.performatives import Disposition
 
 
@@ -19,6 +20,11 @@ class LinkConnection(Protocol):
     @property
     def claims(self) -> Claims:
         """Return what the peer may do."""
+        ...
+
+    @property
+    def holdings(self) -> Holdings:
+        """Return what the peer makes the broker hold."""
         ...
 
     @property

@@ -47,6 +47,11 @@ class Link:
                 )
             )
         )
+        self._forget_attach()
+
+    def _forget_attach(self) -> None:
+        # It may be large, and everything that follows has been read from it.
+        self.peer = self.peer._replace(source=None, target=None, properties=None)
 
     def source(self) -> Value | None:
         """Return the broker's source: the peer's own, because the SDKs compare them."""
@@ -73,6 +78,7 @@ class Link:
             )
         )
         self.is_attached = True
+        self._forget_attach()
         self.detach(refusal)
 
     def detach(self, refusal: Refusal) -> None:

@@ -21,6 +21,10 @@ from local.broker.protocol.terminus import address_of
 from shared.amqp.values import symbol
 
 _MAX_REQUEST_SIZE = 1024 * 1024
+_MAX_TOKEN_SIZE = 64 * 1024
+# The first answer that waits counts for at most this: one that lists messages may be large.
+_MAX_COUNTED_ANSWER = 1024 * 1024
+_TOKENS = "$cbs"
 _STATUS = {
     errors.ENTITY_DISABLED: 403,
     errors.INTERNAL_ERROR: 500,
@@ -35,8 +39,16 @@ class RequestLink(IncomingLink):
     """A link that requests arrive on."""
 
     def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
-        super().__init__(session, attach, _MAX_REQUEST_SIZE)
+        super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == _TOKENS else _MAX_REQUEST_SIZE)
         self._node = node
+
+    def hold(self, size: int) -> None:
+        """Count what the connection holds: anyone may send requests, also without a token."""
+        holdings = self.session.connection.holdings
+        if size > 0:
+            holdings.add(size)
+        else:
+            holdings.remove(-size)
 
     def accept(self, message: bytes, message_format: int) -> None:  # noqa: ARG002 - requests are never batched
         """Answer a request."""
@@ -65,7 +77,7 @@ class RequestLink(IncomingLink):
         return self._node.path.removesuffix("/$management")
 
     def _operation(self, request: Request) -> Operation:
-        if self._node.path == "$cbs":
+        if self._node.path == _TOKENS:
             return Operation.AUTHORIZE
         return Operation.SEND if request.operation.endswith("schedule-message") else Operation.MANAGE
 
@@ -95,7 +107,7 @@ class ResponseLink(OutgoingLink):
         super().__init__(session, attach)
         self.node_path = node.path
         self.address = address_of(attach.target)
-        self._answers: deque[bytes] = deque()
+        self._answers: deque[tuple[bytes, int]] = deque()
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
@@ -109,6 +121,8 @@ class ResponseLink(OutgoingLink):
         links = self.session.connection.response_links
         if self in links:
             links.remove(self)
+        self.session.connection.holdings.remove(sum(counted for _, counted in self._answers))
+        self._answers.clear()
 
     def _passes_faults(self) -> bool:
         """Let all answers pass: a fault affects the requested operation."""
@@ -116,10 +130,14 @@ class ResponseLink(OutgoingLink):
 
     def answer(self, message: bytes) -> None:
         """Send an answer as soon as the peer accepts it."""
-        self._answers.append(message)
+        counted = len(message) if self._answers else min(len(message), _MAX_COUNTED_ANSWER)
+        self._answers.append((message, counted))
+        self.session.connection.holdings.add(counted)
         self.pump()
 
     def pump(self) -> None:
         """Send the answers that the peer accepts."""
         while self._answers and self.can_take():
-            self.send(next(self._numbers).to_bytes(TAG_SIZE), self._answers.popleft(), settled=True)
+            message, counted = self._answers.popleft()
+            self.session.connection.holdings.remove(counted)
+            self.send(next(self._numbers).to_bytes(TAG_SIZE), message, settled=True)

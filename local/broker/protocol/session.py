@@ -12,6 +12,7 @@ from local.broker.protocol import performatives
 from local.broker.protocol.attaching import create_link
 from local.broker.protocol.fields import Field, Fields
 from local.broker.protocol.frames import HEADER, compose
+from local.broker.protocol.holdings import LINK_SIZE
 from local.broker.protocol.interfaces import DeliveringLink, SessionConnection
 from local.broker.protocol.link import Link
 from local.broker.protocol.outgoing_link import difference
@@ -38,6 +39,7 @@ class Session:
         self.connection = connection
         self.channel = channel
         self.links: dict[int, Link] = {}
+        self._sizes: dict[int, int] = {}
         self._next_incoming_id = next_incoming_id
         self._max_incoming_window = incoming_window
         self._incoming_window = incoming_window
@@ -77,13 +79,17 @@ class Session:
         elif code == performatives.FLOW:
             self._on_flow(performatives.read_flow(raw))
         elif code == performatives.ATTACH:
-            self._on_attach(performatives.read_attach(raw))
+            self._on_attach(performatives.read_attach(raw), len(body))
         elif code == performatives.DETACH:
             self._on_detach(Fields("detach", raw))
 
-    def _on_attach(self, attach: Attach) -> None:
+    def _on_attach(self, attach: Attach, size: int) -> None:
         if attach.handle in self.links or attach.handle > HANDLE_MAX:
             raise SessionViolation(errors.HANDLE_IN_USE, f"handle {attach.handle}: in use, or above {HANDLE_MAX}")
+        self._sizes[attach.handle] = LINK_SIZE + size
+        self.connection.holdings.add(LINK_SIZE + size)
+        if self._is_over:
+            return
         try:
             link = create_link(self, attach)
         except Refusal as refusal:
@@ -101,6 +107,7 @@ class Session:
         handle, closed = fields.required_number(0), fields.flag(1)
         link = self.links.pop(handle, None)
         if link is not None:
+            self.connection.holdings.remove(self._sizes.pop(handle))
             link.on_detach(closed=closed)
 
     def _on_flow(self, flow: Flow) -> None:
@@ -224,5 +231,7 @@ class Session:
     def _release_links(self) -> None:
         self._is_over = True
         links, self.links = self.links, {}
+        self.connection.holdings.remove(sum(self._sizes.values()))
+        self._sizes.clear()
         for link in links.values():
             link.release()
