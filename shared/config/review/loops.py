@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from shared.config.review import checks
+from shared.config.review.edited_facts import is_history
 from shared.config.review.findings import Finding
-from shared.config.review.network import Network, is_history, mark_keys
+from shared.config.review.network import Network, mark_keys
 from shared.config.review.paths import Edge, Node, Passage
 from shared.rules import parse_action
 

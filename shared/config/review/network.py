@@ -7,11 +7,11 @@ routes; stamps (`shared.message.metadata`) and loop guard (`shared.message.loop_
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from shared.amqp.values import string
 from shared.config.files import Configuration
 from shared.config.models import Connection, Source, Target, TaskFile
+from shared.config.review.edited_facts import after_editor, filter_of, is_history, parsed_filter
 from shared.config.review.entities import Entities
 from shared.config.review.known_properties import (
     Facts,
@@ -24,11 +24,7 @@ from shared.config.review.known_properties import (
     unsatisfied,
 )
 from shared.config.review.paths import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
-from shared.config.steps import EditorStep
 from shared.editors.filter import FilterStep
-from shared.editors.partition import PartitionOptions, PartitionStep
-from shared.editors.properties import PropertiesOptions, PropertiesStep
-from shared.editors.validate import ValidateStep
 from shared.message.loop_prevention import LoopGuard
 from shared.message.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -42,8 +38,6 @@ from shared.message.metadata import (
 from shared.rules import Action, CorrelationFilter, FalseFilter, Filter, SqlFilter, parse_action, parse_filter
 from shared.rules.syntax import Scope
 
-HISTORY = "repl-"
-
 # System properties that every hop keeps.
 _LASTING = frozenset(
     ["contenttype", "correlationid", "messageid", "replyto", "replytosessionid", "sessionid", "subject", "to"]
@@ -56,10 +50,6 @@ _DEAD_LETTER_REASONS: tuple[Key, ...] = tuple(
     for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
 )
 
-SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
-PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
-_CONTENT_TYPE: Key = (Scope.SYSTEM, "contenttype")
-_KEPT = frozenset((SESSION_ID, PARTITION_KEY))
 _MOST_ALTERNATIVES = 24
 
 
@@ -196,7 +186,7 @@ class Network:
         for index, route in enumerate(task.routes):
             taken, left = [], []
             for facts, is_certain in remaining:
-                condition = None if route.when is None else _filter(route.when).condition
+                condition = None if route.when is None else parsed_filter(route.when).condition
                 takes = [facts] if condition is None else satisfied(condition, facts)
                 leaves = [] if condition is None else unsatisfied(condition, facts)
                 taken += [(each, is_certain and not leaves) for each in takes]
@@ -251,11 +241,6 @@ def mark_keys(action: Action | None) -> frozenset[Key]:
     return frozenset() if action is None else frozenset(key_of(each.property) for each in action.statements)
 
 
-def is_history(key: Key) -> bool:
-    """Return whether a property is one in which Busway keeps a message's path."""
-    return key[0] is Scope.USER and key[1].startswith(HISTORY)
-
-
 def compact(facts: Facts) -> Mapping[Key, Knowledge]:
     """Return *facts* without the history, which grows with every hop."""
     return {key: value for key, value in facts.known.items() if not is_history(key)}
@@ -264,61 +249,6 @@ def compact(facts: Facts) -> Mapping[Key, Knowledge]:
 def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, bool]]:
     """Return the alternatives; too many of them become one, which is possible but not certain."""
     return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
-
-
-def filter_of(editor: EditorStep) -> SqlFilter | None:
-    """Return a condition that every message that passes *editor* satisfies, None if unknown."""
-    if isinstance(editor, FilterStep):
-        return _filter(editor.rule)
-    if not isinstance(editor, ValidateStep) or not isinstance(editor.options.on_failure, str):
-        return None
-    system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
-    return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
-
-
-def after_editor(editor: EditorStep, facts: Facts) -> Facts:
-    """Return the facts about a message that has passed *editor*."""
-    if isinstance(editor, PropertiesStep):
-        return _with_properties_edited(editor.options, facts)
-    if isinstance(editor, PartitionStep):
-        return _with_key(editor.options, facts)
-    if not editor.keeps_properties:
-        # An editor leaves history and ordering keys alone.
-        return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT})
-    changed = {(Scope.USER, name): Unknown.ANYTHING for name in editor.may_set()}
-    known = {**facts.known, **changed}
-    if not editor.keeps_content_type:
-        known[_CONTENT_TYPE] = Unknown.ANYTHING
-    return Facts(known, facts.others)
-
-
-def _with_key(options: PartitionOptions, facts: Facts) -> Facts:
-    if facts.of(PARTITION_KEY) not in (Unknown.ABSENT, Unknown.NOTHING):
-        return facts
-    is_sure = options.missing == "reject" and facts.of(SESSION_ID) is Unknown.ABSENT
-    return facts.with_(PARTITION_KEY, Unknown.SOMETHING if is_sure else Unknown.ANYTHING)
-
-
-def _with_properties_edited(options: PropertiesOptions, facts: Facts) -> Facts:
-    known = dict(facts.known)
-    others = facts.others if options.remove is None else Unknown.ANYTHING
-    for key in [key for key in known if key[0] is Scope.USER and options.removes(key[1])]:
-        known[key] = Unknown.ABSENT
-    renamed = {old.lower(): new.lower() for old, new in (options.rename or {}).items()}
-    known |= {(Scope.USER, old): Unknown.ABSENT for old in renamed}
-    for old, new in renamed.items():
-        moved, stays = facts.of((Scope.USER, old)), facts.of((Scope.USER, new))
-        if moved is not Unknown.ABSENT:
-            known[Scope.USER, new] = Unknown.ANYTHING if moved is Unknown.NOTHING else moved
-        elif new not in renamed:
-            known[Scope.USER, new] = stays
-    changed = Facts(known, others)
-    return changed if options.action is None else applied(parse_action(options.action), changed)
-
-
-@lru_cache(maxsize=1024)
-def _filter(text: str) -> SqlFilter:
-    return parse_filter(text)
 
 
 def _filtered(rule: Filter | None, facts: Facts) -> list[tuple[Facts, bool]]:

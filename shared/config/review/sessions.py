@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from shared.config.models import Target, TaskFile
 from shared.config.review import checks
+from shared.config.review.edited_facts import PARTITION_KEY, SESSION_ID, after_editor, filter_of
 from shared.config.review.findings import Finding
 from shared.config.review.known_properties import Facts, Unknown, key_of, satisfied, unsatisfied
-from shared.config.review.network import PARTITION_KEY, SESSION_ID, Network, after_editor, filter_of
+from shared.config.review.network import Network
 from shared.config.review.paths import Node
 from shared.editors.chain import ChainStep
 from shared.editors.verify_chain import VerifyChainStep
