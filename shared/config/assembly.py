@@ -157,6 +157,7 @@ def _task(
         partitions=None if partitions is None else frozenset(map(str, partitions)),
         locks=locks,
         hold=file.limits.hold,
+        rate=file.limits.rate,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
         edit_seconds=file.limits.edit_time.total_seconds(),
         dry_run=facts.dry_run,

@@ -217,6 +217,8 @@ class Limits(Strict):
     ISO 8601 duration of processor time that an editor may take for each 256 KiB of a message, such as PT0.5S; one that
     takes longer is rejected. A `python` editor has ten times as long, by the clock.
     """
+    rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """Messages per second that each instance sends at most, all lanes together; by default as many as it can."""
     hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
     """ISO 8601 duration for which a delivery waits for its targets; must stay below the timeout in host.json."""
 

@@ -83,7 +83,12 @@ class Deadline:
         left = min(self._end, self._lock_deadline) - self._clock.monotonic()
         return max(min(left, LONGEST_ATTEMPT_SECONDS), SHORTEST_ATTEMPT_SECONDS)
 
-    async def pause(self, seconds: float) -> bool:
+    @property
+    def now(self) -> float:
+        """The time of the clock that the deadline is measured with."""
+        return self._clock.monotonic()
+
+    async def pause(self, seconds: float, *, is_retry: bool = True) -> bool:
         """Sleep for *seconds* and renew the locks; return whether another attempt fits. Raises LockLost."""
         resume = self._clock.monotonic() + seconds
         while not self._is_shutting_down():
@@ -94,7 +99,7 @@ class Deadline:
             if max(resume, now) + SHORTEST_ATTEMPT_SECONDS > self._end or needed_until > self._lock_deadline:
                 return False
             if resume <= now:
-                self.retries += 1
+                self.retries += is_retry
                 return True
             await self._sleep(min(resume - now, self._seconds_to_renewal()))
         return False

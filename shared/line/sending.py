@@ -13,6 +13,7 @@ from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
 from shared.line.item import Item
 from shared.line.outages import OutageLog
+from shared.line.pace import Pace
 from shared.line.reject_limit import RejectLimit
 from shared.line.routing import Target
 from shared.line.setting_aside import SettingAside, dead_letter_queue, session_of
@@ -40,6 +41,7 @@ class Sender:
         self._task = task.name
         self._locks = task.locks
         self._in_order = task.in_order
+        self._pace = Pace(task.rate)
         self._accepted = accepted
         self._outages = outages
         self._setting_aside = SettingAside(
@@ -52,6 +54,9 @@ class Sender:
         uncounted = [item for item in items if item.state is not State.REPEATED]
         try:
             await deadline.begin()
+            turn = self._pace.turn(sum(item.state in TO_TARGET for item in items), deadline.now)
+            if turn and not await deadline.pause(turn, is_retry=False):
+                return TargetUnavailable(f"{self._task}: the batch has no turn before its deadline, by limits.rate")
             while True:
                 errors = await self._attempt(items, uncounted, deadline)
                 attempts += 1
@@ -81,7 +86,7 @@ class Sender:
             if item.state in TO_TARGET and item.target is not None:
                 by_target.setdefault(item.target, []).append(item)
         answers = await asyncio.gather(
-            *(self._send(target, waiting, deadline.attempt_seconds) for target, waiting in by_target.items())
+            *(self._send(target, waiting, deadline) for target, waiting in by_target.items())
         )
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
@@ -94,8 +99,12 @@ class Sender:
         self._outages.note(dict(sorted(attempts, key=lambda each: each[1] is not None)))
         return [error for _, error in attempts if error is not None]
 
-    async def _send(self, target: Target, waiting: Sequence[Item], timeout_seconds: float) -> BuswayError | None:
+    async def _send(self, target: Target, waiting: Sequence[Item], deadline: Deadline) -> BuswayError | None:
         """Send once to one target; return the error that kept it from accepting messages, apart from refused ones."""
+        busy = self._pace.refusal(target, deadline.now)
+        if busy is not None:
+            return busy
+        timeout_seconds = deadline.attempt_seconds
         messages = [item.outgoing for item in waiting if item.outgoing is not None]
         answers: list[BuswayError | None] = [None] * len(messages)
         together = self._in_order or target.binding is not None
@@ -119,6 +128,8 @@ class Sender:
                 item.refuse(Rejection(answer, Stage.SENT, self._task))
             else:
                 error = error or answer
+        if isinstance(error, TargetUnavailable):
+            self._pace.note(target, error, deadline.now)
         return error
 
     def _remember(self, item: Item) -> None:

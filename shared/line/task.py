@@ -38,6 +38,8 @@ class Task:
     """The locks on a batch at its source, None if the source has none (Event Hubs)."""
     hold: timedelta = DEFAULT_HOLD
     """How long a batch may wait for its targets."""
+    rate: float | None = None
+    """The messages per second that an instance sends at most, None: no limit."""
     rejects_in_a_row: int | None = DEFAULT_REJECTS_IN_A_ROW
     """The task stops after this many rejected messages in a row; None: never."""
     edit_seconds: float = DEFAULT_SECONDS
