@@ -36,7 +36,7 @@ editors:
 ```
 
 - **Order.** Editors run before the stamps, the time to live, the routes and loop prevention, so the `when` of a route
-  sees their result. An editor may split a message; the parts then go on one by one.
+  sees their result. An editor may split a message; the later editors then get the parts one by one.
 - **Withheld.** A message that an editor withholds on purpose (`filter`, `on_failure: drop`) is completed at the source
   and journalled as `filtered` with the reason.
 - **Rejected.** A message that an editor cannot process goes unchanged to the task's `rejects`, with the reason in

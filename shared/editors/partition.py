@@ -27,7 +27,7 @@ class PartitionOptions(Strict):
     from_property: FreeName | None = Field(None, alias="property")
     """Application property that is a text or a whole number, in any case."""
     missing: Literal["reject", "leave"] = "reject"
-    """What happens if the value is null or missing: `leave` lets the message go on without a key."""
+    """What happens if the value is null or missing: `leave` sends the message without a key."""
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> Self:

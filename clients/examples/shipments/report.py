@@ -50,7 +50,7 @@ def tell() -> None:
     print(f"applied in west: {sum(each.site == 'west' for each in applied)}, in east: ", end="")
     print(sum(each.site == "east" for each in applied))
     print(f"begun in west and finished in east: {len(moved)} shipments")
-    print(f"handed over again and found applied: {ledger.found()}")
+    print(f"delivered again and found applied: {ledger.found()}")
 
 
 def left(shipments: int) -> None:
