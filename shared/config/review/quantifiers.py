@@ -23,7 +23,7 @@ type _Node = tuple[Any, Any]
 
 
 def nested_quantifier(pattern: str) -> str | None:
-    """Return what is wrong with a regular expression, None if nothing is or it is none."""
+    """Return the problem of a regular expression; None without one, and for text that is not an expression."""
     try:
         tree = _parser.parse(pattern)
     except (re.error, RecursionError, OverflowError):
