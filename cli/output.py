@@ -7,6 +7,8 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
+from shared.printable import printable
+
 # In a CI log or a pipe there is no terminal width to respect.
 _LOG_WIDTH = 160
 
@@ -16,17 +18,11 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
 
 
-def printable(text: str) -> str:
-    """Return *text* with characters escaped that a terminal would act on: controls, and marks of writing direction."""
-    if text.isprintable():
-        return text
-    return "".join([each if each.isprintable() else each.encode("unicode_escape").decode() for each in text])
-
-
 def print_problems(problems: Iterable[object]) -> None:
     """Print each of *problems* to standard error, on a line of its own."""
     for problem in problems:
-        typer.echo(str(problem), err=True)
+        # What it quotes may come from a message.
+        typer.echo("\n".join(map(printable, str(problem).split("\n"))), err=True)
 
 
 def fail(problems: Iterable[object]) -> NoReturn:

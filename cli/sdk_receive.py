@@ -8,8 +8,8 @@ from typing import Any
 from azure.eventhub import EventData, EventHubConsumerClient
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSubQueue
 
-from cli.output import printable
 from cli.places import Place
+from shared.printable import printable
 
 _DEAD_LETTERS = "/$deadletterqueue"
 _SUBSCRIPTION_SEGMENT = "/subscriptions/"

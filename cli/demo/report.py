@@ -9,6 +9,7 @@ from rich.text import Text
 
 from cli.demo.expectations import Verdict
 from cli.demo.messages import Pattern
+from shared.printable import printable
 
 _MOST_DIFFERENCES = 20
 
@@ -41,7 +42,7 @@ def print_report(
         count = len(others) + sum(len(about) for verdict in verdicts for about in verdict.differences.values())
         console.print(f"\nFAILED: {count} differences from what was expected.", style="bold red")
         for difference in differences[:_MOST_DIFFERENCES]:
-            console.print(f"  {difference}", soft_wrap=True)
+            console.print(f"  {printable(difference)}", soft_wrap=True)
         if len(differences) > _MOST_DIFFERENCES:
             console.print(f"  … and {len(differences) - _MOST_DIFFERENCES} more")
         return False

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
-from cli.output import printable
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, items_of, plain
 from shared.amqp.values import Described, Value
 from shared.errors import MessageRejected
 from shared.message.message import Message
+from shared.printable import printable
 
 BODY = "body"
 

@@ -1,7 +1,6 @@
 """The run of `busway try`: load the task, get the messages, try them, print the result."""
 
 import asyncio
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.printable import json_line
 from shared.protocols import Outcome
 
 _HUB_PARTITION = "0"
@@ -51,7 +51,7 @@ def try_and_print(
         return _NOT_TRIED
     for number, result in enumerate(results, 1):
         if as_json:
-            typer.echo(json.dumps(document(result, name), ensure_ascii=False))
+            typer.echo(json_line(document(result, name)))
         else:
             typer.echo("\n".join([*lines(result, number, len(results), with_body=with_body), ""]))
     if not as_json:

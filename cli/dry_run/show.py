@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from cli.dry_run.changes import body_lines, changes, diff_lines, view
 from cli.dry_run.line import Result
 from cli.dry_run.observer import Step
-from cli.output import printable
 from shared.errors import MessageRejected
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.printable import printable
 from shared.protocols import Outcome, Record
 
 _STEPS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from cli.output import printable
 from shared.errors import ConfigError, Problem
+from shared.printable import printable
 
 LEDGER = "repaired.jsonl"
 

@@ -14,6 +14,7 @@ from cli.repair.manifest import Ledger, Missing, ledger_of, read
 from cli.repair.replay import GOOD, Repair
 from shared.config.files import Configuration, load
 from shared.errors import ConfigError, Problem
+from shared.printable import printable
 
 
 def repair_and_print(manifest: Path, copies: Sequence[str], ledger: Path | None, folder: Path, *, apply: bool) -> bool:
@@ -50,7 +51,7 @@ async def _repair(
             for message in messages:
                 state, text = (await repair.report(message, apply=apply))[1:]
                 counts[state] += 1
-                typer.echo(f"{state:12} {message.name}: {text}")
+                typer.echo(printable(f"{state:12} {message.name}: {text}"))
     finally:
         await repair.close()
     return counts

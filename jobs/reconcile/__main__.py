@@ -185,7 +185,9 @@ def _path(address: str) -> str:
 
 def _print(text: str) -> None:
     # Spark writes its log to standard error.
-    sys.stdout.write(f"{text}\n")
+    # Names come from the journal, which others may write.
+    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    sys.stdout.write(f"{shown}\n")
     sys.stdout.flush()
 
 

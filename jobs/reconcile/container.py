@@ -178,7 +178,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    # Names come from the journal, which others may write.
+    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    sys.stdout.write(f"{shown}\n")
     sys.stdout.flush()
 
 

@@ -1,11 +1,11 @@
 """The journal as log lines: one for every message that was withheld or rejected."""
 
-import json
 import logging
 from collections.abc import Sequence
 from functools import partial
 
 from shared.message.message import Message
+from shared.printable import json_line
 from shared.protocols import Entry, Flush, Imprint, Outcome, Record
 
 _GOING_ON = (Outcome.SENT, Outcome.RETRY)
@@ -45,7 +45,7 @@ def log_withheld(records: Sequence[Record]) -> None:
     """Log every record of a message that was withheld or rejected."""
     for record in records:
         if record.outcome not in _GOING_ON:
-            _LOGGER.warning("%s", json.dumps(_fields(record), ensure_ascii=False))
+            _LOGGER.warning("%s", json_line(_fields(record)))
 
 
 async def _logged(records: Sequence[Record]) -> None:

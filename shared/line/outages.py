@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from shared.clock import Clock
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.printable import printable
 from shared.protocols import Telemetry
 
 _LOGGER = logging.getLogger("busway.pipeline")
@@ -38,7 +39,7 @@ class OutageLog:
                 since = self._clock.monotonic() if outage is None else outage[1]
                 self._present[place] = (kind, since)
                 log = _LOGGER.warning if isinstance(error, TargetUnavailable) else _LOGGER.error
-                log("%s: the batch waits and is retried: %s", self._task, error)
+                log("%s: the batch waits and is retried: %s", self._task, printable(str(error)))
                 self._report(place, error)
 
     def _report(self, place: str, error: BuswayError | None) -> None:

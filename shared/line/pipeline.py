@@ -31,6 +31,7 @@ from shared.line.shutdown import Shutdown
 from shared.line.states import OUTCOMES, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
+from shared.printable import printable
 from shared.protocols import BatchEditor, BatchReport, Entry, Flush, Journal, Outcome, Record, Telemetry
 
 _LOGGER = logging.getLogger("busway.pipeline")
@@ -136,7 +137,7 @@ class Pipeline:
                 )
             )
         if error is not None:
-            _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, error)
+            _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, printable(str(error)))
             raise error
         return decided
 

@@ -1,13 +1,18 @@
 """What commands print of messages does not act on the terminal."""
 
+import json
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from cli.output import printable
+from cli.main import app
+from cli.output import print_problems
 from cli.sdk_receive import _line
+from shared.printable import printable
 
 # Categories of controls, formats (which include directions of writing), and separators of lines and paragraphs.
 ACTING = {"Cc", "Cf", "Zl", "Zp", "Cs"}
@@ -34,3 +39,29 @@ def test_bodies_names_and_values_of_received_messages_are_escaped(text: str, pri
     assert printable(text) == printed
     line = _line(text, {"message_id": text}, {text: "value"})
     assert line == f"{printed}  message_id={printed} {printed}=value"
+
+
+def test_problems_quote_nothing_that_acts(capsys: pytest.CaptureFixture[str]) -> None:
+    print_problems(["a \x1b[2J\x9b\nb \u202e"])
+    assert capsys.readouterr().err == "a \\x1b[2J\\x9b\nb \\u202e\n"
+
+
+def test_lines_of_a_repair_quote_nothing_that_acts(tmp_path: Path) -> None:
+    rows = [{"task": "x\x1b[2J\n", "src_site": "w", "src_entity": "o", "message_id": "m\x9b\u2028", "copies": 0}]
+    (tmp_path / "repair.jsonl").write_text(
+        "".join(json.dumps(each) + "\n" for each in ({"manifest": 1, "messages": 1, "missing": 1}, *rows))
+    )
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "connections.yaml").write_text(
+        "west: {kind: service-bus, setting: WEST}\neast: {kind: service-bus, setting: EAST}\n"
+    )
+    (tmp_path / "tasks" / "copy.yaml").write_text(
+        "task: copy\nsource: {connection: west, queue: orders}\nroutes: [{target: {connection: east, queue: orders}}]\n"
+    )
+    result = CliRunner().invoke(
+        app,
+        ["repair", str(tmp_path / "repair.jsonl"), "--dry-run", "--config", str(tmp_path)],
+        env=dict.fromkeys(("WEST", "EAST"), "Endpoint=sb://127.0.0.1;SharedAccessKeyName=a;SharedAccessKey=b"),
+    )
+    assert not {"Cc", "Cf", "Zl", "Zp"} & {unicodedata.category(each) for each in result.output.replace("\n", "")}
+    assert "\\x9b" in result.output
