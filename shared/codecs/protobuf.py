@@ -10,10 +10,7 @@ Source: protobuf.dev, ProtoJSON Format, Encoding.
 """
 
 import math
-import struct
-from base64 import b64decode
-from binascii import Error as NotBase64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +20,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message import Error as ProtobufError
 
 from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, too_deep
+from shared.codecs.protobuf_values import Descriptor, Mismatch, bytes_of, key_of, not_finite_text, scalar, shortest
 from shared.errors import MessageRejected
 
 NOT_PROTOBUF = "NotProtobuf"
@@ -36,35 +34,15 @@ _WELL_KNOWN = frozenset(
         ),
     )
 )
-_BITS: Mapping[int, tuple[int, int]] = {
-    **dict.fromkeys((Field.TYPE_INT32, Field.TYPE_SINT32, Field.TYPE_SFIXED32), (-(2**31), 2**31 - 1)),
-    **dict.fromkeys((Field.TYPE_INT64, Field.TYPE_SINT64, Field.TYPE_SFIXED64), (-(2**63), 2**63 - 1)),
-    **dict.fromkeys((Field.TYPE_UINT32, Field.TYPE_FIXED32), (0, 2**32 - 1)),
-    **dict.fromkeys((Field.TYPE_UINT64, Field.TYPE_FIXED64), (0, 2**64 - 1)),
-}
 _WIDE = frozenset((Field.TYPE_INT64, Field.TYPE_SINT64, Field.TYPE_SFIXED64, Field.TYPE_UINT64, Field.TYPE_FIXED64))
-_LARGEST_FLOAT = 3.4028234663852886e38
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_LONGEST_INTEGER = 40
-_SHORTEST, _LONGEST = 6, 9
 # What ProtoJSON's library raises for values of the sender: an Any alone may raise each of them.
 _UNREADABLE = (
     *(json_format.Error, ProtobufError, RecursionError),
     *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
 )
 
-# Types of the library that are made at run time.
+# The library makes its types at run time.
 type ProtoMessage = Any
-type Descriptor = Any
-
-
-class _Mismatch(Exception):
-    """A value that does not match its field."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.path = path
 
 
 class Protobuf:
@@ -123,7 +101,7 @@ class Protobuf:
         message = self._make()
         try:
             self._fill(message, value, 1)
-        except _Mismatch as error:
+        except Mismatch as error:
             raise MessageRejected("SchemaViolated", f"${error.path}: {error.problem}") from error
         try:
             return bytes(message.SerializeToString(deterministic=True))
@@ -159,8 +137,8 @@ class Protobuf:
                 return value if known is None else known.name
             case Field.TYPE_DOUBLE | Field.TYPE_FLOAT:
                 if not math.isfinite(value):
-                    return _not_finite(value) if self._beside_json else value
-                return _shortest(value) if field.type == Field.TYPE_FLOAT else value
+                    return not_finite_text(value) if self._beside_json else value
+                return shortest(value) if field.type == Field.TYPE_FLOAT else value
         return str(value) if self._beside_json and field.type in _WIDE else value
 
     # To a message
@@ -173,26 +151,26 @@ class Protobuf:
             self._fill_well_known(message, value)
             return
         if type(value) is not dict:
-            raise _Mismatch("got another kind of value, expected a mapping")
+            raise Mismatch("got another kind of value, expected a mapping")
         fields, camel = descriptor.fields_by_name, descriptor.fields_by_camelcase_name
         seen = set[str]()
         for given, each in value.items():
             field = camel.get(given) or fields.get(given) or _by_json_name(descriptor, given)
             if field is None:
-                raise _Mismatch(f"has a name that is not a field of {descriptor.full_name}")
+                raise Mismatch(f"has a name that is not a field of {descriptor.full_name}")
             if field.name in seen:
-                raise _Mismatch("is present twice, under both of its names", f".{field.name}")
+                raise Mismatch("is present twice, under both of its names", f".{field.name}")
             seen.add(field.name)
             if each is None and not _takes_null(field):
                 continue
             if field.containing_oneof is not None and not field.is_repeated:
                 others = {other.name for other in field.containing_oneof.fields} & seen - {field.name}
                 if any(value.get(other) is not None for other in others):
-                    raise _Mismatch("is one of several fields of which only one may be set", f".{field.name}")
+                    raise Mismatch("is one of several fields of which only one may be set", f".{field.name}")
             try:
                 self._set(message, field, each, depth)
-            except _Mismatch as error:
-                raise _Mismatch(error.problem, f".{field.name}{error.path}") from error
+            except Mismatch as error:
+                raise Mismatch(error.problem, f".{field.name}{error.path}") from error
 
     def _set(self, message: ProtoMessage, field: Descriptor, value: Plain, depth: int) -> None:
         entry = _map_entry(field)
@@ -200,49 +178,49 @@ class Protobuf:
             self._set_map(getattr(message, field.name), *entry, value, depth)
         elif field.is_repeated:
             if type(value) is not list:
-                raise _Mismatch("got another kind of value, expected a list")
+                raise Mismatch("got another kind of value, expected a list")
             found = getattr(message, field.name)
             for index, each in enumerate(value):
                 try:
                     if field.message_type is not None:
                         self._fill(found.add(), each, depth + 1)
                     else:
-                        found.append(_scalar(field, each))
-                except _Mismatch as error:
-                    raise _Mismatch(error.problem, f"[{index}]{error.path}") from error
+                        found.append(scalar(field, each))
+                except Mismatch as error:
+                    raise Mismatch(error.problem, f"[{index}]{error.path}") from error
         elif field.message_type is not None:
             part = getattr(message, field.name)
             part.SetInParent()
             self._fill(part, value, depth + 1)
         else:
-            setattr(message, field.name, _scalar(field, value))
+            setattr(message, field.name, scalar(field, value))
 
     def _set_map(self, found: ProtoMessage, of_key: Descriptor, of_value: Descriptor, value: Plain, depth: int) -> None:
         if type(value) is not dict:
-            raise _Mismatch("got another kind of value, expected a mapping")
+            raise Mismatch("got another kind of value, expected a mapping")
         for given, each in value.items():
             try:
-                key = _key_of(of_key, given)
+                key = key_of(of_key, given)
                 if of_value.message_type is not None:
                     self._fill(found[key], each, depth + 1)
                 else:
-                    found[key] = _scalar(of_value, each)
-            except _Mismatch as error:
-                raise _Mismatch(error.problem, f".*{error.path}") from error
+                    found[key] = scalar(of_value, each)
+            except Mismatch as error:
+                raise Mismatch(error.problem, f".*{error.path}") from error
 
     def _fill_well_known(self, message: ProtoMessage, value: Plain) -> None:
         name = message.DESCRIPTOR.name
         if hasattr(value, "isoformat"):
             value = as_text(value)
         if isinstance(value, Decimal):
-            raise _Mismatch("got a number with more digits than a double has")
+            raise Mismatch("got a number with more digits than a double has")
         if name == "BytesValue":
-            value = as_text(_bytes(value))
+            value = as_text(bytes_of(value))
         try:
             json_format.ParseDict(value, message, descriptor_pool=self._pool, max_recursion_depth=DEEPEST)
         except _UNREADABLE as error:
             # The library's text quotes the body.
-            raise _Mismatch(f"got another kind of value, expected what ProtoJSON has for {name}") from error
+            raise Mismatch(f"got another kind of value, expected what ProtoJSON has for {name}") from error
 
 
 def _map_entry(field: Descriptor) -> tuple[Descriptor, Descriptor] | None:
@@ -262,103 +240,3 @@ def _takes_null(field: Descriptor) -> bool:
 
 def _key(key: object) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def _key_of(field: Descriptor, text: str) -> object:
-    if field.type == Field.TYPE_BOOL:
-        if text not in {"true", "false"}:
-            raise _Mismatch("has a key that is neither true nor false")
-        return text == "true"
-    return _scalar(field, text)
-
-
-def _scalar(field: Descriptor, value: Plain) -> object:
-    kind = field.type
-    if kind in _BITS:
-        return _integer(value, *_BITS[kind])
-    match kind:
-        case Field.TYPE_STRING:
-            return _text(value)
-        case Field.TYPE_BOOL:
-            if type(value) is not bool:
-                raise _Mismatch("got another kind of value, expected a boolean")
-            return value
-        case Field.TYPE_BYTES:
-            return _bytes(value)
-        case Field.TYPE_ENUM:
-            return _enum(field, value)
-    return _number(value, single=kind == Field.TYPE_FLOAT)
-
-
-def _integer(value: Plain, least: int, most: int) -> int:
-    if type(value) is str and len(value) <= _LONGEST_INTEGER and value.removeprefix("-").isascii():
-        value = int(value) if value.removeprefix("-").isdigit() else value
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    if type(value) is not int:
-        raise _Mismatch("got another kind of value, expected a whole number")
-    if not least <= value <= most:
-        raise _Mismatch(f"got a number out of range, expected {least} to {most}")
-    return value
-
-
-def _number(value: Plain, *, single: bool) -> float:
-    if type(value) is str and value in _NOT_FINITE:
-        return _NOT_FINITE[value]
-    if type(value) not in {int, float}:
-        raise _Mismatch("got another kind of value, or more digits than a double has, expected a number")
-    try:
-        made = float(value)
-    except OverflowError:
-        made = math.inf
-    if type(value) is int and made != value:
-        raise _Mismatch("got a number with more digits than a double has")
-    if single and _LARGEST_FLOAT < abs(made) < math.inf:
-        raise _Mismatch("got a number out of range, expected one of 32 bits")
-    return made
-
-
-def _text(value: Plain) -> str:
-    if hasattr(value, "isoformat"):
-        return as_text(value)
-    if type(value) is not str:
-        raise _Mismatch("got another kind of value, expected text")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise _Mismatch("got a text with half a character (a lone surrogate)") from error
-    return value
-
-
-def _bytes(value: Plain) -> bytes:
-    if type(value) is bytes:
-        return value
-    if type(value) is not str:
-        raise _Mismatch("got another kind of value, expected bytes, or their Base64")
-    try:
-        return b64decode(value, validate=True)
-    except (NotBase64, ValueError) as error:
-        raise _Mismatch("got a text that is not Base64, expected bytes") from error
-
-
-def _enum(field: Descriptor, value: Plain) -> int:
-    if type(value) is int:
-        return _integer(value, *_BITS[Field.TYPE_INT32])
-    known = field.enum_type.values_by_name.get(value) if type(value) is str else None
-    if known is None:
-        raise _Mismatch("got another kind of value, expected a name of the enum")
-    return int(known.number)
-
-
-def _shortest(value: float) -> float:
-    """Return the double with the fewest digits that has the same 32 bits."""
-    packed = struct.pack("f", value)
-    for digits in range(_SHORTEST, _LONGEST):
-        short = float(f"{value:.{digits}g}")
-        if abs(short) <= _LARGEST_FLOAT and struct.pack("f", short) == packed:
-            return short
-    return value
-
-
-def _not_finite(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
