@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import cast
 
 from local.host.dotnet_decoder import READERS, Reader, decode_entries, decode_items, decode_known
+from local.host.dotnet_plain_entries import plain_entries
 from local.host.dotnet_simple import content_of, string, ticks
 from local.host.dotnet_values import NULL, CannotReceive, Object
 from shared.amqp import sections
@@ -33,16 +34,6 @@ _NAMES = {
 }
 _MAX_INT = 0x7FFFFFFF  # as a length, .NET takes it for "as much as there is"
 _EMPTY_LIST, _LIST, _MAP = 0x45, 0xC0, 0xC1
-# The width of a value that does not change; -1 for one that only its reader changes, 0 for the others.
-_PLAIN_WIDTHS = [
-    *(0 for _ in range(0x40)),
-    *(
-        {0x40: 1, 0x41: 1, 0x42: 1, 0x43: 1, 0x44: 1, 0x50: 2, 0x51: 2, 0x54: 2, 0x55: 2, 0x60: 3, 0x61: 3}.get(code)
-        or {0x72: 5, 0x82: 9, 0x98: 17}.get(code)
-        or (-1 if code in {0x52, 0x53, 0x56, 0x70, 0x71, 0x73, 0x80, 0x81, 0x83, 0x94, 0xA1, 0xB1} else 0)
-        for code in range(0x40, 0x100)
-    ),
-]
 _SIZE_AND_COUNT = struct.Struct(">II")
 
 type Field = bytes | int | None
@@ -166,42 +157,6 @@ def _map_section(message: Received, payload: bytes, position: int, number: int) 
         message.properties_by_section[number] = plain
         message.maps.pop(number, None)
     return stop
-
-
-def plain_entries(payload: bytes, position: int, stop: int, count: int, key_code: int) -> dict[bytes, bytes] | None:
-    """
-    Return the entries of a map section if `properties_of` would not change them, else None.
-
-    In nearly all messages the keys are text of one type and the values are simple; for them this is twice as fast.
-    """
-    entries: dict[bytes, bytes] = {}
-    long_code = key_code + 0x10
-    for _ in range(0, count, 2):
-        text = position + 2
-        if text > stop:
-            return None
-        code = payload[position]
-        if code == key_code:
-            start = text + payload[position + 1]
-            key = payload[position:start]
-        elif code == long_code:
-            text = position + 5
-            start = text + int.from_bytes(payload[position + 1 : text])
-            key = b"%c%c%b" % (key_code, start - text, payload[text:start]) if start - text <= 0xFF else b""
-        else:
-            return None
-        if start >= stop or not key or not payload[text:start].isascii():
-            return None
-        code = payload[start]
-        width = _PLAIN_WIDTHS[code]
-        if width > 0:
-            position = start + width
-            entries[key] = payload[start:position]
-        elif width < 0:
-            entries[key], position = READERS[code](payload, start + 1, stop)  # type: ignore[assignment] # it is bytes
-        else:
-            return None
-    return entries if position <= stop else None
 
 
 def _header_section(message: Received, payload: bytes, position: int, _number: int) -> int:
