@@ -37,7 +37,7 @@ from shared.amqp.codec import encode
 from shared.amqp.values import Malformed, array, symbol
 
 MAX_FRAME_SIZE = 65536
-MAX_FIRST_FRAME_SIZE = 8192  # until the open; the specification requires 512
+MAX_FIRST_FRAME_SIZE = 8192  # until the open, where the specification requires 512, and without transfers until a token
 CHANNEL_MAX = 4999
 IDLE_TIME_OUT = 120.0  # seconds that the open announces; the connection is closed after twice as long
 HEARTBEAT_INTERVAL = 25.0
@@ -46,6 +46,7 @@ HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, what
 TOKEN_SECONDS = 60.0  # within which it then has to show a valid token or key, if the namespace has keys
 OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
+_TRANSFER = bytes((0, 0x53, performatives.TRANSFER))
 
 
 class _Phase(Enum):
@@ -183,8 +184,18 @@ class Connection:
         elif frame.type == SASL:
             raise ConnectionViolation(errors.FRAMING_ERROR, "a SASL frame after SASL has ended")
         elif frame.body:
+            self._check_size(frame.body)
             self._on_frame(frame)
         return True
+
+    def _check_size(self, body: bytes) -> None:
+        """Raise ConnectionViolation for a large frame of a peer without a token, except for one that has a token."""
+        # Before it is decoded: that takes long, and what it becomes is many times as large.
+        if len(body) > MAX_FIRST_FRAME_SIZE and not body.startswith(_TRANSFER) and not self.holdings.is_trusted:
+            raise ConnectionViolation(
+                errors.RESOURCE_LIMIT_EXCEEDED,
+                f"frame of {len(body)} bytes before a valid token or key, expected at most {MAX_FIRST_FRAME_SIZE}",
+            )
 
     def _on_header(self, protocol_id: int, version: bytes) -> None:
         header = SASL_HEADER if protocol_id == SASL_HEADER.protocol_id else AMQP_HEADER

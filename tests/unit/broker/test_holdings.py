@@ -104,6 +104,17 @@ def test_small_frames_are_kept_without_overhead(payload: bytes) -> None:
     assert grown < 100_000
 
 
+def test_large_frames_without_a_token_are_refused_before_they_are_decoded() -> None:
+    # Cannot be decoded: another error would say so.
+    large = compose(0, b"\x00\x53\x12\xd0" + b"\xff" * 9000)
+    peer = Peer(keys=KEYS)
+    peer.open()
+    assert error_of(peer.say(large), CLOSED) == "amqp:resource-limit-exceeded"
+    trusted = Peer()
+    trusted.open()
+    assert error_of(trusted.say(large), CLOSED) == "amqp:decode-error"
+
+
 def seconds_until_closed(peer: Peer) -> float:
     seconds = 0.0
     while not peer.connection.is_closed:
