@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 QUEUE = "orders"
 MEGABYTE = 1024 * 1024
 # Of all connections together, and what Python needs for it.
-MOST_GROWTH = 160 * MEGABYTE
+MOST_GROWTH = 200 * MEGABYTE
 
 OPEN_FRAME = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=4999, idle_time_out=60_000))
 

@@ -14,28 +14,28 @@ from busway_clients.endpoints.watch import EndpointWatch
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 
 
-def said(endpoint: Any, ttl: float = 10.0) -> Answer:
+def answer_of(endpoint: Any, ttl: float = 10.0) -> Answer:
     return Answer(endpoint.namespace, (Offer(endpoint),), ttl)
 
 
 class Script:
-    """A source that says one thing after the other, the last one forever."""
+    """A source with prepared answers and errors; the last one repeats."""
 
-    def __init__(self, *lines: Any) -> None:
-        self.lines = list(lines)
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
         self.reads = 0
 
     def read(self) -> Any:
         self.reads += 1
-        line = self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
-        if isinstance(line, Exception):
-            raise line
-        return line
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def test_failures_are_retried_with_growing_pauses() -> None:
     seconds = [0.0]
-    source = Script(said(WEST), EndpointUnresolved("away"))
+    source = Script(answer_of(WEST), EndpointUnresolved("away"))
     watch = EndpointWatch(source, monotonic=lambda: seconds[0])
     watch.endpoints()
     asked = []
@@ -50,9 +50,9 @@ def test_failures_are_retried_with_growing_pauses() -> None:
 
 def test_times_to_live_are_kept_within_bounds() -> None:
     cache = EndpointCache(shortest_seconds=5, longest_seconds=300)
-    cache.update(said(WEST, 0), 0)
+    cache.update(answer_of(WEST, 0), 0)
     assert cache.due_in(0) == 5
-    cache.update(said(WEST, 86_400), 0)
+    cache.update(answer_of(WEST, 86_400), 0)
     assert cache.due_in(0) == 300
 
 
@@ -67,7 +67,7 @@ def test_before_the_first_answer_initial_endpoints_or_an_error() -> None:
 
 def test_any_error_of_a_source_keeps_the_endpoint() -> None:
     seconds = [0.0]
-    watch = EndpointWatch(Script(said(WEST), ZeroDivisionError("a mistake")), monotonic=lambda: seconds[0])
+    watch = EndpointWatch(Script(answer_of(WEST), ZeroDivisionError("a mistake")), monotonic=lambda: seconds[0])
     watch.endpoints()
     seconds[0] = 11
     assert watch.endpoints() == (WEST,)
@@ -76,7 +76,7 @@ def test_any_error_of_a_source_keeps_the_endpoint() -> None:
 
 def test_one_read_serves_all_callers_within_a_second() -> None:
     seconds = [0.0]
-    source = Script(said(WEST))
+    source = Script(answer_of(WEST))
     watch = EndpointWatch(source, monotonic=lambda: seconds[0])
     for _ in range(5):
         watch.consult()
@@ -90,7 +90,7 @@ def test_failing_callback_is_logged_and_stops_nothing(caplog: pytest.LogCaptureF
     def fail(_: Any) -> None:
         raise ZeroDivisionError
 
-    watch = EndpointWatch(Script(said(WEST)), on_change=fail)
+    watch = EndpointWatch(Script(answer_of(WEST)), on_change=fail)
     assert watch.endpoints() == (WEST,)
     assert "callback of the endpoint watch failed" in caplog.text
 
@@ -105,7 +105,7 @@ def test_callback_may_use_the_watch_and_events_come_in_order() -> None:
         assert watch.consult() == watch.endpoints() == (EAST,)
         events.append(("ends", change.site))
 
-    watch = EndpointWatch(Script(said(WEST), said(EAST)), on_change=note, monotonic=lambda: seconds[0])
+    watch = EndpointWatch(Script(answer_of(WEST), answer_of(EAST)), on_change=note, monotonic=lambda: seconds[0])
     asking = threading.Thread(target=watch.endpoints, daemon=True)
     asking.start()
     asking.join(10)
@@ -115,7 +115,7 @@ def test_callback_may_use_the_watch_and_events_come_in_order() -> None:
 
 def test_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     seconds = [0.0]
-    lines = [said(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), said(WEST)]
+    lines = [answer_of(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), answer_of(WEST)]
     watch = EndpointWatch(Script(*lines), monotonic=lambda: seconds[0])
     for _ in range(8):
         watch.endpoints()
@@ -127,7 +127,7 @@ def test_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
 
 def test_background_thread_reads_the_source_and_calls_back() -> None:
     changed = threading.Event()
-    source = Script(said(WEST, 0), said(EAST, 0))
+    source = Script(answer_of(WEST, 0), answer_of(EAST, 0))
     changes = []
 
     def note(change: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_client_with_an_endpoint_does_not_wait_for_a_slow_source() -> None:
             if self.reads > 1:
                 asked.set()
                 assert go_on.wait(10)
-            return said(WEST)
+            return answer_of(WEST)
 
     seconds = [0.0]
     watch = EndpointWatch(Slow(), monotonic=lambda: seconds[0])
@@ -177,7 +177,7 @@ def test_asyncio_behaves_the_same() -> None:
             if len(changes) == 2:
                 loop.call_soon(changed.set)
 
-        source = Script(said(WEST, 0), EndpointUnresolved("away"), said(EAST, 0))
+        source = Script(answer_of(WEST, 0), EndpointUnresolved("away"), answer_of(EAST, 0))
         cache = EndpointCache(shortest_seconds=0.01, retry_seconds=0.01)
         async with AsyncWatch(source, on_change=note, cache=cache) as watch:
             async with asyncio.timeout(10):
