@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from shared.errors import BuswayError
+from shared.private_file import PRIVATE_UMASK, open_private
 
 _STOP_SECONDS = 15.0
 _TAIL_LINES = 15
@@ -58,6 +59,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            umask=PRIVATE_UMASK,
             start_new_session=True,
             limit=_LONGEST_LINE_BYTES,
         )
@@ -109,7 +111,8 @@ class Child:
         stream = self._process.stdout
         if stream is None:
             raise self._failed("was started without a pipe for its output")
-        with self.log.open("w", encoding="utf-8") as log:
+        # Lines of a log may name messages.
+        with open_private(self.log) as log:
             while line := await stream.readline():
                 text = line.decode(errors="replace").rstrip()
                 log.write(text + "\n")

@@ -11,6 +11,7 @@ from cli.output import fail
 from cli.stack import ROOT, Stack, run_until_signalled, running_stack
 from shared.config.files import load
 from shared.errors import ConfigError, Problem
+from shared.private_file import write_private
 
 LOGS = Path("build/start")
 SETTINGS = LOGS / "settings"
@@ -52,7 +53,8 @@ async def _start(folder: Path, namespaces: Mapping[str, Path], app: Path, port: 
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     async with running_stack(namespaces, LOGS, app=app, folder=folder, port=port, storage=app / STORAGE) as stack:
         settings = app / SETTINGS
-        settings.write_text("\n".join([*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]))
+        exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]
+        write_private(settings, "\n".join(exports))
         print(introduction(stack, app / LOGS), flush=True)
         print(f"To set all of these in another terminal: . {shlex.quote(str(SETTINGS))}")
         print("Press Ctrl-C to stop everything.", flush=True)

@@ -17,6 +17,7 @@ import typer
 from cli.output import print_problems
 from cli.stack import ROOT
 from shared.errors import ConfigError, Problem, TargetUnavailable
+from shared.private_file import PRIVATE_UMASK, open_private
 
 OUT = Path("build/reconcile")
 
@@ -169,7 +170,7 @@ def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None
 
     Raises TargetUnavailable if the process ends with another code than 0, 1 or 2.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Spark's Python workers must be this interpreter, and are reached over the loopback address.
     environment = {
         **os.environ,
@@ -182,8 +183,9 @@ def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None
     }
     folders = ["--out", str(out.resolve()), "--staging", str((out / "journal").resolve())]
     command = [sys.executable, "-m", "jobs.reconcile", "--journal", journal, *folders, *options]
-    with (out / "spark.log").open("w") as log:
-        code = subprocess.run(command, env=environment, stderr=log, check=False).returncode  # noqa: S603 - our own job
+    with open_private(out / "spark.log") as log:
+        # Its results name messages.
+        code = subprocess.run(command, env=environment, stderr=log, umask=PRIVATE_UMASK, check=False).returncode  # noqa: S603 - our own job
     if code not in (0, 1, _COULD_NOT_DECIDE):
         raise TargetUnavailable(
             f"the job ended with exit code {code}, expected 0, 1 or 2; see its log, {out / 'spark.log'}"

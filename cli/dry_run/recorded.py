@@ -19,6 +19,7 @@ from shared.amqp.values import Value, long, string, timestamp
 from shared.errors import ConfigError, MessageRejected, Problem
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
+from shared.private_file import write_private
 
 _TEXTS = ("session_id", "subject", "content_type", "content_encoding", "to", "reply_to")
 _IDS = ("message_id", "correlation_id")
@@ -68,7 +69,7 @@ def save(file: Path, messages: Sequence[Recorded]) -> None:
     """Write *messages* unchanged; raises ConfigError."""
     lines = [{"raw": base64.b64encode(each.content).decode(), "partition": each.partition} for each in messages]
     try:
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        write_private(file, "".join(json.dumps(line) + "\n" for line in lines))
     except OSError as error:
         raise ConfigError([Problem(str(file), f"cannot be written: {error.strerror}")]) from error
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from shared.errors import ConfigError, Problem
 from shared.printable import printable
+from shared.private_file import open_private
 
 LEDGER = "repaired.jsonl"
 
@@ -130,7 +131,7 @@ class Ledger:
 
     def __enter__(self) -> Self:
         """Open the file for writing."""
-        self._file = self.path.open("a", encoding="utf-8")
+        self._file = open_private(self.path, "a")
         # An interrupted repair may have left an incomplete line.
         self._file.write("\n" if self._file.tell() else "")
         return self

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from shared.errors import ConfigError, Problem
+from shared.private_file import write_private
 
 
 class Partition(NamedTuple):
@@ -70,5 +71,5 @@ class FileCheckpoints:
         """Store the offset."""
         self._offsets["/".join(partition)] = offset
         new = self._file.with_suffix(".new")
-        new.write_text(json.dumps(self._offsets, indent=1))
+        write_private(new, json.dumps(self._offsets, indent=1))
         new.replace(self._file)
