@@ -15,16 +15,32 @@ RECORD_BYTES = 80
 _PARTITION_BYTES = 16_000_000
 """Compressed bytes of raw files, about 200,000 records, for each partition of a shuffle."""
 
+_TASK_BYTES = 1_000_000
+"""Compressed bytes of raw files below which one task reads all."""
+
+_START = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    "-XX:MetaspaceSize=300m"
+)
+"""Options of Java for a session of a few minutes: it trusts Spark's classes, and has room for all of them."""
+
+QUICK_START = f"{_START} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The same for few records: a run of them ends before optimized code has paid for itself."""
+
 _FEW_RECORDS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 _MANY_RECORDS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.constraintPropagation.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "32",
 }
 
 
@@ -44,11 +60,14 @@ def local_session(
         SparkSession.builder.master(f"local[{cores}]")
         .appName("busway-reconcile")
         .config("spark.driver.memory", memory)
-        .config("spark.driver.extraJavaOptions", java_options)
+        # A heap that need not grow is collected seldom.
+        .config("spark.driver.extraJavaOptions", f"-Xms{memory} {java_options}")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        # Spark 4 asks Java for its options before each call of PySpark, to name the line in an error.
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
     )
     if scratch is not None:
         builder = builder.config("spark.local.dir", str(scratch))
@@ -59,8 +78,7 @@ def local_session(
 
 def java_options(size: int) -> str:
     """Return the options of Java for raw files of *size* compressed bytes."""
-    # A run of few records ends before optimized code has paid for itself.
-    return "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if size < FEW_BYTES else "-XX:+UseParallelGC"
+    return QUICK_START if size < FEW_BYTES else f"{_START} -XX:+UseParallelGC"
 
 
 def configure(spark: SparkSession) -> SparkSession:
@@ -79,6 +97,13 @@ def configure(spark: SparkSession) -> SparkSession:
         "spark.sql.maxConcurrentOutputFileWriters": "100",
         # Thousands of small files are read by few tasks.
         "spark.sql.files.openCostInBytes": "16384",
+        # A folder gets its name when all of it is written.
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # Most of what is kept are hashes, which do not compress.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # The description of a plan for Spark's web page takes longer than a small plan.
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.maxPlanStringLength": "10000",
     }
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -87,9 +112,12 @@ def configure(spark: SparkSession) -> SparkSession:
 
 def fit(spark: SparkSession, size: int) -> None:
     """Set on *spark* the options for raw files of *size* compressed bytes; no result depends on them."""
-    settings = dict(_FEW_RECORDS)
-    if size >= FEW_BYTES:
-        partitions = max(size // _PARTITION_BYTES, 2 * spark.sparkContext.defaultParallelism)
-        settings = {**_MANY_RECORDS, "spark.sql.shuffle.partitions": str(partitions)}
+    cores = spark.sparkContext.defaultParallelism
+    # A task of its own for some kilobytes takes longer than reading them.
+    settings = {"spark.sql.files.minPartitionNum": str(cores if size >= _TASK_BYTES else 1)}
+    if size < FEW_BYTES:
+        settings |= _FEW_RECORDS
+    else:
+        settings |= {**_MANY_RECORDS, "spark.sql.shuffle.partitions": str(max(size // _PARTITION_BYTES, 2 * cores))}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -5,6 +5,7 @@ Renaming a folder is atomic on a local disk, HDFS and storage accounts with a hi
 """
 
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -22,21 +23,29 @@ class Storage:
 
     def __init__(self, spark: SparkSession) -> None:
         """Use the configuration of *spark*."""
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other access to Hadoop's file systems
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other access to Hadoop's file systems
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - same reason
+        # A name costs a call to Java for each of its dots.
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._streams = jvm.org.apache.commons.io.IOUtils
+        self._bounded = jvm.org.apache.commons.io.input.BoundedInputStream
+        self._digests = jvm.org.apache.commons.codec.digest.DigestUtils
+        self._systems: dict[str, Any] = {}
 
     def files(self, folder: str) -> list[StoredFile]:
         """Return all files below *folder* in the order of their paths; an empty list if the folder is missing."""
         path, system = self._at(folder)
         if not system.exists(path):
             return []
-        found = []
-        walk = system.listFiles(path, True)
-        while walk.hasNext():
-            status = walk.next()
-            found.append(
-                StoredFile(status.getPath().toString(), int(status.getLen()), int(status.getModificationTime()))
-            )
+        found, folders = [], [path]
+        while folders:
+            # listFiles() also asks for permissions, for which Hadoop starts a process for each local file.
+            for status in system.listStatus(folders.pop()):
+                if status.isDirectory():
+                    folders.append(status.getPath())
+                else:
+                    where = status.getPath().toString()
+                    found.append(StoredFile(where, int(status.getLen()), int(status.getModificationTime())))
         return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
@@ -69,7 +78,16 @@ class Storage:
         where, system = self._at(path)
         stream = system.open(where)
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(self._streams.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def digest(self, path: str, size: int) -> str:
+        """Return the SHA-256 of the first *size* bytes of the file *path*."""
+        where, system = self._at(path)
+        stream = system.open(where)
+        try:
+            return str(self._digests.sha256Hex(self._bounded(stream, size)))
         finally:
             stream.close()
 
@@ -90,8 +108,12 @@ class Storage:
         return str(system.makeQualified(where).toString())
 
     def _at(self, text: str) -> tuple[Any, Any]:
-        path = self._jvm.org.apache.hadoop.fs.Path(text)
-        system = path.getFileSystem(self._configuration)
-        if system.getScheme() == "file":
-            system.setWriteChecksum(False)
-        return path, system
+        path = self._path(text)
+        parts = urlsplit(text)
+        place = f"{parts.scheme}://{parts.netloc}"
+        if place not in self._systems:
+            system = path.getFileSystem(self._configuration)
+            if system.getScheme() == "file":
+                system.setWriteChecksum(False)
+            self._systems[place] = system
+        return path, self._systems[place]

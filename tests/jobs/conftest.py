@@ -4,17 +4,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.session import local_session
-
-# What costs time here is planning and compiling, not records: the benchmark has the settings that many records want.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-FEW_RECORDS = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.files.openCostInBytes": "1024",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+from jobs.reconcile.session import QUICK_START, fit, local_session
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,8 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_session(memory="1g", scratch=tmp_path_factory.mktemp("spark"), java_options=JAVA_OPTIONS)
-    for name, value in FEW_RECORDS.items():
-        session.conf.set(name, value)
+    # What costs time here is planning and compiling, not records: the benchmark has the settings for many.
+    session = local_session(memory="1g", scratch=tmp_path_factory.mktemp("spark"), java_options=QUICK_START)
+    fit(session, 0)
     yield session
     session.stop()

@@ -182,7 +182,7 @@ def _write_records(
     to_records: ToRecords,
 ) -> _Written:
     """Write the records of *files* in one pass; if a file turns out to be torn, find all torn ones and begin again."""
-    copied = find_copies(spark, files, among) if files else {}
+    copied = find_copies(storage, files, among) if files else {}
     wanted = [each.file.path for each in files if each.file.size and each.file.path not in copied]
     if not wanted:
         return _Written(0, [*empty_files(files), *copy_problems(files, copied)])

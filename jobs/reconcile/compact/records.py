@@ -20,7 +20,7 @@ def compact_records(parsed: DataFrame) -> DataFrame:
     is_record = F.col("trouble").isNull()
     return parsed.withColumns({**times, "check": checksum()}).select(
         *schema.COMPACTED,
-        F.when(~is_record, F.col("path")).alias("path"),
+        "path",
         "trouble",
         F.when(is_record, RECORDS).otherwise(TROUBLES).alias("kind"),
     )

@@ -42,8 +42,12 @@ class CompactedRecords:
     def __init__(self, spark: SparkSession, folder: str, renamed: Mapping[str, str]) -> None:
         """Read from *folder*; *renamed* are the renamings of tasks, old to new."""
         self.spark, self._folder, self._renamed = spark, folder, renamed
+        self._read: dict[tuple[str, ...], DataFrame | None] = {}
 
     def of(self, hours: Iterable[str]) -> DataFrame | None:
         """Return the records of *hours*, or None without records."""
-        frame = read_records(self.spark, f"{self._folder}/{RECORDS}", hours)
-        return None if frame is None else rename_tasks(frame, self._renamed)
+        wanted = tuple(sorted(set(hours)))
+        if wanted not in self._read:
+            frame = read_records(self.spark, f"{self._folder}/{RECORDS}", wanted)
+            self._read[wanted] = None if frame is None else rename_tasks(frame, self._renamed)
+        return self._read[wanted]

@@ -76,7 +76,11 @@ def is_round_trip() -> Column:
     there = F.substring_index("target", "/", 1)
     back = F.array_contains(F.col("hops"), there) & (F.element_at("hops", -1) != there)
     seen_there = (F.col("observer") == "tap") & (F.col("role") == "target") & back
-    return F.coalesce(again, F.lit(False)) | F.coalesce(seen_there, F.lit(False))
+    # Most messages come straight from their site: the rest is not evaluated for these.
+    has_left = F.size("hops") > 1
+    return F.when(has_left, F.coalesce(again, F.lit(False)) | F.coalesce(seen_there, F.lit(False))).otherwise(
+        F.lit(False)
+    )
 
 
 def checksum() -> Column:

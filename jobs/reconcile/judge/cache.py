@@ -22,6 +22,17 @@ class Cache:
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
 
+    def cut(self, frame: DataFrame) -> DataFrame:
+        """
+        Return *frame*, computed now, without the steps that led to it.
+
+        Spark analyses and optimizes all steps of a frame for each further step and each action: for few records, that
+        takes the time.
+        """
+        if self._explains:
+            frame.explain("formatted")
+        return frame.localCheckpoint()
+
     def __enter__(self) -> Self:
         """Return the cache."""
         return self

@@ -13,6 +13,7 @@ from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import NUMBER
 from jobs.reconcile.journal.hours import hour_of, hours_between, moment_of, start_of
 from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.settings import HELD_HOURS
 
 _HOUR = timedelta(hours=1)
@@ -87,7 +88,7 @@ def without_held_batches(missing: list[Problem], records: DataFrame | None) -> l
         for hour in each.hours
         for away in range(HELD_HOURS + 1)
     ]
-    hours = records.sparkSession.createDataFrame(near, "task string, lacks string, hour string, landed string")
+    hours = frame_of(records.sparkSession, near, "task string, lacks string, hour string, landed string")
     lacks_outcomes = F.col("lacks") == "target"
     received, outcome = F.col("outcome") == "received", F.col("outcome").isin("sent", "retry", *schema.WITHHELD)
     is_there = (F.col("landed") == F.col("hour")) & F.when(lacks_outcomes, received).otherwise(outcome)

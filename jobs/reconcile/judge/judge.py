@@ -60,7 +60,7 @@ def judge(
         }
     )
     # Each of the next steps asks whether it has anything to do.
-    messages = cache.keep(mark_dead_letters(messages, loose))
+    messages = cache.cut(mark_dead_letters(messages, loose))
     checked = mark_paths(messages, evidence.observed, evidence.tasks)
     marked = mark_outages(checked, evidence.window, evidence.coverage_before).select(*MESSAGE, *CONTEXT)
     # An unreadable message is counted by its outcome; a message without a number that only a peek saw proves nothing.

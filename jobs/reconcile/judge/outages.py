@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import micros
+from jobs.reconcile.journal.small_frames import frame_of
 
 _MINUTE = 60_000_000
 
@@ -41,7 +42,7 @@ def mark_outages(messages: DataFrame, window: DataFrame | None, before: Sequence
         for name in ("first", "last")
     ]
     if earlier:
-        moments = moments.unionByName(messages.sparkSession.createDataFrame(earlier, "task string, moment bigint"))
+        moments = moments.unionByName(frame_of(messages.sparkSession, earlier, "task string, moment bigint"))
     worked = moments.groupBy("task").agg(F.collect_set("moment").alias("worked"))
     # After a retry the task has the message no longer: what it finished before is no sign of the rest of its life.
     since = F.greatest("generation", F.col("last_retry"))

@@ -25,6 +25,7 @@ from jobs.reconcile.journal.columns import (
     stream,
 )
 from jobs.reconcile.journal.hours import micros_of
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.settings import Settings
 
 VERDICT_OF = {"sent": "delivered", "joined": "delivered", "filtered": "filtered", "rejected": "rejected"}
@@ -55,7 +56,7 @@ class Tapped(NamedTuple):
 def streams(spark: SparkSession, rows: Sequence[tuple[str, str, str, int | None]]) -> DataFrame:
     """Return `stream` beside the columns that it represents, for *rows* of these."""
     shape = "task string, src_site string, src_entity string, src_part smallint"
-    return spark.createDataFrame(list(rows), shape).withColumn("stream", stream())
+    return frame_of(spark, rows, shape).withColumn("stream", stream())
 
 
 def pair(records: DataFrame, tapped: Tapped | None, start: datetime, settings: Settings) -> DataFrame:

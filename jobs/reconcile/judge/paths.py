@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.hours import micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.tasks import TaskActivity
 
 _ANYWHERE = "anywhere"
@@ -45,7 +46,7 @@ def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[st
         .drop("hops", "source", "pos")
     )
     claim = (*schema.KEY, "named_site")
-    covered = messages.sparkSession.createDataFrame(_covered(tasks.values()), _COVERED)
+    covered = frame_of(messages.sparkSession, _covered(tasks.values()), _COVERED)
     named = F.explode(F.array("place", F.concat(F.lit("tap of "), F.col("task"))))
     journals = (
         claims.withColumn("place", named)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import NUMBER
 from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.tasks import TaskActivity
 
 
@@ -55,7 +56,7 @@ def without_second_readers(renames: Mapping[str, str], records: DataFrame | None
     if records is None or not renames:
         return dict(renames)
     of_task = [(old, task, task == new) for old, new in renames.items() for task in (old, new)]
-    named = records.sparkSession.createDataFrame(of_task, "old string, task string, is_new boolean")
+    named = frame_of(records.sparkSession, of_task, "old string, task string, is_new boolean")
     marked = records.where("observer = 'task' and src_seq is not null").join(F.broadcast(named), "task")
     finished = ~F.col("is_new") & F.col("outcome").isin("sent", *schema.WITHHELD)
     taken = F.col("is_new") & (F.col("outcome") == "received")

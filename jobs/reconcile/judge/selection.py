@@ -15,6 +15,7 @@ from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import NUMBER, is_unnumbered, micros, stream
 from jobs.reconcile.journal.hours import hour_of, micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.tap_periods import Periods, each_period
 from jobs.reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
@@ -109,7 +110,7 @@ def without_other_tasks(
     received = F.col("outcome") == "received"
     names = ("task", "src_site", "src_seq", "enqueued_time")
     others = records.where(received).select(*names).withColumnRenamed("task", "other").distinct()
-    feeds = records.sparkSession.createDataFrame(list(shared), "task string, target string, other string")
+    feeds = frame_of(records.sparkSession, shared, "task string, target string, other string")
     own = found.where(received).select(*names)
     foreign = others.join(F.broadcast(feeds), "other").join(own, list(names), "left_anti")
     keys = (*names, "target")

@@ -13,6 +13,7 @@ from jobs.reconcile.compact.tables import CompactedRecords
 from jobs.reconcile.compact.tap_matching import match_taps
 from jobs.reconcile.journal.columns import needs_match
 from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge import selection
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.clocks import expiry_problems, mark_source_time
@@ -132,24 +133,24 @@ def judge_window(
         found = found if of_earlier is None else found.unionByName(of_earlier)
     if shared:
         found = selection.without_other_tasks(found, records.of([*earlier, *hours.window]), shared)
-    found = cache.keep(number_repeats(found))
+    found = cache.cut(number_repeats(found))
     number, notes = _kept(found)
     # What follows reads few records, except for evidence about some of them in those of the window.
     fit(records.spark, max(number, total(tasks.coverage, "n") // _EVIDENCE_SHARE) * RECORD_BYTES)
     once = found.where("nth = 1").drop("nth")
     if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
         once = match_taps(once)
-    watched = cache.keep(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
+    watched = cache.cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
     behind = None
     if paired is not None:
         pairs_before = None if before is None else pair(before, tapped, start, settings)
         behind = _behind(watched, paired, pairs_before)
     timed = mark_source_time(watched, of_window)
-    keyed = cache.keep(mark_out_of_order(timed, behind, shared).select(*KEYED))
+    keyed = cache.cut(mark_out_of_order(timed, behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
     evidence = Evidence(of_window, records.of([*earlier, *hours.window]), tasks.coverage_before, tasks.active)
-    verdicts = cache.keep(
+    verdicts = cache.cut(
         judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
     )
     found_problems += expiry_problems(verdicts)
@@ -196,10 +197,8 @@ def _tapped(tasks: Tasks, of_streams: DataFrame) -> Tapped | None:
     if not sides and not any(row["observer"] == "tap" for row in tasks.coverage):
         return None
     spark = of_streams.sparkSession
-    copies = spark.createDataFrame(
-        [(task, target) for task, _, target in sides if target], "task string, seen_at string"
-    )
-    entries = spark.createDataFrame([(task,) for task, role, _ in sides if role == "source"], "task string")
+    copies = frame_of(spark, [(task, target) for task, _, target in sides if target], "task string, seen_at string")
+    entries = frame_of(spark, [(task,) for task, role, _ in sides if role == "source"], "task string")
     return Tapped(
         of_streams.join(copies, "task").select("stream", F.xxhash64("seen_at").alias("target")).distinct(),
         of_streams.join(entries, "task").select("stream").distinct(),

@@ -23,7 +23,7 @@ def empty_files(files: Sequence[JournalFile]) -> list[Problem]:
 def torn_files(spark: SparkSession, files: Sequence[JournalFile]) -> dict[str, Problem]:
     """Return the problem of each of *files* that is torn, by its path; this reads all of them."""
     paths = {each.file.path: each for each in files if each.file.size}
-    rows = _members(spark, list(paths), with_lines=False).select("path", "trouble").collect()
+    rows = _members(spark, list(paths), with_lines=False).select(decoded("path").alias("path"), "trouble").collect()
     return {row["path"]: _problem("torn-file", paths[row["path"]], row["trouble"]) for row in sorted(rows)}
 
 
@@ -67,4 +67,4 @@ def _members(spark: SparkSession, paths: Sequence[str], *, with_lines: bool = Tr
                     names=["value", "path", "trouble"],
                 )
 
-    return files.mapInArrow(cut, shape).withColumn("path", decoded("path"))
+    return files.mapInArrow(cut, shape)

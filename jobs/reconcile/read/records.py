@@ -18,7 +18,7 @@ _LINE = StructType([*schema.raw().fields, StructField(_CORRUPT, StringType())])
 _OPTION = {"columnNameOfCorruptRecord": _CORRUPT}
 
 PARSED = (*schema.FIELDS, "path", "landed", "trouble")
-"""The columns of a parsed line."""
+"""The columns of a parsed line; `path` is that of a line which is no record."""
 
 
 def parse_files(spark: SparkSession, whole: Sequence[str], torn: Sequence[str]) -> DataFrame:
@@ -35,7 +35,7 @@ def parse_files(spark: SparkSession, whole: Sequence[str], torn: Sequence[str]) 
     frames = []
     if whole:
         read = spark.read.schema(_LINE).options(**_OPTION).json(list(whole))
-        frames.append(read.select(*_LINE.names, decoded("_metadata.file_path").alias("path")))
+        frames.append(read.select(*_LINE.names, F.col("_metadata.file_path").alias("path")))
     if torn:
         lines = lines_of_whole_members(spark, torn).where(F.length("value") > 0)
         parsed = lines.select("path", F.from_json("value", _LINE, _OPTION).alias("record"))
@@ -61,13 +61,16 @@ def _checked(lines: DataFrame) -> DataFrame:
         .when(incomplete, F.lit("incomplete"))
         .when(unknown | ~is_timed, F.lit("malformed"))
     )
+    # Both are evaluated for each line: cutting text is ten times faster than a regular expression, or than decoding.
     landed = F.concat_ws(
-        "T", F.regexp_extract("path", r"/date=([^/]+)/", 1), F.regexp_extract("path", r"/hour=([^/]+)/", 1)
+        "T", *(F.substring_index(F.substring_index("path", f"/{name}=", -1), "/", 1) for name in ("date", "hour"))
     )
+    path = F.when(F.col("trouble").isNotNull(), decoded("path"))
     # The other times come from the message or from the sender: an invalid one says nothing about the record.
     others = [name for name in schema.TIMES if name != "journal_time"]
     valid = {name: F.when(F.col(name).between(*_TIMES), F.col(name)) for name in others}
-    return lines.withColumns({"trouble": trouble, "landed": landed, **valid}).select(*PARSED)
+    marked = lines.withColumns({"trouble": trouble, "landed": landed, **valid})
+    return marked.withColumn("path", path).select(*PARSED)
 
 
 def record_problems(troubles: Iterable[Mapping[str, Any]], files: Sequence[JournalFile]) -> list[Problem]:

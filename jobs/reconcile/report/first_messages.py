@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from pyspark.sql.types import TimestampType
 
 from jobs.reconcile.journal import schema
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.verdicts import FINDINGS, UNDECIDED
 from jobs.reconcile.report.finding import Finding, Kind, with_ends
 from jobs.reconcile.report.trace import trace
@@ -57,9 +58,8 @@ def _records(
     if not messages:
         return found
     shape = "task string, src_site string, src_entity string, src_part smallint, src_seq bigint, stray string"
-    wanted = spark.createDataFrame(
-        [(*(each[name] for name in _KEY), each["enqueued_time"]) for each in messages], f"{shape}, generation bigint"
-    )
+    rows = [(*(each[name] for name in _KEY), each["enqueued_time"]) for each in messages]
+    wanted = frame_of(spark, rows, f"{shape}, generation bigint")
     evidence = spark.read.parquet(path)
     keys = [*_KEY, "generation"]
     right = wanted.select(*(F.col(name).alias(f"wanted_{name}") for name in keys))

@@ -1,6 +1,7 @@
 """The tables of a run, and the folder that they are written to."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.hours import micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
+from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.verdicts import BY_DESIGN, FINDINGS, OPEN, UNDECIDED, last_known
 from jobs.reconcile.report.figures import PERCENTILES
 from jobs.reconcile.settings import Run
@@ -22,8 +24,13 @@ def write_tables(storage: Storage, run: Run, summary: Summary, tables: dict[str,
     """Write the folder of *run*, in place of the folder of an earlier attempt; return the addresses of the tables."""
     attempt = f"{run.out}/runs/.attempt-{run.window.run}"
     storage.delete(attempt)
-    for table, frame in tables.items():
-        frame.write.mode("overwrite").parquet(f"{attempt}/{table}")
+    # The tables are small: planning and committing them takes the time, which they do beside one another.
+    with ThreadPoolExecutor(len(tables)) as pool:
+        writes = [
+            pool.submit(frame.write.mode("overwrite").parquet, f"{attempt}/{table}") for table, frame in tables.items()
+        ]
+        for each in writes:
+            each.result()
     storage.write(f"{attempt}/summary.json", summary.to_json())
     storage.move(attempt, run.folder)
     return {table: f"{run.out}/{path}" for table, path in summary.tables.items() if table in tables}
@@ -39,8 +46,8 @@ def tables_of_counts(spark: SparkSession, summary: Summary) -> dict[str, DataFra
     ]
     of_lags = ", ".join(f"{name} double" for name in PERCENTILES)
     return {
-        "verdicts": spark.createDataFrame(counts, "task string, verdict string, messages bigint").coalesce(1),
-        "lags": spark.createDataFrame(lags, f"task string, hour string, messages bigint, {of_lags}").coalesce(1),
+        "verdicts": frame_of(spark, counts, "task string, verdict string, messages bigint"),
+        "lags": frame_of(spark, lags, f"task string, hour string, messages bigint, {of_lags}"),
     }
 
 
