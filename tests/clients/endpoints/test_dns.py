@@ -12,6 +12,7 @@ from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
 from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.name_server import NameServer
+from tests.clients.endpoints.refreshing import endpoints_after_refresh
 
 ALIAS = "servicebus.example.test"
 WEST = "west-example.servicebus.windows.net"
@@ -141,13 +142,13 @@ def test_a_resolver_that_does_not_answer_keeps_the_last_answer(
 def test_source_is_not_read_again_while_the_answer_is_valid(server: NameServer) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
-    watch.endpoints()
+    endpoints_after_refresh(watch)
     asked = len(server.queries)
     clock[0] += 19
-    watch.endpoints()
+    endpoints_after_refresh(watch)
     assert len(server.queries) == asked
     clock[0] += 2
-    watch.endpoints()
+    endpoints_after_refresh(watch)
     assert len(server.queries) == 2 * asked
 
 

@@ -1,6 +1,9 @@
 """Senders that follow a source, on two namespaces of the local broker, through the SDK."""
 
+import itertools
 import socket
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -12,8 +15,10 @@ from azure.servicebus.exceptions import (
     ServiceBusQuotaExceededError,
 )
 
-from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.cache import EndpointCache
+from busway_clients.endpoints.endpoint import Answer, Endpoint
 from busway_clients.endpoints.sender import FollowingSender
+from busway_clients.endpoints.watch import EndpointWatch
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, endpoint, held, ids
@@ -157,3 +162,27 @@ def test_sender_whose_first_namespace_is_dead_moves_before_the_source_is_due(
         sender.send_messages(ServiceBusMessage("a"))
     broker.faults("west").come_up()
     assert held(broker) == [0, 1]
+
+
+def test_sends_to_a_healthy_namespace_do_not_wait_for_a_source_that_hangs(
+    register: Register, broker: RunningBroker
+) -> None:
+    reads, released = [0], threading.Event()
+
+    class Hanging:
+        def read(self) -> Answer:
+            reads[0] += 1
+            assert reads[0] == 1 or released.wait(30)
+            return register.read()
+
+    cache = EndpointCache(shortest_seconds=0, longest_seconds=0)
+    watch = EndpointWatch(Hanging(), cache=cache, monotonic=itertools.count(step=2).__next__)
+    with FollowingSender(watch, register.connect, lambda client: client.get_queue_sender("orders")) as sender:
+        sender.send_messages(ServiceBusMessage("first"))
+        start = time.monotonic()
+        for _ in range(10):
+            sender.send_messages(ServiceBusMessage("next"))
+        assert time.monotonic() - start < 5
+    assert reads[0] == 2
+    released.set()
+    assert held(broker) == [11, 0]

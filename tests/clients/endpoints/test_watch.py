@@ -10,6 +10,7 @@ from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, Offer
 from busway_clients.endpoints.watch import EndpointWatch
+from tests.clients.endpoints.refreshing import endpoints_after_refresh
 
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 
@@ -41,7 +42,7 @@ def test_failures_are_retried_with_growing_pauses() -> None:
     asked = []
     while seconds[0] < 400:
         before = source.reads
-        assert watch.endpoints() == (WEST,)
+        assert endpoints_after_refresh(watch) == (WEST,)
         if source.reads > before:
             asked.append(seconds[0])
         seconds[0] += 1
@@ -61,7 +62,7 @@ def test_before_the_first_answer_initial_endpoints_or_an_error() -> None:
     with pytest.raises(EndpointUnresolved, match="away"):
         EndpointWatch(Script(away)).endpoints()
     watch = EndpointWatch(Script(away), cache=EndpointCache(initial=(WEST,)))
-    assert watch.endpoints() == (WEST,)
+    assert endpoints_after_refresh(watch) == (WEST,)
     assert watch.state.error is away
 
 
@@ -70,7 +71,7 @@ def test_any_error_of_a_source_keeps_the_endpoint() -> None:
     watch = EndpointWatch(Script(answer_of(WEST), ZeroDivisionError("a mistake")), monotonic=lambda: seconds[0])
     watch.endpoints()
     seconds[0] = 11
-    assert watch.endpoints() == (WEST,)
+    assert endpoints_after_refresh(watch) == (WEST,)
     assert "Script failed, ZeroDivisionError: a mistake" in str(watch.state.error)
 
 
@@ -118,7 +119,7 @@ def test_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     lines = [answer_of(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), answer_of(WEST)]
     watch = EndpointWatch(Script(*lines), monotonic=lambda: seconds[0])
     for _ in range(8):
-        watch.endpoints()
+        endpoints_after_refresh(watch)
         seconds[0] += 400
     logged = [record.message for record in caplog.records if record.levelname == "ERROR"]
     prefix = f"the endpoint source cannot be read, endpoints in use: {WEST}"

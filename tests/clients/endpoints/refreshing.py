@@ -1,0 +1,15 @@
+"""Watches whose background reads a test waits for."""
+
+import threading
+
+from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.watch import EndpointWatch
+
+
+def endpoints_after_refresh(watch: EndpointWatch) -> tuple[Endpoint, ...]:
+    """Return the endpoints after the read that a call starts if the source is due."""
+    watch.endpoints()
+    for thread in threading.enumerate():
+        if thread.name == "busway-endpoints-refresh":
+            thread.join(10)
+    return watch.state.endpoints
