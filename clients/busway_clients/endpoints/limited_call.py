@@ -54,10 +54,10 @@ class LimitedCall(Generic[Result]):
     def _start(self) -> Future[Result]:
         with self._lock:
             if self._running is None or self._running.done():
-                self._running = Future()
-                threading.Thread(
-                    target=self._run, args=(self._running,), name="busway-endpoint-source", daemon=True
-                ).start()
+                running: Future[Result] = Future()
+                threading.Thread(target=self._run, args=(running,), name="busway-endpoint-source", daemon=True).start()
+                # Only now: a thread that could not be started would never end.
+                self._running = running
             return self._running
 
     def _run(self, running: Future[Result]) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 from busway_clients.endpoints.cache import EndpointCache, EndpointChange, EndpointState
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Source
-from busway_clients.endpoints.watching import Watching
+from busway_clients.endpoints.watching import LOGGER, Watching
 from busway_clients.steps import run
 
 _EXIT_SECONDS = 1.0
@@ -74,8 +74,9 @@ class EndpointWatch:
 
     def __enter__(self) -> Self:
         """Start the background thread."""
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._run, name="busway-endpoints", daemon=True)
+        # Its own event: the thread of an earlier context may still wait for its source.
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._ended,), name="busway-endpoints", daemon=True)
         self._thread.start()
         return self
 
@@ -90,10 +91,16 @@ class EndpointWatch:
     def _refresh_beside(self, seconds: float) -> None:
         with self._starting:
             if self._refreshed is None or self._refreshed.is_set():
-                self._refreshed = threading.Event()
-                threading.Thread(
-                    target=self._refresh, args=(self._refreshed,), name="busway-endpoints-refresh", daemon=True
-                ).start()
+                refreshed = threading.Event()
+                try:
+                    threading.Thread(
+                        target=self._refresh, args=(refreshed,), name="busway-endpoints-refresh", daemon=True
+                    ).start()
+                except RuntimeError as error:
+                    # The process has too many threads, or ends: the known endpoints are still good.
+                    LOGGER.warning("the endpoint source is not read now: %s", error)
+                    return
+                self._refreshed = refreshed
             refreshed = self._refreshed
         refreshed.wait(seconds)
 
@@ -105,6 +112,6 @@ class EndpointWatch:
         # Nobody waits for callbacks, which may use the watch themselves.
         self._watching.call_back()
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._watching.due_in()):
+    def _run(self, ended: threading.Event) -> None:
+        while not ended.wait(self._watching.due_in()):
             run(self._watching.refresh_if_due())

@@ -102,8 +102,9 @@ class Watching:
         try:
             answer = yield Call(self._reading.result, self._reading.result_async)
             change = self._cache.update(answer, self._monotonic())
-        except TimeoutError as error:
-            self._note_failure(EndpointUnresolved(f"the source gave {error}"))
+        except (TimeoutError, RuntimeError) as error:
+            # The second if the process can start no more threads.
+            self._note_failure(EndpointUnresolved(f"the source cannot be read: {error}"))
         except EndpointUnresolved as error:
             self._note_failure(error)
         else:
