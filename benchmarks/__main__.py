@@ -20,6 +20,7 @@ BENCHMARKS = (
     "benchmarks.editors",
     "benchmarks.chain_of_editors",
     "benchmarks.worker_cost",
+    "benchmarks.cold_start",
     "benchmarks.journal",
     "benchmarks.clients",
     "benchmarks.keyed_editors",
