@@ -63,7 +63,7 @@ async def _start(folder: Path, namespaces: Mapping[str, Path], app: Path, port: 
 
 def introduction(stack: Stack, logs: Path) -> str:
     """Return the functions, settings and log file of a running stack, as text."""
-    lines = ["Running: " + ", ".join(stack.functions), "", *_exports(stack), ""]
+    lines = ["Running: " + stack.tasks, "", *_exports(stack), ""]
     lines.append(f"The log of the function app: tail -f {shlex.quote(str(logs / 'host.log'))}")
     return "\n".join(lines)
 

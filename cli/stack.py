@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,12 @@ class Stack:
     connection_strings: dict[str, str]
     storage: str
     functions: Sequence[str]
+
+    @property
+    def tasks(self) -> str:
+        """The names of the functions as text, the lanes of a task as their number."""
+        lanes = Counter(re.sub(r"-lane-[0-9]+$", "", each) for each in self.functions)
+        return ", ".join(name if count == 1 else f"{name} ({count} lanes)" for name, count in lanes.items())
 
     async def while_it_runs[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Return what *work* returns; raises ChildFailed as soon as one of the processes ends."""

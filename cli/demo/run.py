@@ -69,7 +69,7 @@ async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep:
     console.print("Starting Azurite, the broker with two namespaces, and the Functions host …")
     begun = datetime.now(UTC)
     async with running_stack(NAMESPACES, logs, folder=with_journal(logs)) as stack:
-        console.print(f"Running after {time.monotonic() - started:.1f} s: {', '.join(stack.functions)}")
+        console.print(f"Running after {time.monotonic() - started:.1f} s: {stack.tasks}")
         has_held = await stack.while_it_runs(_exchange(samples, stack, console, logs))
         has_held &= await stack.while_it_runs(reconcile_demo(stack.storage, logs, begun, console))
         if keep:

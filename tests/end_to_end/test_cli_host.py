@@ -6,9 +6,9 @@ from tests.end_to_end.busway_process import ROOT, BuswayProcess
 CONFIGS = [
     argument for site in ("west", "east") for argument in ("--config", str(ROOT / f"infra/emulators/{site}.json"))
 ]
+LANES = [f"-lane-{number}" for number in range(2, 9)]
 TASKS = {
-    "events-west-to-east",
-    "events-east-to-west",
+    *(f"events-{way}{lane}" for way in ("west-to-east", "east-to-west") for lane in ("", *LANES)),
     "payments-west-to-east",
     "jobs-west-to-east",
     "jobs-east-to-west",
