@@ -11,7 +11,7 @@ PRIVATE_UMASK = 0o077
 
 
 def open_private(path: Path, mode: Literal["w", "a"] = "w") -> TextIOWrapper:
-    """Open a file of text for writing, or for appending: a new one, or one that is written anew, has the mode 0600."""
+    """Open a file of text for writing or appending; one that is new or overwritten gets the mode 0600."""
     return open(path, mode, encoding="utf-8", opener=_opened)
 
 

@@ -103,7 +103,7 @@ class Watching:
             answer = yield Call(self._reading.result, self._reading.result_async)
             change = self._cache.update(answer, self._monotonic())
         except (TimeoutError, RuntimeError) as error:
-            # The second if the process can start no more threads.
+            # RuntimeError: the process cannot start another thread.
             self._note_failure(EndpointUnresolved(f"the source cannot be read: {error}"))
         except EndpointUnresolved as error:
             self._note_failure(error)
