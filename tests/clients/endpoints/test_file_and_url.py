@@ -13,6 +13,7 @@ from busway_clients.endpoints.endpoint import EndpointUnresolved
 from busway_clients.endpoints.file import FileSource
 from busway_clients.endpoints.url import UrlSource
 from busway_clients.endpoints.watch import EndpointWatch
+from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from tests.clients.endpoints.documents import EAST, WEST, document
 
 
@@ -185,6 +186,17 @@ def test_a_server_that_is_unavailable_is_reported() -> None:
         port = gone.server_port
     with pytest.raises(EndpointUnresolved, match=f"http://127.0.0.1:{port}/e: cannot be reached"):
         UrlSource(f"http://127.0.0.1:{port}/e", "send").read()
+
+
+def test_https_is_verified(site: WebSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.server.socket = server_context(tmp_path).wrap_socket(site.server.socket, server_side=True)
+    url = url_of(site).replace("http://127.0.0.1", "https://localhost")
+    with pytest.raises(EndpointUnresolved, match="certificate verify failed"):
+        UrlSource(url, "send").read()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / AUTHORITY_FILE))
+    source = UrlSource(url, "send")
+    assert [source.read().site for _ in range(2)] == ["west", "west"]
+    assert site.statuses == [200, 304]
 
 
 @pytest.mark.parametrize("url", ["http://example.org/e", "ftp://example.org/e", "file:///etc/passwd", "https:///e"])
