@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from azure.identity import DefaultAzureCredential
@@ -98,7 +99,9 @@ def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register:
     assert file.endpoints is not None  # noqa: S101 - the model requires one of the three
     key = _private_key(file.endpoints.key_setting)
     path = folder / file.endpoints.file
-    return EndpointFile(path, ROLES, clock, private_key=key, key=file.endpoints.key_id or "")
+    days = file.endpoints.valid_days
+    validity = None if days is None else timedelta(days=days)
+    return EndpointFile(path, ROLES, clock, private_key=key, key=file.endpoints.key_id or "", validity=validity)
 
 
 def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Register:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_changes
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from busway_clients.endpoints.document import EndpointDocument, read_document, write_document
@@ -25,14 +25,20 @@ class EndpointFile:
         private_key: bytes | None = None,
         key: str = "",
         domains: Sequence[str] = NAMESPACES,
+        validity: timedelta | None = None,
     ) -> None:
-        """Use the document in *path* for *roles*; *private_key* is PEM, *key* the id of its public one."""
+        """
+        Use the document in *path* for *roles*; *private_key* is PEM, *key* the id of its public one.
+
+        With a *validity* each change lets the document expire that much later, and one that has expired can be changed.
+        """
         self._path = path
         self._roles = roles
         self._clock = clock
         self._private_key = private_key
         self._key = key
         self._domains = domains
+        self._validity = validity
 
     @property
     def where(self) -> str:
@@ -59,6 +65,8 @@ class EndpointFile:
             for role, site in roles.items()
             if state.active[role] != site
         ]
+        if self._needs_renewal(document):
+            lines.append(f"expires: {_text(document.expires)} -> {_text(self._expires(document))}")
         return [*lines, f"serial: {document.serial} -> {document.serial + 1}"] if lines else []
 
     def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
@@ -70,12 +78,28 @@ class EndpointFile:
                 raise FailoverRefused(f"{self._path}: {text}")
             if not self.changes(roles, state):
                 return state
-            changed = with_changes(document, serial=document.serial + 1, active={**document.active, **roles})
+            changed = with_changes(
+                document,
+                serial=document.serial + 1,
+                active={**document.active, **roles},
+                expires=self._expires(document),
+            )
             content = write_document(changed)
             replace_file(
                 self._path, content if self._private_key is None else sign(content, self._private_key, self._key)
             )
         return self.read()
+
+    def _expires(self, document: EndpointDocument) -> datetime | None:
+        if self._validity is None:
+            return document.expires
+        return (self._clock.now() + self._validity).replace(microsecond=0)
+
+    def _needs_renewal(self, document: EndpointDocument) -> bool:
+        """Return whether less than half of the validity is left, so that a switch to the active site renews it."""
+        if self._validity is None:
+            return False
+        return document.expires is None or document.expires < self._clock.now() + self._validity / 2
 
     def _document(self) -> EndpointDocument:
         content = read_file(self._path)
@@ -85,7 +109,9 @@ class EndpointFile:
                 content = verify(content, {self._key: public_key_of(self._private_key)}, where)
             elif is_signed(content, where):
                 raise FailoverRefused(f"{where}: is signed, expected key_setting and key_id in failover.yaml")
-            return read_document(content, where, self._clock.now(), domains=self._domains)
+            # With a validity, an expired document is one to renew, in the middle of an outage perhaps.
+            now = self._clock.now() if self._validity is None else datetime.min.replace(tzinfo=UTC)
+            return read_document(content, where, now, domains=self._domains)
         except EndpointUnresolved as error:
             raise FailoverRefused(str(error)) from error
 
@@ -96,3 +122,7 @@ class EndpointFile:
         changed = datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
         active = {role: document.active[role] for role in self._roles}
         return RegisterState(active, document.ttl_seconds, str(document.serial), changed)
+
+
+def _text(time: datetime | None) -> str:
+    return "never" if time is None else time.astimezone(UTC).isoformat(timespec="minutes").replace("+00:00", "Z")

@@ -51,6 +51,8 @@ class EndpointFile(Strict):
     """Name of the app setting with the private key, Ed25519 in PEM."""
     key_id: Annotated[str, Field(min_length=1)] | None = None
     """The id by which applications know its public key."""
+    valid_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    """Days after which the document expires; each switch starts them again."""
 
     @model_validator(mode="after")
     def _names_both_or_neither(self) -> Self:

@@ -226,6 +226,29 @@ def test_a_signed_document_is_verified_and_signed_again(tmp_path: Path) -> None:
             register.read()
 
 
+def test_switch_lets_a_document_expire_later_and_renews_an_expired_one(tmp_path: Path) -> None:
+    validity = timedelta(days=30)
+    register, path = endpoint_file(tmp_path, document("west", 7, expires="2026-11-21T02:00Z"), validity=validity)
+    state = register.read()
+    assert register.changes(both("east"), state) == [
+        "active.send: west -> east",
+        "active.receive: west -> east",
+        "expires: 2026-11-21T02:00Z -> 2026-12-21T03:00Z",
+        "serial: 7 -> 8",
+    ]
+    after = register.write(both("east"), state)
+    assert json.loads(path.read_bytes())["expires"] == "2026-12-21T03:00:00Z"
+    assert FileSource(path, "send", now=(NOW + timedelta(days=29)).timestamp).read().site == "east"
+    # Half of it must have passed before a switch to the active site renews it.
+    assert register.changes(both("east"), after) == []
+    later = EndpointFile(path, ROLES, ManualClock(NOW + timedelta(days=16)), validity=validity)
+    lines = ["expires: 2026-12-21T03:00Z -> 2027-01-06T03:00Z", "serial: 8 -> 9"]
+    assert later.changes(both("east"), after) == lines
+    assert later.write(both("east"), after).version == "9"
+    later.write({"send": "west"}, later.read())
+    assert json.loads(path.read_bytes())["expires"] == "2027-01-06T03:00:00Z"
+
+
 # Azure DNS
 
 
