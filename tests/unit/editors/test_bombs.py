@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,38 @@ def test_time_limit_counts_each_message_of_a_batch_separately() -> None:
         return results
 
     assert asyncio.run(run()) == [None] * 8
+
+
+def test_time_of_other_threads_does_not_count() -> None:
+    """A function of a user that computes in its thread is no reason to reject messages of other tasks."""
+
+    def compute(_: Message) -> None:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+
+    async def run() -> list[Any]:
+        results: list[Any] = []
+        pending = TimeLimit(BUDGET).run(compute, [(0, message(b""))], lambda _, result: results.append(result))
+        if pending is not None:
+            await pending
+        return results
+
+    is_over = threading.Event()
+
+    def spin() -> None:
+        while not is_over.is_set():
+            pass
+
+    others = [threading.Thread(target=spin) for _ in range(4)]
+    for each in others:
+        each.start()
+    try:
+        assert asyncio.run(run()) == [None]
+    finally:
+        is_over.set()
+        for each in others:
+            each.join()
 
 
 def test_larger_body_has_a_longer_time_limit() -> None:
