@@ -51,6 +51,9 @@ class Observer:
     def _run(self, step: LineStep, batch: Batch) -> Awaitable[None] | None:
         if not self.batches or self.batches[-1] is not batch:
             self.batches.append(batch)
+            # What was postponed passes all steps again.
+            last = batch.first - (not batch.skipped)
+            self.steps = {place: steps for place, steps in self.steps.items() if place <= last}
         if step.name not in _SHOWN and not step.name.startswith(_EDITOR):
             return step.run(batch)
         waiting = [*batch.waiting(State.RECEIVED), *batch.waiting(State.ROUTED)]
@@ -68,7 +71,7 @@ class Observer:
     def _note(self, name: str, batch: Batch, before: Sequence[_Before]) -> None:
         known = {each.item for each in before}
         for each in before:
-            if each.item.index >= len(batch.parts):
+            if each.item.delivery >= len(batch.contents) or (name != "open" and each.item.index >= len(batch.parts)):
                 continue  # it is postponed
             text = _text(name, each.item)
             after = [] if text is not None and name.startswith(_EDITOR) else _after(name, each, batch, known)

@@ -25,6 +25,7 @@ from shared.line.batch import Batch, Step
 from shared.line.failing import reject
 from shared.line.item import Item
 from shared.line.rejection import PART, Part
+from shared.line.room import Room
 from shared.line.states import Rejection, Stage, State
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Postponed, Withheld
@@ -32,9 +33,6 @@ from shared.time_limit import TimeLimit
 
 NOTHING_LEFT = "withheld by an editor"
 """The reason for a message that an editor has withheld without giving a reason."""
-
-# What a message takes beside its contents, with all that is known of it.
-_OWN_BYTES = 4096
 
 
 class Editing:
@@ -83,14 +81,14 @@ class Editing:
             for item, message in batch.waiting()
             if item.state is State.RECEIVED and item.index < len(batch.parts)
         )
-        put = partial(self._put, editor.name, batch, _Room(self._batch_bytes))
+        put = partial(self._put, editor.name, batch, Room(self._batch_bytes))
         return self._time_limit.run(partial(_edited, editor), waiting, put)
 
     def _put(
         self,
         editor: str,
         batch: Batch,
-        room: "_Room",
+        room: Room,
         item: Item,
         result: Message | Sequence[Message] | Withheld | Exception,
     ) -> None:
@@ -106,7 +104,7 @@ class Editing:
         else:
             self._reject(batch, item, _unexpected(editor, result))
 
-    def _fits(self, batch: Batch, room: "_Room", item: Item, messages: Sequence[Message]) -> bool:
+    def _fits(self, batch: Batch, room: Room, item: Item, messages: Sequence[Message]) -> bool:
         """Return whether there is room for the result for *item*; rejects or postpones it otherwise."""
         if room.takes(item, messages):
             return True
@@ -142,7 +140,7 @@ class Editing:
         for item, result in answers:
             if isinstance(result, Joined):
                 item.join(answers[result.leader][0], result)
-        room = _Room(self._batch_bytes)
+        room = Room(self._batch_bytes)
         for item, result in answers:
             if item.index >= len(batch.parts):
                 return
@@ -217,27 +215,6 @@ class Editing:
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
         reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)
-
-
-class _Room:
-    """The remaining bytes for the results of an editor in a batch."""
-
-    def __init__(self, limit: int) -> None:
-        self._left = limit
-        self._index = -1
-        self.of_one = 0
-        """The bytes that the latest message has become."""
-
-    def takes(self, item: Item, messages: Sequence[Message]) -> bool:
-        """Subtract the result for *item*; return whether there was room for it."""
-        if item.index != self._index:
-            self._index, self.of_one = item.index, 0
-        for message in messages:
-            raw = message.sections
-            size = len(raw.body) + len(raw.application_properties) + _OWN_BYTES
-            self.of_one += size
-            self._left -= size
-        return self._left >= 0
 
 
 def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:

@@ -17,17 +17,20 @@ from shared.line.batch import Batch
 from shared.line.failing import reject
 from shared.line.item import Carrier, Item
 from shared.line.rejection import requested_part
+from shared.line.room import Room
 from shared.line.states import Rejection, Stage, State
 from shared.message.arrival import CarriedEvent
 from shared.message.message import Message
 from shared.time_limit import TimeLimit
 
 
-def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends, time_limit: TimeLimit) -> Awaitable[None] | None:
+def open_envelopes(
+    batch: Batch, task: str, accepted: AcceptedSends, time_limit: TimeLimit, room: Room
+) -> Awaitable[None] | None:
     """
     Replace each envelope of *batch* by its messages; reject a message whose body is not an envelope.
 
-    Returns what to await if it takes long.
+    Envelopes for whose messages there is no *room* are postponed. Returns what to await if it takes long.
     """
     for item, _ in batch.waiting():
         known = item.known(accepted)
@@ -37,6 +40,9 @@ def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends, time_limit:
 
     def put(item: Item, result: _Opened | Exception) -> None:
         if isinstance(result, _Opened):
+            if not room.takes(item, (message for _, _, message in result.events)) and item.index > 0:
+                batch.postpone(item.index)
+                return
             part = requested_part(item.content, item.arrival, task)
             carrier = Carrier(item.content, len(result.events), result.empty, part)
             opened[item.index] = [item.opened(*each, carrier) for each in result.events]
@@ -49,7 +55,8 @@ def open_envelopes(batch: Batch, task: str, accepted: AcceptedSends, time_limit:
         await pending
         _put_all(batch, opened)
 
-    pending = time_limit.run(_opened, batch.waiting(), put)
+    waiting = ((item, message) for item, message in batch.waiting() if item.index < len(batch.parts))
+    pending = time_limit.run(_opened, waiting, put)
     if pending is not None:
         return wait(pending)
     _put_all(batch, opened)

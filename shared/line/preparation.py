@@ -20,6 +20,7 @@ from shared.line.editing import Editing
 from shared.line.failing import reject
 from shared.line.item import Item
 from shared.line.opening import open_envelopes
+from shared.line.room import Room
 from shared.line.routing import Target
 from shared.line.states import Rejection, Stage, State
 from shared.line.task import Task
@@ -95,7 +96,8 @@ class Preparation:
                 self._reject(batch, item, fault, Stage.RECEIVED)
 
     def _open(self, batch: Batch) -> Awaitable[None] | None:
-        return open_envelopes(batch, self._task.name, self._accepted, self._opening_limit)
+        room = Room(self._task.batch_bytes)
+        return open_envelopes(batch, self._task.name, self._accepted, self._opening_limit, room)
 
     def _restore(self, batch: Batch, waiting: _Waiting) -> None:
         restore = self._task.restore

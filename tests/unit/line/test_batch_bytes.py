@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.dry_run.line import try_batches
 from shared.amqp.values import string
 from shared.codecs.envelope import Event, encode_event, envelopes
 from shared.errors import MessageRejected, TargetUnavailable
@@ -193,6 +194,14 @@ def test_messages_of_envelopes_have_the_same_results_too(batch: list[list[str]],
     assert few.outcomes == all_at_once.outcomes
 
 
+def test_envelopes_with_many_messages_are_opened_one_part_of_the_batch_after_the_other() -> None:
+    """An opened message takes more memory than its few bytes in an envelope."""
+    made = task(OutputThatAccepts(), [], 300 * KIB, opens=True)
+    found = result(made, enveloped(*[["1"] * 30] * 6))
+    assert len(found.sent) == 180
+    assert found.calls == [60, 60, 60]
+
+
 def test_no_more_than_the_limit_is_sent_at_once() -> None:
     output = OutputThatMeasures()
     made = task(output, [Growing()], 100 * KIB)
@@ -293,3 +302,19 @@ def test_what_was_handed_over_stays_at_the_source_if_a_later_message_does() -> N
         asyncio.run(Pipeline(made, journal, clock, sleep_by(clock)).run(batch_of("20", "20", "20", "20")))
     found = [(each.arrival.sequence_number, each.outcome) for each in journal.records]
     assert found == [(1, Outcome.RETRY), (2, Outcome.RETRY), (3, Outcome.RETRY)]
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_dry_run_shows_each_message_once(*, opens: bool) -> None:
+    batch = enveloped(["9"], ["no"], ["9"] * 4, ["bad"]) if opens else batch_of("9", "no", "9", "bad", "9", "9")
+    made = replace(task(OutputThatAccepts(), [Growing()], 25 * KIB, opens=opens), dry_run=True)
+    few = asyncio.run(try_batches(made, [(None, batch)], clock_at_delivery()))
+    made = replace(made, batch_bytes=sys.maxsize)
+    at_once = asyncio.run(try_batches(made, [(None, batch)], clock_at_delivery()))
+    assert [[(end.outcome, end.message_id) for end in each.ends] for each in few] == [
+        [(end.outcome, end.message_id) for end in each.ends] for each in at_once
+    ]
+    if not opens:
+        assert [[step.name for step in each.steps] for each in few] == [
+            [step.name for step in each.steps] for each in at_once
+        ]
