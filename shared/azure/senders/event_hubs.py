@@ -1,9 +1,9 @@
 """
 Encoded events to Event Hubs, in batches per partition key or to a named partition.
 
-Events that must keep their order are a lane: those of one partition key, or all that go to one named partition. A
-lane sends a batch when the one before it has been accepted. The lanes of a call are concurrent, and one that must wait
-delays only itself.
+Events that must keep their order are a series: those of one partition key, or all that go to one named partition. A
+series sends a batch when the one before it has been accepted. All series of a call are concurrent, and one that must
+wait delays only itself.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.protocols import Outgoing
 
 # Batches in flight at once: enough to hide the round trip, few enough to bound the memory.
-LANES_AT_ONCE = 64
+SERIES_AT_ONCE = 64
 
 _CLOSE_SECONDS = 1.0
 
@@ -89,7 +89,7 @@ class EventHubsOutput:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Series:
     """Events that keep their order, by their positions in the call, in runs that fit a batch each."""
 
     partition_key: str | None
@@ -106,7 +106,7 @@ class Publisher:
         self._partition = partition
         self._client = client
         self._link: PublisherLink | None = None
-        self._lanes_at_once = LANES_AT_ONCE
+        self._series_at_once = SERIES_AT_ONCE
         # One call at a time, to keep the order; and the SDK's connection has a single reader.
         self._turn = asyncio.Lock()
 
@@ -121,10 +121,10 @@ class Publisher:
         obstacle: BuswayError | None = None
         try:
             await self._send_in_turn(messages, deadline, answers)
-            self._lanes_at_once = LANES_AT_ONCE
+            self._series_at_once = SERIES_AT_ONCE
         except (TargetUnavailable, TargetRefused) as error:
             await self.close()
-            self._lanes_at_once = 1
+            self._series_at_once = 1
             obstacle = error
         except asyncio.CancelledError:
             await self.close()  # half a frame may have been read
@@ -146,18 +146,18 @@ class Publisher:
         self, messages: Sequence[Outgoing], deadline: float, answers: dict[int, BuswayError | None]
     ) -> None:
         """Send until *answers* is complete; raises TargetUnavailable or TargetRefused if it cannot be completed."""
-        lanes = self._lanes(messages, (await self._opened(deadline)).limit, answers)
-        while lanes:
+        waiting = self._series(messages, (await self._opened(deadline)).limit, answers)
+        while waiting:
             link = await self._opened(deadline)
-            sent = [(lane, lane.runs.popleft()) for lane in lanes[: self._lanes_at_once]]
-            batches = [raw_batch([messages[each].content for each in run], lane.partition_key) for lane, run in sent]
+            sent = [(one, one.runs.popleft()) for one in waiting[: self._series_at_once]]
+            batches = [raw_batch([messages[each].content for each in run], one.partition_key) for one, run in sent]
             errors = await link.deliver(batches, deadline)
-            unanswered: list[tuple[_Lane, list[int]]] = []
-            for (lane, run), error in zip(sent, errors, strict=True):
+            unanswered: list[tuple[_Series, list[int]]] = []
+            for (one, run), error in zip(sent, errors, strict=True):
                 if error is not None and error is link.failure:
-                    unanswered.append((lane, run))
+                    unanswered.append((one, run))
                 else:
-                    self._note(lane, run, None if error is None else self._translated(error), answers)
+                    self._note(one, run, None if error is None else self._translated(error), answers)
             if link.failure is not None:
                 await self.close()
                 failure = self._translated(link.failure)
@@ -166,40 +166,42 @@ class Publisher:
                 if len(unanswered) > 1:
                     text = "the hub closed the link over one of several batches; the next attempt sends them one by one"
                     raise TargetUnavailable(f"{self._where}: {text}") from link.failure
-                for lane, run in unanswered:
-                    self._note(lane, run, failure, answers)
-            lanes = [lane for lane in lanes if lane.runs]
+                for one, run in unanswered:
+                    self._note(one, run, failure, answers)
+            waiting = [one for one in waiting if one.runs]
 
-    def _lanes(self, messages: Sequence[Outgoing], limit: int, answers: dict[int, BuswayError | None]) -> list[_Lane]:
-        """Return *messages* in lanes; answer those that are too large for the link."""
-        by_key: dict[str | None, _Lane] = {}
+    def _series(
+        self, messages: Sequence[Outgoing], limit: int, answers: dict[int, BuswayError | None]
+    ) -> list[_Series]:
+        """Return *messages* as series; answer those that are too large for the link."""
+        by_key: dict[str | None, _Series] = {}
         for position, message in enumerate(messages):
-            # A named partition is one lane: its events stay in order whatever their keys.
+            # A named partition is one series: its events stay in order whatever their keys.
             key = (message.partition_key or None) if self._partition is None else None
-            by_key.setdefault(key, _Lane(key)).positions.append(position)
-        for lane in by_key.values():
-            positions = iter(lane.positions)
-            for chunk in split_by_size([messages[each] for each in lane.positions], limit):
+            by_key.setdefault(key, _Series(key)).positions.append(position)
+        for one in by_key.values():
+            positions = iter(one.positions)
+            for chunk in split_by_size([messages[each] for each in one.positions], limit):
                 run = [next(positions) for _ in chunk]
                 if len(chunk) == 1 and batch_size(chunk[0]) > limit:
                     text = f"the event has {len(chunk[0].content)} bytes, expected at most {limit}"
                     answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {text}")
                 else:
-                    lane.runs.append(run)
-        return [lane for lane in by_key.values() if lane.runs]
+                    one.runs.append(run)
+        return [one for one in by_key.values() if one.runs]
 
     def _note(
-        self, lane: _Lane, run: list[int], answer: BuswayError | None, answers: dict[int, BuswayError | None]
+        self, one: _Series, run: list[int], answer: BuswayError | None, answers: dict[int, BuswayError | None]
     ) -> None:
         """Record the answer to a run; if an event in it was refused, halve the run until that event is alone."""
         if isinstance(answer, MessageRejected) and len(run) > 1:
             middle = len(run) // 2
-            lane.runs.extendleft((run[middle:], run[:middle]))
+            one.runs.extendleft((run[middle:], run[:middle]))
             return
         answers |= dict.fromkeys(run, answer)
         if isinstance(answer, TargetUnavailable | TargetRefused):
-            while lane.runs:
-                answers |= dict.fromkeys(lane.runs.popleft(), answer)
+            while one.runs:
+                answers |= dict.fromkeys(one.runs.popleft(), answer)
 
     async def _opened(self, deadline: float) -> PublisherLink:
         if self._link is None:
