@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from cli.dry_run.line import try_batches
 from shared.amqp.values import string
+from shared.clock import ManualClock
 from shared.codecs.envelope import Event, encode_event, envelopes
 from shared.errors import MessageRejected, TargetUnavailable
 from shared.line.binding_output import BindingOutput, collecting
@@ -22,7 +24,14 @@ from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import EditedTogether, Editor, Outcome, Postponed, Withheld
-from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatFailsOnce, clock_at_delivery, sleep_by
+from tests.fakes import (
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    clock_at_delivery,
+    sleep_by,
+)
 from tests.messages import delivered
 from tests.unit.editors.deduplicating import editor as deduplicate
 
@@ -318,3 +327,48 @@ def test_dry_run_shows_each_message_once(*, opens: bool) -> None:
         assert [[step.name for step in each.steps] for each in few] == [
             [step.name for step in each.steps] for each in at_once
         ]
+
+
+class LocksInMemory:
+    """Locks of a minute that note what is asked of them."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.renewed: list[Sequence[bytes]] = []
+        self.dead_lettered: list[bytes] = []
+
+    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - required by the protocol
+        self.renewed.append(tokens)
+        return round((self._clock.now() + timedelta(minutes=1)).timestamp() * 1000)
+
+    async def dead_letter(
+        self,
+        token: bytes,
+        session_id: str | None,  # noqa: ARG002 - required by the protocol
+        reason: str,  # noqa: ARG002 - likewise
+        description: str,  # noqa: ARG002 - likewise
+        *,
+        timeout_seconds: float,  # noqa: ARG002 - likewise
+    ) -> None:
+        self.dead_lettered.append(token)
+
+
+def test_locks_of_messages_that_wait_are_renewed_and_each_bad_message_is_dead_lettered_once() -> None:
+    clock = clock_at_delivery()
+    locks = LocksInMemory(clock)
+    output = OutputThatIsDown(retry_after=50)
+    made = replace(task(output, [Growing()], 16 * KIB), rejects=None, locks=locks)
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        if clock.monotonic() > 200:
+            output.put_up()
+
+    said = ("bad", "9", "9", "bad", "9")
+    tokens = [bytes((number,)) * 16 for number in range(len(said))]
+    counts = asyncio.run(Pipeline(made, JournalInMemory(), clock, sleep).run(batch_of(*said), lock_tokens=tokens))
+    assert counts == {Outcome.SENT: 3, Outcome.REJECTED: 2}
+    assert locks.dead_lettered == [tokens[0], tokens[3]]
+    assert len(locks.renewed) > 2
+    assert all(set(each) == set(tokens[1:]) for each in locks.renewed)
+    assert output.ids("orders") == ["m-2", "m-3", "m-5"]
