@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile.compact.coverage import coverage, total
 from jobs.reconcile.compact.markers import VERSION, Hour, delete_marker, read_marker, write_marker
-from jobs.reconcile.compact.records import RECORDS, TROUBLES, compact_records
+from jobs.reconcile.compact.records import RECORDS, TROUBLES, WRITE_OPTIONS, compact_records
 from jobs.reconcile.compact.tables import read_records
 from jobs.reconcile.compact.tap_matching import match_taps
 from jobs.reconcile.compact.verification import CompactionFailed, verify_content
@@ -208,7 +208,7 @@ def _write_once(
     """Write parsed lines and return the number of records among them."""
     counted = Observation()
     parsed = parse_files(spark, whole, torn).observe(counted, F.count_if(F.col("trouble").isNull()).alias("records"))
-    to_records(parsed).write.partitionBy("kind", "landed").mode("overwrite").parquet(attempt)
+    to_records(parsed).write.options(**WRITE_OPTIONS).partitionBy("kind", "landed").mode("overwrite").parquet(attempt)
     return int(counted.get.get("records") or 0)
 
 
@@ -224,7 +224,9 @@ def _match(
     storage.move(f"{attempt}/kind={RECORDS}", f"{attempt}/unmatched")
     unmatched = read_records(spark, f"{attempt}/unmatched", hours)
     if unmatched is not None:
-        match_taps(unmatched).write.partitionBy("landed").mode("overwrite").parquet(f"{attempt}/kind={RECORDS}")
+        match_taps(unmatched).write.options(**WRITE_OPTIONS).partitionBy("landed").mode("overwrite").parquet(
+            f"{attempt}/kind={RECORDS}"
+        )
     return _covered(spark, attempt, hours)
 
 
