@@ -92,6 +92,8 @@ class SenderLink:
 
     async def retire(self) -> None:
         """Close the link as soon as every batch in flight has its answer, or no longer waits for it."""
+        if self._is_retired:
+            return
         self._is_retired = True
         if self._pump is None:
             await self._close()
