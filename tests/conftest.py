@@ -21,6 +21,7 @@ LONGEST_FILES = (
     "jobs/test_verdicts.py",
     "end_to_end/test_failover_page.py",
     "end_to_end/test_repair.py",
+    "broker/test_clients_without_a_token.py",
     "clients/receivers/test_deduplicating.py",
     "clients/receivers/test_claims.py",
     "end_to_end/test_patterns_copies.py",
