@@ -5,6 +5,9 @@ The SDK's sender waits for the answer to a batch before it sends the next, so th
 round trip. Here one task at a time, the pump, writes and reads the connection as long as a batch has no answer, and
 callers give it batches at any time. Batches leave in the order in which they are given.
 
+A message that is larger than a batch may be (Premium namespaces with large messages) leaves alone and as it is encoded,
+as `_Whole`; the SDK would rebuild it from decoded parts.
+
 While the SDK reads, it holds the lock that it needs to write. `_Reading` ends such a read when there is something to
 write; to the SDK that is the end of its waiting time.
 
@@ -14,7 +17,9 @@ The SDK's version is pinned; tests/broker/test_transfers_in_flight.py fails if a
 import asyncio
 import contextlib
 import logging
+import struct
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from azure.core.exceptions import AzureError
@@ -23,6 +28,7 @@ from azure.servicebus._pyamqp.constants import (
     MESSAGE_DELIVERY_DONE_STATES,
     LinkDeliverySettleReason,
     MessageDeliveryState,
+    SessionTransferState,
 )
 from azure.servicebus._pyamqp.error import AMQPException
 from azure.servicebus._pyamqp.message import BatchMessage, _MessageDelivery
@@ -33,7 +39,17 @@ from azure.servicebus.exceptions import ServiceBusError
 _LOGGER = logging.getLogger(__name__)
 _CLOSE_SECONDS = 1.0
 
+# AMQP 1.0, 2.8.11, and Service Bus: an encoded message, and not a batch of them.
+_ONE_MESSAGE = 0
+
 type Frame = tuple[int | None, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """One encoded message, which is transferred as it is."""
+
+    content: bytes
 
 
 class SenderLink:
@@ -43,6 +59,8 @@ class SenderLink:
         """Take over an open sender of the SDK, whose batches may have *limit* bytes."""
         self.limit = limit
         """The most bytes in one batch, as announced by the service."""
+        self.largest_message = max(limit, sender._max_message_size_on_link)
+        """The most bytes in one message that is sent alone."""
         self.failure: Exception | None = None
         """The error that ended the link, None while it is usable."""
         self.lost = 0
@@ -51,6 +69,7 @@ class SenderLink:
         client: Any = sender._handler
         self._client = client
         self._reading = _Reading(client._connection._transport)
+        _transfer_whole_messages(client._link)
         self._unanswered: dict[asyncio.Future[Exception | None], _MessageDelivery] = {}
         self._unsent: list[asyncio.Future[Exception | None]] = []
         self._pump: asyncio.Task[None] | None = None
@@ -62,19 +81,18 @@ class SenderLink:
         limit = (await sender.create_message_batch()).max_size_in_bytes
         return cls(sender, limit)
 
-    async def deliver(self, batch: ServiceBusMessageBatch, deadline: float) -> Exception | None:
+    async def deliver(self, batch: ServiceBusMessageBatch | bytes, deadline: float) -> Exception | None:
         """
-        Send *batch* and return None if it was accepted, or the SDK's error.
+        Send *batch*, or one encoded message, and return None if it was accepted, or the SDK's error.
 
         Units:   *deadline* is a time of the event loop; a batch without an answer by then gets TimeoutError. A batch
                  whose answer is lost with the link gets the `failure`.
         """
         if self.failure is not None:
             return self.failure
+        message = _Whole(batch) if isinstance(batch, bytes) else BatchMessage(*batch._message)
         # The SDK has no types here.
-        delivery = _MessageDelivery(  # type: ignore[no-untyped-call]
-            BatchMessage(*batch._message), MessageDeliveryState.WaitingToBeSent
-        )
+        delivery = _MessageDelivery(message, MessageDeliveryState.WaitingToBeSent)  # type: ignore[no-untyped-call]
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._unanswered[answer] = delivery
         self._unsent.append(answer)
@@ -176,6 +194,33 @@ class _Reading:
             return None, None
         finally:
             self._waiting = None
+
+
+def _transfer_whole_messages(link: Any) -> None:
+    """Let the SDK's *link* transfer encoded messages too, as its `_outgoing_transfer` does what it has encoded."""
+    transfer_encoded: Callable[[Any], Awaitable[bool]] = link._outgoing_transfer
+
+    async def transfer(delivery: Any) -> bool:
+        if not isinstance(delivery.message, _Whole):
+            return await transfer_encoded(delivery)
+        number = link.delivery_count + 1
+        names = ("rcv_settle_mode", "state", "resume", "aborted", "batchable")
+        delivery.frame = dict.fromkeys(names) | {
+            "handle": link.handle,
+            "delivery_tag": struct.pack(">I", number),
+            "message_format": _ONE_MESSAGE,
+            "settled": False,
+            "more": False,
+            "payload": delivery.message.content,
+        }
+        await link._session._outgoing_transfer(delivery, None)
+        if delivery.transfer_state == SessionTransferState.OKAY:
+            link.delivery_count = number
+            link.current_link_credit -= 1
+            delivery.sent = True
+        return False
+
+    link._outgoing_transfer = transfer
 
 
 def _as_service_bus_error(error: Exception) -> Exception:

@@ -16,6 +16,8 @@ from local.broker.thread import RunningBroker
 from shared.azure.connections import service_bus_client
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.messages import delivered
 
@@ -28,6 +30,9 @@ type Send = Callable[..., Coroutine[Any, Any, Answers]]
 
 SENDS = frozenset((Operation.SEND,))
 DELAY_SECONDS = 0.3
+LARGE_BYTES = 10 << 20
+SOMEWHERE = Origin("west", "s")
+SESSIONS = QueueConfig(name="s", requires_session=True, max_message_size=LARGE_BYTES)
 
 # The SDK forgets to close the socket of a connection that broke.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -41,7 +46,12 @@ def _collected_sockets() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def broker_namespaces() -> list[NamespaceConfig]:
-    return [NamespaceConfig(name="west", queues=(QueueConfig(name="q"), QueueConfig(name="s", requires_session=True)))]
+    return [
+        NamespaceConfig(
+            name="west",
+            queues=(QueueConfig(name="q"), SESSIONS),
+        )
+    ]
 
 
 def batch(*names: str, session_id: str | None = None) -> list[Outgoing]:
@@ -222,6 +232,25 @@ def test_a_call_is_answered_in_its_own_time(broker: RunningBroker) -> None:
     assert isinstance(first[0], TargetUnavailable)
     assert isinstance(second[0], TargetUnavailable)
     assert second_took < first_took
+
+
+def test_a_message_larger_than_a_batch_is_sent_alone_and_unchanged(broker: RunningBroker) -> None:
+    """Premium namespaces may take messages of up to 100 MB, and batches of 1 MB."""
+    large = delivered(None, message_id="large", session_id="s", body=bytes(range(256)) * 20_000)
+    too_large = delivered(None, message_id="too-large", session_id="s", body=bytes(LARGE_BYTES))
+
+    async def use(send: Send) -> Answers:
+        small = batch("before", "behind", session_id="s")
+        alone = [Outgoing(content, None, "s", None) for content in (large, too_large)]
+        return await send([small[0], *alone, small[1]])
+
+    answers = run(broker, use)
+    assert [type(answer) for answer in answers] == [type(None), type(None), MessageRejected, type(None)]
+    assert f"expected at most {LARGE_BYTES}" in str(answers[2])
+    stored = broker.inspect("west", lambda west: [each.content.bare for each in west.store("s").peek(0)])
+    sections = Message.received(large, SOMEWHERE).sections
+    assert stored[1] == sections.properties + sections.application_properties + sections.body
+    assert len(stored) == 3
 
 
 def _is_unavailable(answer: BuswayError | None) -> bool:

@@ -65,12 +65,12 @@ class ServiceBusOutput:
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         place = self._places.setdefault(entity, _Place(f"{self._site}/{entity}", self._sender_to(entity)))
         try:
-            limit = (await place.opened(deadline)).limit
+            link = await place.opened(deadline)
         except (AzureError, OSError) as error:
             return [about_the_link(translated(place.name, error), place.name)] * len(messages)
         answers: list[BuswayError | None] = []
-        for chunk in split_by_size(messages, limit):
-            answers += await _send_chunk(place, chunk, limit, deadline)
+        for chunk in split_by_size(messages, link.limit):
+            answers += await _send_chunk(place, chunk, link.largest_message, deadline)
             if _is_not_the_messages_fault(answers[-1]):
                 break
         return answers + [answers[-1]] * (len(messages) - len(answers))
@@ -136,7 +136,8 @@ class _Place:
 
     async def _deliver(self, chunk: Sequence[Outgoing], deadline: float) -> BuswayError | None:
         link = await self.opened(deadline)
-        error = await link.deliver(raw_batch(chunk, link.limit), deadline)
+        is_large = len(chunk) == 1 and batch_size(chunk[0]) > link.limit
+        error = await link.deliver(chunk[0].content if is_large else raw_batch(chunk, link.limit), deadline)
         answer = None if error is None else translated(self.name, error)
         is_lost = error is not None and error is link.failure
         if isinstance(answer, MessageRejected) and is_lost and link.lost > 1:
@@ -156,20 +157,21 @@ class _Place:
 
 
 async def _send_chunk(
-    place: _Place, chunk: Sequence[Outgoing], limit: int, deadline: float
+    place: _Place, chunk: Sequence[Outgoing], largest_message: int, deadline: float
 ) -> list[BuswayError | None]:
     """Send one batch; if it is refused because of a message in it, halve it until that message is alone."""
-    if len(chunk) == 1 and batch_size(chunk[0]) > limit:
-        text = f"{place.name}: the message has {len(chunk[0].content)} bytes, expected at most {limit}"
+    size = len(chunk[0].content)
+    if len(chunk) == 1 and size > largest_message:
+        text = f"{place.name}: the message has {size} bytes, expected at most {largest_message}"
         return [MessageRejected(SIZE_EXCEEDED, text)]
     answer = await place.deliver(chunk, deadline)
     if not isinstance(answer, MessageRejected) or len(chunk) == 1:
         return [answer] * len(chunk)
     middle = len(chunk) // 2
-    answers = await _send_chunk(place, chunk[:middle], limit, deadline)
+    answers = await _send_chunk(place, chunk[:middle], largest_message, deadline)
     if _is_not_the_messages_fault(answers[-1]):
         return answers
-    return answers + await _send_chunk(place, chunk[middle:], limit, deadline)
+    return answers + await _send_chunk(place, chunk[middle:], largest_message, deadline)
 
 
 def translated(where: str, error: Exception) -> BuswayError:
