@@ -185,11 +185,19 @@ def content_of(seq: int) -> Record:
 
 
 def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one place to be read as a table
-    kinds: Iterable[str], *, taps: bool, hours: int = 4, seed: int = 0, start: datetime = START, task: str = TASK
+    kinds: Iterable[str],
+    *,
+    taps: bool,
+    hours: int = 4,
+    seed: int = 0,
+    start: datetime = START,
+    task: str = TASK,
+    offset: int = 0,
 ) -> tuple[Journals, dict[int, str]]:
     """
     Return the journals of messages with the faults *kinds*, one message after the other within *hours* less one.
 
+    The number, id and content of a message are the same in all journals with the same *offset*.
     Also return the plan: the verdict of each sequence number (`Journals.kinds` has what was planted). Messages in
     flight are enqueued at the end.
     """
@@ -207,10 +215,10 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
     plan: dict[int, str] = {}
     step = timedelta(hours=hours - 1) / (2 * len(wanted) + 2)
     arrivals: list[tuple[datetime, dict[str, Any]]] = []
-    seq = 0
+    seq = offset
     for kind in wanted:
         seq += 1
-        at = start + step * seq + timedelta(minutes=2)
+        at = start + step * (seq - offset) + timedelta(minutes=2)
         key = None if kind == "late" else f"session-{chance.randrange(max(len(wanted) // 4, 1))}"
         if kind == "in_flight":
             at, key = start + timedelta(hours=hours) - timedelta(minutes=10), None

@@ -246,6 +246,7 @@ def test_the_job_and_the_oracle_agree(
     plans: dict[str, dict[int, str]] = {}
     for number, (taps, night) in enumerate(nights):
         task = f"task-{number}"
-        journals, plans[task] = planted(night, taps=taps, seed=seed + number, task=task)
+        # The message of another task with the same id and content would confirm a forged path.
+        journals, plans[task] = planted(night, taps=taps, seed=seed + number, task=task, offset=10_000 * number)
         journals.write(folder / "journal")
     assert_found(run(spark, folder), plans, oracle_verdicts(folder / "journal"))
