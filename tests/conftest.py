@@ -40,11 +40,6 @@ SLOW = "BUSWAY_SLOW"
 SLOW_FILES = (
     "jobs/test_windows.py",
     "jobs/test_verdicts.py",
-    "jobs/test_bad_input.py",
-    "jobs/test_losses.py",
-    "jobs/test_container.py",
-    "jobs/test_capture.py",
-    "jobs/test_compaction.py",
     "faults/test_stops.py",
 )
 ALWAYS_RUN = "test_every_planted_message_is_found_and_no_other"

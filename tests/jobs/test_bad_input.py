@@ -238,11 +238,14 @@ def test_the_time_to_read_members_grows_linearly_with_their_number() -> None:
 
     def seconds(members: int) -> float:
         content = member * members
-        begun = process_time()
-        assert whole_members(content)[1] is None
-        return process_time() - begun
+        taken = []
+        for _ in range(3):
+            begun = process_time()
+            assert whole_members(content)[1] is None
+            taken.append(process_time() - begun)
+        return min(taken)
 
-    assert seconds(4000) < 10 * max(min(seconds(1000) for _ in range(3)), 0.01)
+    assert seconds(4000) < 10 * max(seconds(1000), 0.01)
 
 
 def test_a_member_that_is_cut_at_any_byte_is_noticed() -> None:
