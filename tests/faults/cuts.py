@@ -11,7 +11,7 @@ from functools import partial
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line, strikes
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
+from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB, Kind
 from tests.faults.scenario import Scenario
 
 _MOST_OPERATIONS = 60
@@ -34,7 +34,9 @@ def _cut_at_each(line: Line, site: str, operations: frozenset[Operation], *, tak
         host.resume()
         line.wait_until(lambda: strikes(faults) or not line.remaining(), "struck or drained")
         was_struck = strikes(faults) > 0
-        if was_struck and takes_effect and site == "east":
+        # Batches of both partitions are in flight on one link: a cut before one may take the answer to the other.
+        shares_link = line.route.source is Kind.HUB and line.route.target is not Kind.HUB
+        if was_struck and (takes_effect or shares_link) and site == "east":
             line.expect_repeats({name for name in line.names_at_target() if name.startswith(f"{number}-")})
         if site == "west":
             line.end_locks()
@@ -63,7 +65,14 @@ CUTS = [
             route,
             partial(_cut_at_each, site="east", operations=_ALL, takes_effect=False),
         )
-        for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
+        for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUBS)
+    ),
+    Scenario(
+        "target cut at every operation",
+        HUB_TO_SESSIONS,
+        partial(_cut_at_each, site="east", operations=_ALL, takes_effect=False),
+        explains="accepted beside the batch that was cut, without an answer: sent again",
+        repeats=None,
     ),
     *(
         Scenario(
