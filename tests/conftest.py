@@ -38,6 +38,7 @@ LONGEST_FILES = (
 # `make faults` runs the scenarios of all faults.
 SLOW = "BUSWAY_SLOW"
 SLOW_FILES = (
+    "jobs/test_bad_input.py",
     "jobs/test_windows.py",
     "jobs/test_verdicts.py",
     "faults/test_stops.py",

@@ -82,8 +82,13 @@ def seconds(content: bytes, *, opens: bool) -> float:
 
 
 def growth(make: Callable[[int], bytes], *, opens: bool) -> float:
-    """Return how many times as long a message takes that is TIMES as large."""
-    return seconds(make(TIMES * FEW), opens=opens) / seconds(make(FEW), opens=opens)
+    """Return how many times as long a message takes that is TIMES as large: the least of three, on a shared machine."""
+    found = float("inf")
+    for _ in range(3):
+        found = min(found, seconds(make(TIMES * FEW), opens=opens) / seconds(make(FEW), opens=opens))
+        if found < MOST:
+            break
+    return found
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
