@@ -24,7 +24,7 @@ demo: packages ## two sites on this machine, 2,000 real messages, a table of wha
 	.venv/bin/busway demo
 
 test: packages java ## all tests, of the nightly job the most important: make spark runs the others
-	$(python) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder
+	$(python) -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
 	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts

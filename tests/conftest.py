@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 # With several workers these start first, because a long file at the end leaves the others idle. Spark needs a core and
 # a gigabyte: its files alternate with files that mostly wait.
 LONGEST_FILES = (
-    "end_to_end/test_patterns_page.py",
+    "end_to_end/test_patterns_page_first_half.py",
+    "end_to_end/test_patterns_page_second_half.py",
     "broker/test_outages.py",
     "faults/test_cuts.py",
     "end_to_end/test_demo.py",

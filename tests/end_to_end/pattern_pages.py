@@ -1,0 +1,54 @@
+"""docs/patterns.md and docs/output-bindings.md: the files and commands that they show."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from cli.stack import PACKAGES
+from tests.end_to_end.busway_process import ROOT, BuswayProcess
+
+PAGE = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in ("patterns", "output-bindings"))
+FOLDERS = sorted(path for path in (ROOT / "config/examples").iterdir() if path.is_dir())
+SHOWN = dict(re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", PAGE, re.DOTALL))
+RUNS: list[tuple[str, str, str]] = re.findall(
+    r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL
+)
+
+
+def own_app(folder: Path) -> Path:
+    """Give the repository's app a folder of its own, so that logs and settings of other runs stay as they are."""
+    app = folder / "app"
+    app.mkdir()
+    for name in ("function_app.py", "host.json", "config"):
+        (app / name).symlink_to(ROOT / name)
+    command = folder / "bin" / "busway"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
+    )
+    command.chmod(0o755)
+    return app
+
+
+def run_as_shown(pattern: str, commands: str, printed: str, app: Path) -> None:
+    """Run the commands of a page beside `busway start`, and compare what they print with what the page shows."""
+    with BuswayProcess("start", pattern, "--port", "0", folder=app) as running:
+        while "Press Ctrl-C to stop everything." not in running.lines(1):
+            pass
+        environment = {**os.environ, "PATH": f"{app.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        result = subprocess.run(  # noqa: S603 - the commands are the page's own
+            ["/bin/sh", "-e", "-c", commands],
+            cwd=app,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        expected = ".*".join(map(re.escape, printed.split("…")))
+        assert re.fullmatch(expected, result.stdout), f"expected:\n{printed}\ngot:\n{result.stdout}"
+        assert running.stop()[0] == 0
