@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+# The same as in local.broker.process, which is imported when the command runs.
 DEFAULT_PORT = 5672
 DEFAULT_ADMIN_PORT = 5300
 
@@ -12,8 +13,19 @@ DEFAULT_ADMIN_PORT = 5300
 def broker(
     *,
     config: Annotated[
-        list[Path], typer.Option(help="A Config.json in the format of Microsoft's emulators; may be repeated.")
-    ],
+        list[Path] | None,
+        typer.Option(
+            help="A Config.json in the format of Microsoft's emulators; may be repeated.",
+            show_default="two empty namespaces, service-bus and event-hubs",
+        ),
+    ] = None,
+    create_entities: Annotated[
+        bool,
+        typer.Option(
+            "--create-entities",
+            help="Create queues, topics with subscriptions, and event hubs when a client first uses them.",
+        ),
+    ] = False,
     port: Annotated[
         int,
         typer.Option(
@@ -64,8 +76,23 @@ def broker(
 
     busway broker --config infra/emulators/west.json --config infra/emulators/east.json
     """
-    from cli.broker_process import run_broker
+    from cli.output import fail
+    from local.broker.process import Options, PortTaken, StorageError, run_broker
+    from shared.errors import ConfigError
 
-    if admin_port is None:
-        admin_port = DEFAULT_ADMIN_PORT if port else 0
-    run_broker(config, port, admin_port, admin_tls, data, is_synced=fsync, is_strict=strict_emulator)
+    options = Options(
+        configs=config or (),
+        port=port,
+        admin_port=admin_port,
+        admin_tls=admin_tls,
+        data=data,
+        is_synced=fsync,
+        is_strict=strict_emulator,
+        creates_entities=create_entities,
+    )
+    try:
+        run_broker(options)
+    except ConfigError as error:
+        fail(error.problems)
+    except (PortTaken, StorageError) as error:
+        fail([error])

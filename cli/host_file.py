@@ -20,4 +20,7 @@ def host_file_above(folder: Path) -> HostFile | None:
         options.service_bus.max_message_batch_size,
         options.event_hubs.max_event_batch_size,
         options.service_bus.prefetch_count,
+        options.service_bus.max_auto_lock_renewal_duration,
+        options.service_bus.max_concurrent_calls_per_session,
+        options.service_bus.max_concurrent_sessions,
     )

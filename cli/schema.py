@@ -1,22 +1,46 @@
-"""`busway schema`: the JSON schema of task files."""
+"""`busway schema`: the JSON schemas of task files and of the status."""
 
 import json
+from typing import Annotated, Literal
+
+import typer
 
 
-def schema() -> None:
+def schema(
+    what: Annotated[
+        Literal["tasks", "status"], typer.Argument(help="Task files, or the output of `busway status --json`.")
+    ] = "tasks",
+) -> None:
     """
-    Print the JSON schema of task files.
+    Print the JSON schema of task files, or of the status.
 
     config/task.schema.json holds it for your editor: a task file that begins with the line
     `# yaml-language-server: $schema=../task.schema.json` is completed and checked as you type. After a change to
     shared/config/models.py, run: busway schema > config/task.schema.json
+
+    docs/status.schema.json holds the one of the status. After a change to shared/status/model.py, run:
+    busway schema status > docs/status.schema.json
     """
-    print(text(), end="")
+    print(text() if what == "tasks" else status_text(), end="")
 
 
 def text() -> str:
     """Return the content of config/task.schema.json."""
     from shared.config.journal_models import file_schema
 
-    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **file_schema()}
+    return _text(file_schema())
+
+
+def status_text() -> str:
+    """Return the content of docs/status.schema.json."""
+    import msgspec
+
+    from shared.status.model import History, Status
+
+    (status, history), components = msgspec.json.schema_components((Status, History), ref_template="#/$defs/{name}")
+    return _text({"title": "The status of an app, and its history", "anyOf": [status, history], "$defs": components})
+
+
+def _text(content: dict[str, object]) -> str:
+    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **content}
     return json.dumps(document, indent=2) + "\n"

@@ -124,6 +124,13 @@ class HubConfig:
     retention_size: int | None = None
 
 
+class OnDemand(StrEnum):
+    """What a namespace creates when a client uses an entity that does not exist."""
+
+    QUEUES = "queues"
+    HUBS = "hubs"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceConfig:
     """
@@ -132,7 +139,8 @@ class NamespaceConfig:
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
     every client is accepted. max_connections limits the connections; max_receivers the receivers of one entity (of a
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
-    others of an entity without sessions, as was reported of Azure; otherwise it returns to its place.
+    others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. on_demand creates
+    entities at their first use (`core/on_demand.py`); None refuses unknown ones, as Azure does.
     """
 
     name: str
@@ -145,3 +153,4 @@ class NamespaceConfig:
     released_go_last: bool = False
     max_connections: int | None = None
     max_receivers: int | None = None
+    on_demand: OnDemand | None = None

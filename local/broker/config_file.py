@@ -6,7 +6,8 @@ Any number of namespaces in any number of files. Keys beyond those of the emulat
 - namespace: `Port`, `MaxMessageSizeInKilobytes`, `ReleasedMessagesGoLast` (put a message that its receiver
   releases behind all others) and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
   (Listen, Send, Manage; all by default); without keys, every client is accepted
-- queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes` and `MaxSizeInMegabytes`;
+- queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
+  `EnablePartitioning` (kept, without effect);
   subscription: `DeadLetteringOnFilterEvaluationExceptions`
 - hub: `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
 
@@ -136,6 +137,7 @@ def _read_queue(reader: Reader) -> QueueConfig:
         status=_status(properties),
         max_message_size=_kilobytes(properties),
         max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
+        enable_partitioning=properties.flag("EnablePartitioning"),
     )
     properties.finish()
     reader.finish()
@@ -154,6 +156,7 @@ def _read_topic(reader: Reader) -> TopicConfig:
         max_message_size=_kilobytes(properties),
         status=_status(properties),
         max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
+        enable_partitioning=properties.flag("EnablePartitioning"),
     )
     reader.unique([each.name for each in config.subscriptions])
     properties.finish()

@@ -37,8 +37,8 @@ _DUPLICATE_WINDOW = 20 * _SECOND
 
 # Keys of this broker that the emulators do not have.
 _UNSUPPORTED = {
-    QueueConfig: ("max_message_size", "max_size", "status"),
-    TopicConfig: ("max_message_size", "max_size", "status"),
+    QueueConfig: ("enable_partitioning", "max_message_size", "max_size", "status"),
+    TopicConfig: ("enable_partitioning", "max_message_size", "max_size", "status"),
     SubscriptionConfig: ("dead_lettering_on_filter_evaluation_exceptions", "status"),
     HubConfig: ("message_retention", "retention_size"),
     NamespaceConfig: ("max_message_size", "port", "released_go_last", "shared_access_keys"),

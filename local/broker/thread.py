@@ -44,7 +44,11 @@ class RunningBroker:
     def __enter__(self) -> Self:
         """Start listening."""
         self._thread.start()
-        self._run(self._server.__aenter__())
+        try:
+            self._run(self._server.__aenter__())
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -52,9 +56,7 @@ class RunningBroker:
     ) -> None:
         """Close all connections and end the thread."""
         self._run(self._server.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_ANSWER_SECONDS)
-        self._loop.close()
+        self._end()
 
     def connection_string(self, name: str) -> str:
         """Return the connection string of a namespace."""
@@ -106,6 +108,11 @@ class RunningBroker:
             self._server.advance()
 
         self._run(in_loop())
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_ANSWER_SECONDS)
+        self._loop.close()
 
     def _run[Result](self, work: "asyncio._CoroutineLike[Result]") -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_SECONDS)

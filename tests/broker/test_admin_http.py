@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -24,7 +26,14 @@ from local.broker.admin.certificate import AUTHORITY_FILE, SERVER_FILE, server_c
 from local.broker.admin.server import MAX_BODY
 from local.broker.admin.thread import RunningAdmin
 from local.broker.admin.xml import MAX_DEPTH, MAX_ELEMENTS, BadXml, read_xml, text_tag
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import (
+    HubConfig,
+    NamespaceConfig,
+    QueueConfig,
+    SharedAccessKey,
+    SubscriptionConfig,
+    TopicConfig,
+)
 from local.broker.thread import RunningBroker
 from shared.errors import ConfigError
 
@@ -176,6 +185,18 @@ def test_a_page_from_elsewhere_cannot_reach_it(request_of: HttpRequest, host: st
     assert request_of("POST", "/$busway/reset", "{}", **{"Content-Type": "text/plain"})[0] == 415
     assert request_of("GET", "/orders", Host="127.0.0.1:80")[0] == 200
     assert request_of("GET", "/orders", Host="[::1]:80")[0] == 200
+
+
+def test_health_needs_no_key_and_hides_no_queue(request_of: HttpRequest) -> None:
+    assert request_of("GET", "/health") == (200, '{"status": "healthy"}')
+    assert request_of("GET", "/health?api-version=2021-05")[0] == 404
+    assert request_of("GET", "/health", Host="attacker.example")[0] in (400, 401)
+    keyed = NamespaceConfig(name="keyed", shared_access_keys=(SharedAccessKey(name="root", key="c2VjcmV0"),))
+    with RunningBroker([keyed]) as broker, RunningAdmin(broker) as admin:
+        with urlopen(f"{admin.address('keyed')}/health", timeout=60) as answer:  # noqa: S310 - the broker's own address
+            assert answer.status == 200
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(f"{admin.address('keyed')}/$busway", timeout=60)  # noqa: S310 - likewise
 
 
 def test_half_a_request_holds_up_nobody(running: tuple[RunningBroker, RunningAdmin], request_of: HttpRequest) -> None:

@@ -49,7 +49,7 @@ COLUMNS: dict[str, list[Journey]] = {
 NOTES = {
     "service": "Refused or not delivered by the service that it is sent to: Service Bus accepts no binary, list, map"
     " or array as a property and assigns missing message ids; Event Hubs keeps no header; neither keeps "
-    "first-acquirer or delivery annotations.",
+    "first-acquirer, and Event Hubs no delivery annotations.",
     "aside": "As an application property `repl-sb-…` of the same type; restored when the event returns to Service Bus.",
     "key": "The session id becomes the partition key on the other side; a `repl-sb-…` or `repl-eh-…` property "
     "holds the original until the way back.",
@@ -57,6 +57,7 @@ NOTES = {
     "id": "Busway assigns an id that is the same at every redelivery.",
     "target": "Left out by Busway. The target computes `absolute-expiry-time` from the time to live; the other two "
     "would take effect twice.",
+    "hop": "Left out: delivery annotations are for one hop (AMQP 1.0, part 3, 3.2.2). A lock token is among them.",
     "host": "Azure's host changes it before Busway receives the message.",
     "created": "Azure's host replaces `creation-time` if there is a time to live.",
     "refused": "The host cannot read it or pass it to a function ([mapping.md](mapping.md#poison-for-the-host)). "
@@ -136,6 +137,8 @@ def _result(specimen: Specimen, mode: str, found: Mapping[str, tuple[bytes, byte
     assert beside <= {_CREATION_TIME, *_LIFE}, (specimen, mode, found)
     if specimen.name == "no message-id":
         return Cell("gets one", "id")
+    if specimen.part == "delivery annotation":
+        return Cell("dropped", "hop")
     if specimen.name in _LEFT_OUT:
         return Cell("dropped", "target")
     assert mode not in (WIRE, ENVELOPE), f"Busway changed {specimen}: {found}"

@@ -139,6 +139,7 @@ class Atom:
                 return AtomResponse(HTTPStatus.OK)
             case "PUT":
                 description = _content(request)
+                _check_version(request, description)
                 if description.name == "QueueDescription":
                     return self._put_queue(request, name, description)
                 if description.name == "TopicDescription":
@@ -174,10 +175,11 @@ class Atom:
         return entity
 
     def _described(self, request: AtomRequest, entity: Queue | Topic) -> Entry:
+        namespace, version = self._namespace, _version(request)
         if isinstance(entity, Queue):
-            content = descriptions.describe_queue(self._namespace, entity, request.host)
+            content = descriptions.describe_queue(namespace, entity, request.host, version)
         else:
-            content = descriptions.describe_topic(self._namespace, entity, request.host)
+            content = descriptions.describe_topic(namespace, entity, request.host, version)
         return Entry(entity.path, entity.path, content, entity.times.created_at, entity.times.updated_at)
 
     # Subscriptions
@@ -279,6 +281,20 @@ def _content(request: AtomRequest, expected: str | None = None) -> Element:
     if expected is not None and description.name != expected:
         raise Refusal(errors.ARGUMENT_ERROR, f"the content is a {description.name}, expected a {expected}")
     return description
+
+
+def _version(request: AtomRequest) -> str:
+    return request.query.get("api-version", descriptions.LATEST_VERSION)
+
+
+def _check_version(request: AtomRequest, description: Element) -> None:
+    """Raise a Refusal if the description has what the version of the request does not have."""
+    since = descriptions.MESSAGE_SIZE_SINCE
+    if _version(request) < since and description.child("MaxMessageSizeInKilobytes") is not None:
+        raise Refusal(
+            errors.ARGUMENT_ERROR,
+            f"MaxMessageSizeInKilobytes: api-version {_version(request)} does not have it, expected {since} or later",
+        )
 
 
 def _number(request: AtomRequest, name: str, default: int) -> int:

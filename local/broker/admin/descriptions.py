@@ -17,6 +17,12 @@ from local.broker.core.entities import Counts, Queue, Subscription, Topic
 from local.broker.core.namespace import Namespace
 from local.broker.core.usage import Times
 from local.broker.errors import Refusal
+from shared.rules import CorrelationFilter
+
+# Versions of the API are compared as text: they are years and months.
+LATEST_VERSION = "2024-05"
+MESSAGE_SIZE_SINCE = "2021-05"
+FILTER_COUNTS_SINCE = "2024-05"
 
 SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
@@ -75,6 +81,7 @@ _READ_ONLY = frozenset(
     (
         "AccessedAt",
         "AuthorizationRules",
+        "CorrelationFilterCount",
         "CountDetails",
         "CreatedAt",
         "DefaultRuleDescription",
@@ -85,13 +92,14 @@ _READ_ONLY = frozenset(
         "MessageCount",
         "Name",
         "SizeInBytes",
+        "SqlFilterCount",
         "SubscriptionCount",
         "SupportOrdering",
         "UpdatedAt",
     )
 )
 # An update without these elements does not change them.
-_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
+_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning", "max_message_size")
 
 
 def read_queue(name: str, description: Element, present: QueueConfig | None) -> QueueConfig:
@@ -122,12 +130,12 @@ def _read(description: Element, known: tuple[Field, ...], present: object) -> di
     return found
 
 
-def describe_queue(namespace: Namespace, queue: Queue, host: str) -> str:
-    """Return the description of a queue with its counts."""
+def describe_queue(namespace: Namespace, queue: Queue, host: str, version: str) -> str:
+    """Return the description of a queue with its counts, in a version of the API."""
     counts = queue.backlog.counts(len(queue.incoming.scheduled))
     return _describe(
         "QueueDescription",
-        _configured(queue.config, QUEUE_FIELDS, host, namespace.max_message_size(queue)),
+        _configured(queue.config, QUEUE_FIELDS, host, _max_message_size(namespace, queue, version)),
         _keys(queue.config.authorization_rules, queue.times),
         text_tag("IsAnonymousAccessible", "false"),
         text_tag("SizeInBytes", str(queue.size)),
@@ -137,18 +145,31 @@ def describe_queue(namespace: Namespace, queue: Queue, host: str) -> str:
     )
 
 
-def describe_topic(namespace: Namespace, topic: Topic, host: str) -> str:
-    """Return the description of a topic with its counts."""
+def describe_topic(namespace: Namespace, topic: Topic, host: str, version: str) -> str:
+    """Return the description of a topic with its counts, in a version of the API."""
     return _describe(
         "TopicDescription",
-        _configured(topic.config, TOPIC_FIELDS, host, namespace.max_message_size(topic)),
+        _configured(topic.config, TOPIC_FIELDS, host, _max_message_size(namespace, topic, version)),
         _keys(topic.config.authorization_rules, topic.times),
         text_tag("FilteringMessagesBeforePublishing", "false"),
         text_tag("IsAnonymousAccessible", "false"),
         text_tag("SizeInBytes", str(topic.size)),
         _count_details(Counts(0, 0, len(topic.incoming.scheduled), 0, 0)),
         text_tag("SubscriptionCount", str(len(topic.subscriptions))),
+        _filter_counts(topic) if version >= FILTER_COUNTS_SINCE else "",
         _times(topic.times),
+    )
+
+
+def _max_message_size(namespace: Namespace, entity: Queue | Topic, version: str) -> int | None:
+    return namespace.max_message_size(entity) if version >= MESSAGE_SIZE_SINCE else None
+
+
+def _filter_counts(topic: Topic) -> str:
+    rules = [each.rule for subscription in topic.subscriptions.values() for each in subscription.rule_book.definitions]
+    correlations = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
+    return text_tag("SqlFilterCount", str(len(rules) - correlations)) + text_tag(
+        "CorrelationFilterCount", str(correlations)
     )
 
 

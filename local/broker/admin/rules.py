@@ -62,7 +62,13 @@ def read_rule(name: str, description: Element) -> RuleDefinition:
         filter_parameters=_read_pairs(filter_element, "Parameters"),
         action_parameters=_read_pairs(action_element, "Parameters"),
     )
-    return RuleDefinition(rule, filter_text, action_text)
+    return RuleDefinition(
+        rule,
+        filter_text,
+        action_text,
+        filter_times=_read_times(filter_element, "Parameters") | _read_times(filter_element, "Properties"),
+        action_times=_read_times(action_element, "Parameters"),
+    )
 
 
 def _read_filter(element: Element | None) -> tuple[Filter, str | None]:
@@ -111,6 +117,13 @@ def _read_pairs(element: Element | None, name: str) -> dict[str, Value]:
     return found
 
 
+def _read_times(element: Element | None, name: str) -> dict[str, str]:
+    """Return the text of each pair that is a date-time; `_read_pairs` has checked them."""
+    pairs = None if element is None else element.child(name)
+    found = {} if pairs is None else {each.child_text("Key"): each.child("Value") for each in pairs.children}
+    return {key: value.text for key, value in found.items() if key and value is not None and value.type == "dateTime"}
+
+
 def _read_value(element: Element) -> Value:
     text = element.text
     match element.type:
@@ -157,37 +170,41 @@ def _filter(definition: RuleDefinition) -> str:
     selects = definition.rule.filter
     match selects:
         case TrueFilter():
-            return _sql("Filter", "TrueFilter", "1=1", {})
+            return _sql("Filter", "TrueFilter", "1=1", {}, {})
         case FalseFilter():
-            return _sql("Filter", "FalseFilter", "1=0", {})
+            return _sql("Filter", "FalseFilter", "1=0", {}, {})
         case CorrelationFilter():
             texts = {name: getattr(selects, attribute) for name, attribute in _CORRELATION.items()}
             parts = [text_tag(name, text) for name, text in texts.items() if text is not None]
-            return tag("Filter", join((*parts, _pairs("Properties", selects.properties))), 'i:type="CorrelationFilter"')
+            pairs = _pairs("Properties", selects.properties, definition.filter_times)
+            return tag("Filter", join((*parts, pairs)), 'i:type="CorrelationFilter"')
         case _:
             text = definition.filter_text or str(selects)
-            return _sql("Filter", "SqlFilter", text, definition.rule.filter_parameters)
+            return _sql("Filter", "SqlFilter", text, definition.rule.filter_parameters, definition.filter_times)
 
 
 def _action(definition: RuleDefinition) -> str:
     if definition.action_text is None:
         return tag("Action", "", 'i:type="EmptyRuleAction"')
-    return _sql("Action", "SqlRuleAction", definition.action_text, definition.rule.action_parameters)
+    parameters, times = definition.rule.action_parameters, definition.action_times
+    return _sql("Action", "SqlRuleAction", definition.action_text, parameters, times)
 
 
-def _sql(name: str, kind: str, text: str, parameters: Mapping[str, Value]) -> str:
+def _sql(name: str, kind: str, text: str, parameters: Mapping[str, Value], times: Mapping[str, str]) -> str:
     expression = text_tag("SqlExpression", text) + text_tag("CompatibilityLevel", "20")
-    return tag(name, join((expression, _pairs("Parameters", parameters))), f'i:type="{kind}"')
+    return tag(name, join((expression, _pairs("Parameters", parameters, times))), f'i:type="{kind}"')
 
 
-def _pairs(name: str, pairs: Mapping[str, Value]) -> str | None:
+def _pairs(name: str, pairs: Mapping[str, Value], times: Mapping[str, str]) -> str | None:
     if not pairs:
         return None
-    return tag(name, join(tag(_PAIR, text_tag("Key", key) + _value(value)) for key, value in pairs.items()))
+    written = (tag(_PAIR, text_tag("Key", key) + _value(value, times.get(key))) for key, value in pairs.items())
+    return tag(name, join(written))
 
 
-def _value(value: Value) -> str:
-    kind, text = _typed(value)
+def _value(value: Value, time: str | None) -> str:
+    """Return a value; a *time* that the client gave is written as it was."""
+    kind, text = _typed(value) if time is None else ("dateTime", time)
     # @azure/service-bus takes the prefix i and one of four characters for granted.
     return text_tag("Value", text, f'i:type="d6p1:{kind}" xmlns:d6p1="{_XML_SCHEMA}"')
 

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import socket
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -33,6 +34,8 @@ LOG = logging.getLogger(__name__)
 MAX_BODY = 1024 * 1024
 
 _STOP_SECONDS = 0.5
+# As the emulators have it. A request for an entity of this name has an api-version.
+_HEALTH = "health"
 _MANAGE = frozenset((Right.MANAGE,))
 _ATOM = "application/atom+xml"
 _XML = "application/xml"
@@ -44,13 +47,13 @@ class AdminServer:
     def __init__(
         self,
         broker: BrokerServer,
-        ports: Mapping[str, int] | None = None,
+        ports: Mapping[str, int | socket.socket] | None = None,
         tls: ssl.SSLContext | None = None,
         host: str = "127.0.0.1",
     ) -> None:
-        """Serve the namespaces in *ports*, by default all on free ports; port 0 is a free port."""
+        """Serve the namespaces in *ports*, by default all; port 0 is a free port, a socket one that is open already."""
         self._broker = broker
-        self._ports = dict.fromkeys(broker.namespaces, 0) if ports is None else dict(ports)
+        self._ports: Mapping[str, int | socket.socket] = dict.fromkeys(broker.namespaces, 0) if ports is None else ports
         self._tls = tls
         self._host = host
         self._runners: dict[str, web.AppRunner] = {}
@@ -62,7 +65,10 @@ class AdminServer:
                 runner = web.AppRunner(self._application(name), access_log=None, shutdown_timeout=_STOP_SECONDS)
                 self._runners[name] = runner
                 await runner.setup()
-                await web.TCPSite(runner, self._host, port, ssl_context=self._tls).start()
+                if isinstance(port, socket.socket):
+                    await web.SockSite(runner, port, ssl_context=self._tls).start()
+                else:
+                    await web.TCPSite(runner, self._host, port, ssl_context=self._tls).start()
         except OSError:
             await self.stop()
             raise
@@ -110,6 +116,9 @@ class AdminServer:
         try:
             self._check_host(request)
             path = unquote(request.rel_url.raw_path).strip("/")
+            if path == _HEALTH and request.method == "GET" and "api-version" not in request.query:
+                # No key is needed, as for the emulators: those who wait for the broker have none.
+                return web.json_response({"status": "healthy"})
             access = Access.of(namespace)
             if access is not None:
                 _check_access(access, request, path)

@@ -44,7 +44,7 @@ class Administration:
 
     def create_queue(self, config: QueueConfig) -> Queue:
         """Create a queue."""
-        self._check_name(config.name)
+        check_name(self._namespace, config.name)
         self._check_targets(config)
         namespace = self._namespace
         queue = Queue(config, namespace.clock, namespace.timers, namespace)
@@ -53,7 +53,7 @@ class Administration:
 
     def create_topic(self, config: TopicConfig) -> Topic:
         """Create a topic."""
-        self._check_name(config.name)
+        check_name(self._namespace, config.name)
         namespace = self._namespace
         topic = Topic(config, namespace.clock, namespace.timers, namespace)
         namespace.topics[config.name.lower()] = topic
@@ -129,25 +129,17 @@ class Administration:
 
     # Checks
 
-    def _check_name(self, name: str) -> None:
-        if _ENTITY_NAME.fullmatch(name) is None or "//" in name:
-            raise _bad(f"'{name}' is no name for an entity, expected letters, digits, . - _ /, 260 at most")
-        namespace = self._namespace
-        if any(name.lower() in names for names in (namespace.queues, namespace.topics, namespace.hubs)):
-            raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"an entity named '{name}' already exists")
-
     def _check_targets(self, config: QueueConfig | SubscriptionConfig) -> None:
         for target in (config.forward_to, config.forward_dead_lettered_messages_to):
             if target is None:
                 continue
             if target.lower() == config.name.lower() and isinstance(config, QueueConfig):
-                raise _bad(f"{config.name}: it cannot forward to itself")
+                # Accepted, as in Azure: its messages end in the dead-letter queue after the hops that are allowed.
+                continue
             try:
                 self._namespace.target(target)
             except Refusal as refusal:
                 raise _bad(f"{config.name}: it cannot forward to '{target}', expected a queue or topic") from refusal
-        if config.forward_to is not None and config.requires_session:
-            raise _bad(f"{config.name}: an entity that requires sessions cannot forward its messages")
 
     @staticmethod
     def _check_update(entity: Entity, config: QueueConfig | TopicConfig | SubscriptionConfig) -> None:
@@ -167,6 +159,14 @@ class Administration:
     def _forget(self, owners: Iterable[Timed]) -> None:
         for owner in owners:
             self._namespace.timers.forget(owner)
+
+
+def check_name(namespace: Namespace, name: str) -> None:
+    """Raise a Refusal unless *name* is a valid name that no entity of the namespace has."""
+    if _ENTITY_NAME.fullmatch(name) is None or "//" in name:
+        raise _bad(f"'{name}' is no name for an entity, expected letters, digits, . - _ /, 260 at most")
+    if any(name.lower() in names for names in (namespace.queues, namespace.topics, namespace.hubs)):
+        raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"an entity named '{name}' already exists")
 
 
 def _bad(description: str) -> Refusal:

@@ -12,22 +12,24 @@ import struct
 from dataclasses import dataclass
 
 from local.broker import errors
+from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode
 from shared.amqp.map_section import check_unique
 from shared.amqp.scan import BINARIES, compound_content, join_list, list_fields, map_entries, skip
-from shared.amqp.sections import DATA, Sections, descriptor, split
+from shared.amqp.sections import DATA, Sections, descriptor
 from shared.amqp.values import Malformed, Value
 
 MAX_HEADERS_BYTES = 64 * 1024
 MAX_IDENTIFIER_CHARACTERS = 128
 
+LOCK_TOKEN = "x-opt-lock-token"  # noqa: S105 - the name of an annotation
 SERVICE_ASSIGNED = frozenset(
     (
         "x-opt-deadletter-source",
         "x-opt-enqueue-sequence-number",
         "x-opt-enqueued-time",
-        "x-opt-lock-token",
+        LOCK_TOKEN,
         "x-opt-locked-until",
         "x-opt-message-state",
         "x-opt-partition-id",
@@ -50,7 +52,7 @@ class Content:
     The content of a message; immutable, because the copies in several subscriptions share it.
 
     Shape: header is the encoded durable and priority; annotations are encoded key-value pairs; bare is the encoded
-    properties, application properties, body and footer.
+    properties, application properties, body and footer. Delivery annotations are the sender's pairs, encoded.
     Units: time_to_live and scheduled_enqueue_time in milliseconds.
     """
 
@@ -63,17 +65,18 @@ class Content:
     partition_key: str | None
     time_to_live: int | None
     scheduled_enqueue_time: int | None
+    delivery_annotations: bytes = b""
 
     @property
     def size(self) -> int:
         """Return the bytes that count against an entity's size."""
-        return len(self.bare) + len(self.annotations)
+        return len(self.bare) + len(self.annotations) + len(self.delivery_annotations)
 
 
 def read_content(message: bytes) -> Content:
     """Return the content of an encoded *message*; a Refusal if Service Bus would reject it."""
     try:
-        sections = split(message)
+        sections = sections_of(message)
         header, time_to_live = _read_header(sections.header) if sections.header else (_NO_HEADER, None)
         annotations, count, partition_key, scheduled = (
             _read_annotations(sections.message_annotations) if sections.message_annotations else (b"", 0, None, None)
@@ -81,6 +84,7 @@ def read_content(message: bytes) -> Content:
         properties, message_id, session_id = _read_properties(sections.properties)
         _check_application_properties(sections.application_properties)
         check_unique_keys(sections)
+        delivery_annotations = _without_lock_token(sections.delivery_annotations)
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
     if len(sections.application_properties) + len(sections.message_annotations) > MAX_HEADERS_BYTES:
@@ -101,7 +105,16 @@ def read_content(message: bytes) -> Content:
         partition_key,
         time_to_live,
         scheduled,
+        delivery_annotations,
     )
+
+
+def _without_lock_token(section: bytes) -> bytes:
+    """Return the encoded pairs of the sender's delivery annotations, which the receiver gets too."""
+    if not section:
+        return b""
+    entries = map_entries(section, descriptor(section, 0)[1], len(section))
+    return b"".join(section[start:stop] for key, start, _, stop in entries if key != LOCK_TOKEN)
 
 
 def check_unique_keys(sections: Sections) -> None:
@@ -210,7 +223,7 @@ def _check_application_properties(section: bytes) -> None:
 def read_batch(message: bytes) -> list[bytes]:
     """Return the encoded messages of a batch, which has one data section for each."""
     try:
-        return _data_of(split(message).body)
+        return _data_of(sections_of(message).body)
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from local.broker import errors
 from local.broker.core.content import check_unique_keys
+from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import map_entries
-from shared.amqp.sections import descriptor, split
+from shared.amqp.sections import descriptor
 from shared.amqp.values import Malformed, string
 
 PARTITION_KEY = "x-opt-partition-key"
@@ -62,7 +63,7 @@ class Event:
 def read_event(message: bytes, partition_key: str | None = None) -> EventContent:
     """Return the content of an encoded event; the partition key of its batch, if any, applies to it."""
     try:
-        sections = split(message)
+        sections = sections_of(message)
         annotations, own_key = _read_annotations(sections.message_annotations)
         check_unique_keys(sections)
     except Malformed as error:
@@ -77,7 +78,7 @@ def read_event(message: bytes, partition_key: str | None = None) -> EventContent
 def read_partition_key(message: bytes) -> str | None:
     """Return the partition key in the annotations of an encoded message."""
     try:
-        return _read_annotations(split(message).message_annotations)[1]
+        return _read_annotations(sections_of(message).message_annotations)[1]
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
 

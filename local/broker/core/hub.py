@@ -7,7 +7,7 @@ Sources: Microsoft Learn, "Event Hubs features" (partitions, retention, epochs);
 import bisect
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -208,6 +208,12 @@ class Hub:
             errors.ARGUMENT_OUT_OF_RANGE,
             f"{self.path}: the partition is invalid, expected 0 to {len(self.partitions) - 1}",
         )
+
+    def add_consumer_group(self, name: str) -> None:
+        """Add a consumer group, unless it exists."""
+        if name.lower() not in self.consumer_groups:
+            self.config = replace(self.config, consumer_groups=(*self.config.consumer_groups, name))
+            self.consumer_groups.add(name.lower())
 
     def consumer_group(self, name: str) -> str:
         """Return a consumer group's name in lower case; Refusal(NOT_FOUND) if it does not exist."""

@@ -1,10 +1,12 @@
 """A message in an entity, and its encoding for delivery."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from local.broker.core.content import Content
+from shared.amqp.scan import skip
 
 MAX_UINT = 0xFFFFFFFF
 
@@ -43,10 +45,12 @@ class StoredMessage:
         return self.expires_at is not None and self.expires_at <= now and self.state is State.ACTIVE
 
     def encode(self, *, with_lock: bool = True) -> bytes:
-        """Return the message encoded for delivery, with the end of its lock if it is locked."""
+        """Return the message encoded for delivery, with its lock token and the end of its lock if it is locked."""
         content = self.content
         count = 4 + content.annotation_count
-        if self.lock_token is None or not with_lock:
+        token = self.lock_token
+        if token is None or not with_lock:
+            token = None
             locked_until = b""
         else:
             locked_until = _LOCKED_UNTIL.pack(_LOCKED_UNTIL_KEY, self.locked_until)
@@ -54,6 +58,7 @@ class StoredMessage:
         return b"".join(
             (
                 _header(content.header, self.time_to_live, self.delivery_count),
+                _delivery_annotations(token, content.delivery_annotations),
                 _ANNOTATIONS.pack(
                     b"\x00\x53\x72\xd1",
                     _ANNOTATIONS_WIDTH + len(locked_until) + len(content.annotations),
@@ -81,6 +86,27 @@ def _header(kept: bytes, time_to_live: int | None, delivery_count: int) -> bytes
     return b"\x00\x53\x70\xc0%c\x05%b" % (len(fields) + 1, fields)
 
 
+def _delivery_annotations(token: bytes | None, kept: bytes) -> bytes:
+    """Return the section of the sender's pairs and the lock token; Azure sends it even if it is empty."""
+    if token is None:
+        pairs = kept
+    else:
+        # The tag of a delivery has its bytes in the order of .NET's Guid, an AMQP uuid in that of the network.
+        pairs = b"%b%b%b%b%b%b" % (_LOCK_TOKEN_KEY, token[3::-1], token[5:3:-1], token[7:5:-1], token[8:], kept)
+    if not kept:
+        return b"\x00\x53\x71\xc1%c%c%b" % (1 + len(pairs), 0 if token is None else 2, pairs)
+    count = sum(1 for _ in _values(pairs))
+    return b"\x00\x53\x71\xd1%b%b" % (_SIZE_AND_COUNT.pack(len(pairs) + 4, count), pairs)
+
+
+def _values(encoded: bytes) -> Iterator[int]:
+    """Yield where each of several encoded values ends."""
+    position = 0
+    while position < len(encoded):
+        position = skip(encoded, position, len(encoded))
+        yield position
+
+
 def _symbol_key(name: bytes, code: int) -> bytes:
     """Return the encoded key of an annotation and the format code of the value that follows."""
     return b"\xa3%c%b%c" % (len(name), name, code)
@@ -91,6 +117,8 @@ _SEQUENCE_NUMBER_KEY = _symbol_key(b"x-opt-sequence-number", 0x81)
 _ENQUEUED_TIME_KEY = _symbol_key(b"x-opt-enqueued-time", 0x83)
 _ENQUEUE_SEQUENCE_NUMBER_KEY = _symbol_key(b"x-opt-enqueue-sequence-number", 0x81)
 _STATE_KEY = _symbol_key(b"x-opt-message-state", 0x71)
+_LOCK_TOKEN_KEY = _symbol_key(b"x-opt-lock-token", 0x98)
+_SIZE_AND_COUNT = struct.Struct(">II")
 _LOCKED_UNTIL_KEY = _symbol_key(b"x-opt-locked-until", 0x83)
 
 _ANNOTATIONS = struct.Struct(

@@ -1,7 +1,8 @@
 """The rules of a subscription, with their creation times and their text."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Self
 
 from local.broker import errors
@@ -17,13 +18,16 @@ class RuleDefinition:
     A rule with its creation time and text.
 
     Units: created_at in milliseconds since 1970 UTC, 0 until a subscription has it. The texts are the original SQL,
-    which clients expect to read back; a correlation filter has none.
+    which clients expect to read back; a correlation filter has none. The times are the text of the date-times among the
+    parameters or properties, with or without a zone as the client gave them.
     """
 
     rule: Rule
     filter_text: str | None = None
     action_text: str | None = None
     created_at: int = 0
+    filter_times: Mapping[str, str] = MappingProxyType({})
+    action_times: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def of(cls, rule: Rule, created_at: int) -> Self:
@@ -78,7 +82,7 @@ class RuleBook:
         self._compile()
 
     def _set(self, definition: RuleDefinition, created_at: int) -> RuleDefinition:
-        definition = RuleDefinition(definition.rule, definition.filter_text, definition.action_text, created_at)
+        definition = replace(definition, created_at=created_at)
         self._definitions[definition.rule.name.lower()] = definition
         self._compile()
         return definition

@@ -324,6 +324,14 @@ class MessageStore:
                 self._lock(message, now)
         return found
 
+    def delete(self, count: int, *, before: int) -> int:
+        """Delete up to *count* messages enqueued *before* a time, the oldest first, none that is locked or deferred."""
+        found = (each for each in self.messages.values() if each.state is State.ACTIVE and each.lock_token is None)
+        chosen = list(itertools.islice((each for each in found if each.enqueued_time < before), count))
+        for message in chosen:
+            self._forget(message)
+        return len(chosen)
+
     # Time
 
     def _expires_at(self, at: int, number: int) -> bool:

@@ -6,6 +6,7 @@ from local.broker import errors
 from local.broker.config import Right
 from local.broker.core.entity_links import Use
 from local.broker.core.namespace import Namespace, path_of
+from local.broker.core.on_demand import create_missing
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import milliseconds
 from local.broker.core.usage import check_can_manage, check_can_receive, check_can_send
@@ -48,6 +49,8 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
         return _node_link(session, attach, cbs.token_node(session.connection.claims))
     if path == _MANAGEMENT:
         return _node_link(session, attach, hub_node(namespace, session.connection.claims))
+    if namespace.config.on_demand is not None:
+        _create_missing(session, attach, address)
     if path.endswith(f"/{_MANAGEMENT}"):
         node = entity_node(namespace, path.removesuffix(f"/{_MANAGEMENT}"), session.connection.claims)
         return _registered(_node_link(session, attach, node), path.removesuffix(f"/{_MANAGEMENT}"), Use.MANAGE)
@@ -56,6 +59,16 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
         if fault is not None:
             return _faulty_link(fault, session, attach, path)
     return _entity_link(session, attach, path)
+
+
+def _create_missing(session: LinkSession, attach: Attach, address: str) -> None:
+    """Create the entity of an attach, if the peer has the right to use it."""
+    connection = session.connection
+    is_request = path_of(address).endswith(f"/{_MANAGEMENT}")
+    use = Use.MANAGE if is_request else Use.RECEIVE if attach.role else Use.SEND
+    connection.claims.check(path_of(address), _RIGHTS[use])
+    requires_session = use is Use.RECEIVE and SESSION_FILTER in filters_of(attach.source)
+    create_missing(connection.namespace, address, requires_session=requires_session)
 
 
 def _faulty_link(fault: Fault, session: LinkSession, attach: Attach, path: str) -> Link:

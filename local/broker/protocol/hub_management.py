@@ -3,6 +3,7 @@
 from local.broker import errors
 from local.broker.core.hub import Hub, Partition
 from local.broker.core.namespace import Namespace
+from local.broker.core.on_demand import create_hub
 from local.broker.errors import Refusal
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
@@ -19,6 +20,7 @@ def hub_node(namespace: Namespace, claims: Claims) -> Node:
     def answer(request: Request) -> Response:
         try:
             claims.check_request(_text(request, "name"), _text(request, "security_token"))
+            create_hub(namespace, _text(request, "name"))
             return ok(_read(namespace, request))
         except Refusal as refusal:
             status = _STATUS.get(refusal.condition, 400)

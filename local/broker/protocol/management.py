@@ -26,6 +26,8 @@ from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, st
 from shared.amqp.values import uuid as uuid_value
 
 MAX_PEEKED_BYTES = 1024 * 1024
+# Of a batch that is deleted, in a Premium namespace.
+MAX_DELETED = 4_000
 # A date past the year 9999 asks for all sessions, changed or not: azure-servicebus and @azure/service-bus send it.
 _ALL_SESSIONS = 253_402_300_799_999
 
@@ -71,6 +73,7 @@ class Management:
             "peek-message": self._peek,
             "renew-lock": self._renew_lock,
             "update-disposition": self._update_disposition,
+            "batch-delete-messages": self._delete_batch,
             "receive-by-sequence-number": self._receive_by_sequence_number,
             "schedule-message": self._schedule,
             "cancel-scheduled-message": self._cancel,
@@ -148,6 +151,17 @@ class Management:
                 case _:
                     raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
         return ok()
+
+    def _delete_batch(self, arguments: Arguments) -> Response:
+        count = arguments.number("message-count")
+        if not 0 < count <= MAX_DELETED:
+            raise Refusal(errors.ARGUMENT_OUT_OF_RANGE, f"message-count: got {count}, expected 1 to {MAX_DELETED}")
+        if isinstance(self._messages, SessionStore):
+            raise Refusal(
+                errors.NOT_IMPLEMENTED, f"{self._path}: it requires sessions; this broker deletes no batch of it"
+            )
+        deleted = self._messages.delete(count, before=arguments.number("enqueued-time-utc"))
+        return ok(_map({"message-count": int_(deleted)}))
 
     def _receive_by_sequence_number(self, arguments: Arguments) -> Response:
         messages = self._messages.receive_deferred(

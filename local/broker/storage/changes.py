@@ -238,7 +238,7 @@ class Changes:
                     message.state,
                 )
             )
-        to.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", contents)
+        to.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", contents)
         to.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", messages)
 
     def _write_message_ids(self, to: sqlite3.Connection) -> None:
@@ -292,9 +292,10 @@ def _content_row(content_id: int, content: Content) -> tuple[object, ...]:
         content.partition_key,
         content.time_to_live,
         content.scheduled_enqueue_time,
-        checksum(content.annotations, content.bare),
+        checksum(content.annotations, content.bare, content.delivery_annotations),
         content.annotations,
         content.bare,
+        content.delivery_annotations,
     )
 
 
@@ -302,6 +303,6 @@ def _without[Key, Change](place: int, changes: dict[tuple[int, Key], Change]) ->
     return {key: change for key, change in changes.items() if key[0] != place}
 
 
-def checksum(annotations: bytes, bare: bytes) -> int:
+def checksum(annotations: bytes, bare: bytes, delivery_annotations: bytes = b"") -> int:
     """Return the checksum of a content: SQLite has none, and a damaged body must not be delivered."""
-    return zlib.crc32(bare, zlib.crc32(annotations))
+    return zlib.crc32(delivery_annotations, zlib.crc32(bare, zlib.crc32(annotations)))

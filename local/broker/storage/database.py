@@ -17,7 +17,7 @@ from typing import Final
 from shared.errors import BuswayError
 
 FILE_NAME: Final = "broker.sqlite"
-VERSION: Final = 1
+VERSION: Final = 2
 TABLES: Final = ("entities", "places", "messages", "contents", "message_ids", "sessions", "events")
 
 _APPLICATION_ID: Final = 0x42575342  # "BWSB": distinguishes it from other SQLite files
@@ -32,7 +32,8 @@ CREATE TABLE messages (
 CREATE TABLE contents (
     id INTEGER PRIMARY KEY, header BLOB NOT NULL, annotation_count INTEGER NOT NULL,
     message_id BLOB NOT NULL, session_id TEXT, partition_key TEXT, time_to_live INTEGER, scheduled_enqueue_time INTEGER,
-    checksum INTEGER NOT NULL, annotations BLOB NOT NULL, bare BLOB NOT NULL
+    checksum INTEGER NOT NULL, annotations BLOB NOT NULL, bare BLOB NOT NULL,
+    delivery_annotations BLOB NOT NULL DEFAULT x''
 ) STRICT;
 CREATE TABLE message_ids (
     id INTEGER PRIMARY KEY, place INTEGER NOT NULL, message_id BLOB NOT NULL, seen_at INTEGER NOT NULL,
@@ -49,6 +50,8 @@ CREATE TABLE events (
     UNIQUE (place, number)
 ) STRICT;
 """
+# From the version before each to that version.
+_UPGRADES: Final = {2: "ALTER TABLE contents ADD COLUMN delivery_annotations BLOB NOT NULL DEFAULT x''"}
 
 
 class StorageError(BuswayError):
@@ -93,9 +96,10 @@ class Database:
             is_empty = self._value("SELECT count(*) FROM sqlite_schema") == 0
         if (application_id, is_empty) not in ((0, True), (_APPLICATION_ID, False)):
             raise StorageError(f"{self.path}: not a database of the broker; choose another folder, or delete the file")
-        if not is_empty and version != VERSION:
+        if not is_empty and not 1 <= version <= VERSION:
             raise StorageError(
-                f"{self.path}: format version {version}, expected {VERSION}; delete the folder, or choose another one"
+                f"{self.path}: format version {version}, expected 1 to {VERSION}; use the version of the broker that "
+                "wrote it, delete the folder, or choose another one"
             )
         with self._errors("cannot be opened"):
             self._execute("PRAGMA journal_mode = WAL")
@@ -105,8 +109,8 @@ class Database:
                 self.connection.executescript(f"BEGIN IMMEDIATE; {marks} {_SCHEMA} COMMIT;")
             else:
                 # A lock for writing from the start: a second broker fails here, not at its first message.
-                self._execute("BEGIN IMMEDIATE")
-                self._execute("COMMIT")
+                steps = "".join(f"{_UPGRADES[each]};" for each in range(version + 1, VERSION + 1))
+                self.connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;")
 
     def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Commit what *write* does, all or nothing; StorageError if that fails."""

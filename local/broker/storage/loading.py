@@ -14,7 +14,7 @@ _NOWHERE: Final = 0  # ids of places start at 1
 _MESSAGES: Final = (
     "SELECT number, enqueue_number, enqueued_time, messages.time_to_live, delivery_count, state, messages.content, "
     "header, annotations, annotation_count, bare, message_id, session_id, partition_key, contents.time_to_live, "
-    "scheduled_enqueue_time, checksum "
+    "scheduled_enqueue_time, delivery_annotations, checksum "
     "FROM messages LEFT JOIN contents ON contents.id = messages.content WHERE place = ? ORDER BY number"
 )
 _EVENTS: Final = (
@@ -80,7 +80,7 @@ class Loader:
             if expected is None:
                 raise self._damaged(path, number)
             content = Content(*parts)
-            if checksum(content.annotations, content.bare) != expected:
+            if checksum(content.annotations, content.bare, content.delivery_annotations) != expected:
                 raise self._damaged(path, number)
             if content_id in self._copies:
                 self._shared[content_id] = content

@@ -75,12 +75,22 @@ def plain_definition(definition: RuleDefinition) -> dict[str, object]:
         "filter_text": definition.filter_text,
         "action_text": definition.action_text,
         "created_at": definition.created_at,
+        "filter_times": dict(definition.filter_times),
+        "action_times": dict(definition.action_times),
     }
 
 
 def read_definition(data: Mapping[str, Any]) -> RuleDefinition:
     """Return the rule in plain data."""
-    return RuleDefinition(_read_rule(data["rule"]), data["filter_text"], data["action_text"], data["created_at"])
+    return RuleDefinition(
+        _read_rule(data["rule"]),
+        data["filter_text"],
+        data["action_text"],
+        data["created_at"],
+        # The first version did not keep them.
+        data.get("filter_times", {}),
+        data.get("action_times", {}),
+    )
 
 
 def _plain_rule(rule: Rule) -> dict[str, object]:

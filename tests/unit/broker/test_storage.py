@@ -201,7 +201,7 @@ def test_another_version_of_the_format_is_refused(folder: StorageFolder) -> None
     folder.open().close()
     with closing(sqlite3.connect(folder.database)) as database:
         database.execute("PRAGMA user_version = 9")
-    with pytest.raises(StorageError, match=r"broker.sqlite: format version 9, expected 1; delete the folder"):
+    with pytest.raises(StorageError, match=r"broker.sqlite: format version 9, expected 1 to 2; use the version"):
         folder.open()
 
 

@@ -153,8 +153,16 @@ def test_alias_is_a_name_that_fits_into_a_path(problems: Callable[..., Any], ali
 @pytest.mark.parametrize(
     ("connection", "path", "problem"),
     [
-        ("{kind: service-bus, setting: WEST, site: 'a;b'}", "south: site", "String should match pattern"),
-        ("{kind: service-bus, setting: 'Endpoint=sb://x'}", "south: setting", "String should match pattern"),
+        (
+            "{kind: service-bus, setting: WEST, site: 'a;b'}",
+            "south: site",
+            "is 'a;b', expected letters, digits, . -",
+        ),
+        (
+            "{kind: service-bus, setting: 'Endpoint=sb://x'}",
+            "south: setting",
+            "is a connection string, expected the name",
+        ),
         ("text", "south", "expected a mapping"),
         ("", "south", "expected a mapping"),
     ],

@@ -1,0 +1,1 @@
+"""What the fixtures of the pytest plugin are made of."""
