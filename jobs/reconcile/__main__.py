@@ -21,7 +21,7 @@ from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report.delta import check_delta, write_delta
 from jobs.reconcile.report.page import write_page
-from jobs.reconcile.report.repair_manifest import write_manifest
+from jobs.reconcile.report.repair_manifest import REPAIRABLE, write_manifest
 from jobs.reconcile.session import java_options, local_session
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import COULD_NOT_DECIDE
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             progress=_print,
             explains=options.explain,
         )
-        manifest = write_manifest(spark, result.summary, options.out) if result.summary.counts.get("missing") else None
+        has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
+        manifest = write_manifest(spark, result.summary, options.out) if has_losses else None
         page = write_page(spark, result.summary, options.out)
         if options.delta is not None:
             write_delta(spark, result.summary, options.out, options.delta)

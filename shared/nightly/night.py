@@ -16,7 +16,7 @@ from typing import Protocol
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, TargetUnavailable
 from shared.nightly.container_job import Execution
-from shared.nightly.results import Note, Result, Results, UnreadableSummary, run_of
+from shared.nightly.results import Note, Result, Results, UnreadableSummary, page_of
 from shared.nightly.settings import READY, NightlySettings
 from shared.protocols import NightTelemetry
 
@@ -30,7 +30,7 @@ STALE = timedelta(minutes=10)
 
 CLEAN, FINDINGS, UNDECIDED = "clean", "findings", "could not decide"
 NO_RESULT = "no result"
-_WORDS = (CLEAN, FINDINGS, UNDECIDED)
+WORDS = (CLEAN, FINDINGS, UNDECIDED)
 
 
 class AttentionNeeded(BuswayError):
@@ -160,7 +160,7 @@ class Night:
     async def _report_result(self, results: Results, day: date, note: Note, result: Result) -> None:
         if result.etag in note.reported or await results.save(day, _with_reported(note, result.etag)) is None:
             return
-        verdict = _WORDS[result.exit_code]
+        verdict = WORDS[result.exit_code]
         for task, findings in result.findings.items():
             for kind, count in findings.items():
                 self._telemetry.finding(task, kind, count)
@@ -171,7 +171,7 @@ class Night:
             "busway.findings": {task: found for task, found in result.findings.items() if found},
             "busway.problems": dict(result.problems),
         }
-        page = f"{results.where}/runs/{run_of(day)}/report.html"
+        page = page_of(results.where, day)
         text = f"nightly reconciliation of {day}: {verdict}. {result.sentence} Page: {page}"
         log = _LOGGER.info if result.exit_code == 0 else _LOGGER.error
         log("%s %s", text, json.dumps(fields, ensure_ascii=False), extra=fields)

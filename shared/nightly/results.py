@@ -157,6 +157,11 @@ def run_of(day: date) -> str:
     return f"{day.isoformat()}T00--{(day + timedelta(days=1)).isoformat()}T00"
 
 
+def page_of(where: str, day: date) -> str:
+    """Return the address of the page of *day*, in the results at *where*."""
+    return f"{where}/runs/{run_of(day)}/report.html"
+
+
 def _note(day: date) -> str:
     return f"nightly/{day.isoformat()}.json"
 

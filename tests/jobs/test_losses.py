@@ -8,12 +8,14 @@ import asyncio
 import contextlib
 import gzip
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.settings import Settings
@@ -173,7 +175,13 @@ def whole_day() -> tuple[Day, dict[int, str]]:  # noqa: C901, PLR0912, PLR0915 -
                 day.deliver(day.message(131, named=been_there), forged)
                 lonely = day.message(133, named={"repl-path": string("south")})
                 day.deliver(lonely, task="lonely", origin=Origin("west", "lonely"), target=("south", "lonely"))
-                plan |= {131: "stopped", 132: "missing"}
+                # The same id and body were at that site, but in an entity that no task copies to west/orders.
+                day.deliver(
+                    day.message(134), task="elsewhere", origin=Origin("east", "payments"),
+                    target=("south", "payments"),
+                )  # fmt: skip
+                day.deliver(day.message(134, named=been_there))
+                plan |= {131: "stopped", 132: "missing", 134: "missing"}
             case 11:
                 for each in (141, 142, 143):
                     day.deliver(day.message(each, time_to_live=LIFE), output=OutputThatIsDown())
@@ -194,6 +202,13 @@ def whole_day() -> tuple[Day, dict[int, str]]:  # noqa: C901, PLR0912, PLR0915 -
             case 19:
                 day.deliver(day.message(161), is_seen=False)
                 day.lose(161)
+            case 31:
+                # Its source expired it in the outage and dead-lettered it; then a person repaired it.
+                day.deliver(day.message(162, time_to_live=LIFE), output=OutputThatIsDown())
+                day.clock.advance(80 * 60)
+                dead_letter(day, 162, at, "TTLExpiredException", time_to_live=LIFE)
+                day.deliver(day.message(162, enqueued=round(at.timestamp() * 1000)), is_repair=True)
+                plan[162] = "repaired"
             case 23:
                 day.deliver(day.message(161, enqueued=round((at - 80 * MINUTE).timestamp() * 1000)), is_repair=True)
                 plan[161] = "repaired"
@@ -232,3 +247,29 @@ def test_no_verdict_of_a_whole_day_hides_a_loss(spark: SparkSession, tmp_path: P
     assert "the source may have expired it" in notes[101]
     assert "the task finished no message from" in notes[181]
     assert "have no record of it" in notes[132]
+
+
+@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="two runs more; make spark runs it")
+def test_a_night_with_records_of_the_future_is_not_clean_and_its_messages_are_judged_in_their_hour(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    day = Day()
+    day.clock.advance(600)
+    day.deliver(*(day.message(each) for each in (1, 2, 3)))
+    # The clock of this instance is three hours ahead: it withholds one fresh message as expired, and sends the other.
+    day.deliver(day.message(4), day.message(5, time_to_live=LIFE), ahead=3 * HOUR)
+    write(tmp_path / "journal", day.sink.kept)
+    now = START + HOUR + 15 * MINUTE
+    night = Settings()
+    first = run(spark, tmp_path, hours=1, now=now, settings=night)
+    assert (kinds(first), first.exit_code) == (["future-records"], 2)
+    (problem,) = first.summary.problems
+    assert problem["where"] == "copy, instance wn1"
+    assert "2026-11-20T03 to 2026-11-20T03" in problem["text"]
+    # The tap saw the message at the target. Its entry is not lost: it is in the future.
+    assert verdicts(first) == {("copy", 4): "undecided"}
+    later = run(spark, tmp_path, start=START + HOUR, hours=5, now=START + 7 * HOUR, settings=night)
+    assert (kinds(later), later.exit_code) == (["clocks-disagree"], 1)
+    (task,) = later.summary.tasks
+    assert task.verdicts == {"missing": 1, "delivered": 1}
+    assert verdicts(later) == {("copy", 5): "missing"}

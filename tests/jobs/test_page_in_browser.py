@@ -6,33 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import Tab, running_browser
+from tests.browser import CONTRAST, CUT, Tab, running_browser
 from tests.jobs.sample_page import FOUND, HOSTILE, sample_page
 
 WIDTHS = (360, 1280)
-# Elements that end to the right of the screen, outside a box that scrolls; those of one pixel are for screen readers.
-CUT = """[...document.querySelectorAll('body *')].filter(each => !each.closest('.scroll')
-  && each.getBoundingClientRect().width > 1 && each.getBoundingClientRect().right > WIDTH + 1)
-  .map(each => each.outerHTML.slice(0, 80))"""
-# The least contrast of text and background, as WCAG 2 defines it, of the elements that have text of their own.
-CONTRAST = """(() => {
-  const numbers = color => color.match(/[\\d.]+/g).map(Number);
-  const light = color => numbers(color).slice(0, 3).map(each => each / 255)
-    .map(each => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, each, at) => sum + each * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = each => {
-    const color = getComputedStyle(each).backgroundColor;
-    return numbers(color)[3] === 0 ? (each.parentElement ? behind(each.parentElement) : 'rgb(255, 255, 255)') : color;
-  };
-  const contrast = each => {
-    const [one, other] = [light(getComputedStyle(each).color), light(behind(each))];
-    return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-  };
-  return [...document.querySelectorAll('body *')]
-    .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
-    .filter(each => !each.closest('svg')).map(each => [contrast(each), each.outerHTML.slice(0, 80)])
-    .sort((one, other) => one[0] - other[0])[0];
-})()"""
 
 
 @pytest.fixture(scope="module")

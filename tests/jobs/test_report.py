@@ -247,11 +247,13 @@ def test_problems_with_the_evidence_are_shown(run: Finished) -> None:
         assert problem["text"] in run.page
 
 
-def test_the_manifest_has_the_digests_and_places_of_each_missing_message(run: Finished) -> None:
+def test_the_manifest_has_the_digests_and_places_of_each_missing_or_expired_message(run: Finished) -> None:
     summary, _, spark, out, plan = run
     lines = [json.loads(each) for each in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()]
-    assert lines[0] == {"manifest": 1, "run": summary.run, "messages": MISSING, "missing": MISSING}
-    assert {each["src_seq"] for each in lines[1:]} == {seq for seq, verdict in plan.items() if verdict == "missing"}
+    wanted = {seq: verdict for seq, verdict in plan.items() if verdict in ("missing", "expired-unsent")}
+    assert lines[0] == {"manifest": 2, "run": summary.run, "messages": len(wanted), "missing": len(wanted)}
+    assert {each["src_seq"]: each["verdict"] for each in lines[1:]} == wanted
+    assert {*wanted.values()} == {"missing", "expired-unsent"}
     assert all(len(each["body_digest"]) == 32 and each["enqueued_time"] for each in lines[1:])
     dead_letters = {"in": "dead-letters", "entity": "west/orders/Subscriptions/replication/$DeadLetterQueue"}
     for each in lines[1:]:

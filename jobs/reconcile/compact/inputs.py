@@ -46,7 +46,7 @@ def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Seque
     raw, odd = journal_files(storage.files(run.journal))
     problems = [each for each in odd if hour_in(each.where) is None or hour_in(each.where) in hours]
     problems += _capture_problems(storage, run, hours)
-    problems += future_records(raw, run.now, run.settings.clock_tolerance)
+    problems += future_records(raw, run)
     present = by_hour(raw)
     before = sorted(
         hour

@@ -11,7 +11,7 @@ class Problem(NamedTuple):
     """
     A defect of the evidence: named in the summary, and never counted as clean.
 
-    Shape:   *hours* are those whose records on side *role* of *task* are unreliable; empty where all are reliable.
+    Shape:   *hours* are those in which records of *task* are unreliable, on side *role* or on both; empty if none are.
     """
 
     kind: str

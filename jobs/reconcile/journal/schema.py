@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 VERSION = 1
 
-TIMES = ("journal_time", "enqueued_time", "expires_at", "tgt_enqueued_time", "locked_until")
+TIMES = ("journal_time", "enqueued_time", "expires_at", "tgt_enqueued_time", "locked_until", "scheduled_time")
 
 FIELDS = {
     "v": IntegerType(),
@@ -41,6 +41,7 @@ FIELDS = {
     "part": IntegerType(),
     "parts": IntegerType(),
     "attempt": IntegerType(),
+    "scheduled_time": LongType(),
     "expires_at": LongType(),
     "message_id": StringType(),
     "order_key": StringType(),

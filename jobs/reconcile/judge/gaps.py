@@ -109,10 +109,11 @@ def unreliable_hours(problems: Iterable[Problem]) -> dict[str, dict[str, set[str
     """Return by role and task the hours in which records of that side may be lost."""
     found: dict[str, dict[str, set[str]]] = {"source": {}, "target": {}}
     for each in problems:
-        if each.task is None or each.role is None or not each.hours:
+        if each.task is None:
             continue
-        # The two records of a message may be on both sides of the hour.
-        away = -_HOUR if each.role == "target" else _HOUR
-        hours = {*each.hours, *(hour_of(start_of(hour) + away) for hour in each.hours)}
-        found[each.role][each.task] = found[each.role].get(each.task, set()) | hours
+        for role in schema.ROLES if each.role is None else (each.role,):
+            # The two records of a message may be on both sides of the hour.
+            away = -_HOUR if role == "target" else _HOUR
+            hours = {*each.hours, *(hour_of(start_of(hour) + away) for hour in each.hours)}
+            found[role][each.task] = found[role].get(each.task, set()) | hours
     return found

@@ -2,12 +2,13 @@
 The paths of stopped messages, held against the records of the sites that they name.
 
 A message carries its path itself. If the run has the journal of a task that reads at the named site and sends to the
-entity that the message came from, or a tap there, then that has a record of the message, or the path is forged.
+entity that the message came from, or a tap there, then that has a record of the message, or the path is forged. Records
+of other tasks at that site prove nothing: their messages go elsewhere.
 """
 
 from collections.abc import Iterable, Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal import schema
@@ -16,8 +17,7 @@ from jobs.reconcile.journal.null_safe_joins import join_null_safe
 from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.tasks import TaskActivity
 
-_ANYWHERE = "anywhere"
-_COVERED = "named_site string, place string, since bigint"
+_COVERED = "named_site string, place string, observer string, since bigint"
 
 
 def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[str, TaskActivity]) -> DataFrame:
@@ -41,25 +41,22 @@ def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[st
         stopped.where("size(hops) > 1")
         .select(*schema.KEY, "hops", "message_id", "body_in", source.alias("source"), F.posexplode(before))
         .withColumnRenamed("col", "named_site")
-        # From the last site it came to this source; from an earlier one, to an entity that is not known.
-        .withColumn("place", F.when(F.col("pos") == F.size("hops") - 2, F.col("source")).otherwise(F.lit(_ANYWHERE)))
-        .drop("hops", "source", "pos")
+        # From the last site it came to this source; from an earlier one, to an unknown entity of the next site.
+        .withColumn("next", F.element_at("hops", F.col("pos") + 2))
+        .withColumn("sent_to", F.when(F.col("pos") == F.size("hops") - 2, F.col("source")).otherwise(_any_of("next")))
+        .withColumn("place", F.explode(F.array("sent_to", _tap_of("task"))))
+        .drop("hops", "source", "pos", "next", "sent_to")
     )
     claim = (*schema.KEY, "named_site")
     covered = frame_of(messages.sparkSession, _covered(tasks.values()), _COVERED)
-    named = F.explode(F.array("place", F.concat(F.lit("tap of "), F.col("task"))))
-    journals = (
-        claims.withColumn("place", named)
-        .join(F.broadcast(covered), ["named_site", "place"])
-        .groupBy(*claim)
-        .agg(F.min("since").alias("since"))
-    )
+    observed = claims.join(F.broadcast(covered), ["named_site", "place"])
+    journals = observed.groupBy(*claim).agg(F.min("since").alias("since"))
     id_or_none = F.explode(F.array_distinct(F.array(F.coalesce("message_id", F.lit("")), F.lit(""))))
-    wanted = claims.withColumn("id", id_or_none)
-    place = ["named_site", "id", "body_in"]
+    wanted = observed.withColumn("id", id_or_none)
+    record = ["named_site", "observer", "id", "body_in"]
     # Few messages are stopped, and nearly all records are of others.
-    seen = _observed(records).join(F.broadcast(wanted.select(*place).distinct()), place, "left_semi")
-    found = wanted.join(seen, place, "left_semi").select(*claim).distinct()
+    seen = _observed(records).join(F.broadcast(wanted.select(*record).distinct()), record, "left_semi")
+    found = wanted.join(seen, record, "left_semi").select(*claim).distinct()
     checked = join_null_safe(claims.select(*claim).distinct(), journals, claim, "left")
     checked = join_null_safe(checked, found.withColumn("is_found", F.lit(True)), claim, "left")
     is_unknown = F.col("is_found").isNull()
@@ -90,24 +87,32 @@ def own_word_notes(verdicts: DataFrame) -> list[str]:
     ]
 
 
-def _covered(tasks: Iterable[TaskActivity]) -> list[tuple[str, str, int]]:
+def _any_of(site: str) -> Column:
+    return F.concat(F.lit("any entity of "), F.col(site))
+
+
+def _tap_of(task: str) -> Column:
+    return F.concat(F.lit("tap of "), F.col(task))
+
+
+def _covered(tasks: Iterable[TaskActivity]) -> list[tuple[str, str, str, int]]:
     """Return the sites with the places to which tasks there send, and with the tasks that have a tap there."""
     found = []
     for one in tasks:
         for target in sorted(one.targets):
             since = micros_of(one.first or one.first_sent[target])
             for site in sorted({site for site, _ in one.sources}):
-                found += [(site, place.lower(), since) for place in (target, _ANYWHERE)]
-        found += [
-            (target.partition("/")[0], f"tap of {one.task}", micros_of(one.first_seen[target]))
-            for target in sorted(one.target_taps)
-            if target in one.first_seen
-        ]
+                any_entity = f"any entity of {target.partition('/')[0]}"
+                found += [(site, place, one.task, since) for place in (target.lower(), any_entity)]
+        for target in sorted(one.target_taps):
+            if target in one.first_seen:
+                tap = f"tap of {one.task}"
+                found.append((target.partition("/")[0], tap, tap, micros_of(one.first_seen[target])))
     return found
 
 
 def _observed(records: DataFrame) -> DataFrame:
-    """Return the ids and bodies of the messages that tasks and taps observed at each site."""
+    """Return the ids and bodies of the messages that each task, and each tap at a target, observed at each site."""
     at_source = F.col("role") == "source"
     at_target = (F.col("observer") == "tap") & (F.col("role") == "target")
     edited = (F.col("outcome") == "sent") & F.col("edited").isNotNull()
@@ -116,6 +121,7 @@ def _observed(records: DataFrame) -> DataFrame:
         records.where((at_source | at_target | edited) & F.col("body_digest").isNotNull())
         .select(
             site.alias("named_site"),
+            F.when(at_target, _tap_of("task")).otherwise(F.col("task")).alias("observer"),
             F.coalesce("message_id", F.lit("")).alias("id"),
             F.col("body_digest").alias("body_in"),
         )

@@ -113,11 +113,11 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
         F.when(F.col("is_unreadable_entry"), F.lit("unreadable"))
         .when(~entered & arrived & F.col("gap_in_entries"), F.lit(UNDECIDED))
         .when(F.col("expected") == 0, withheld)
+        .when(whole & F.col("is_repaired"), F.lit("repaired"))
         # The source gave up what the host was asked to send.
         .when((F.col("is_spilled") | F.col("is_expired_letter")) & (F.size("sent_parts") > 0), absent)
         # The task's word that an earlier attempt was accepted, without the record of that attempt.
         .when(whole & (F.size(unrecorded) > seen_watched + seen_unwatched), F.lit(UNDECIDED))
-        .when(whole & F.col("is_repaired"), F.lit("repaired"))
         .when(whole, F.lit("delivered"))
         .when(~entered & (F.size("withheld_as") == 0) & ~arrived, F.lit(UNDECIDED))
         .otherwise(absent)

@@ -31,11 +31,15 @@ def future_hours(now: datetime) -> list[str]:
     return hours_between(start_of(hour_of(now + timedelta(hours=1))), now + timedelta(days=7))
 
 
-def future_records(files: Iterable[JournalFile], now: datetime, tolerance: timedelta) -> list[Problem]:
-    """Return a problem for each task and instance with *files* of hours that have not begun."""
+def future_records(files: Iterable[JournalFile], run: Run) -> list[Problem]:
+    """
+    Return a problem for each task and instance with *files* of hours that have not begun.
+
+    Either record of any message of the window may be in them, so all its hours are unreliable.
+    """
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in files:
-        if start_of(each.hour) > now + tolerance:
+        if start_of(each.hour) > run.now + run.settings.clock_tolerance:
             found[each.task, each.name.rpartition("-")[0]].append(each.hour)
     return [
         Problem(
@@ -43,6 +47,7 @@ def future_records(files: Iterable[JournalFile], now: datetime, tolerance: timed
             f"{task}, instance {instance}",
             f"wrote in hours that have not begun, {min(hours)} to {max(hours)}: its clock is ahead; not counted",
             task,
+            hours=tuple(run.window.hours),
         )
         for (task, instance), hours in sorted(found.items())
     ]

@@ -41,9 +41,10 @@ _OF_MESSAGES = {
     ),
     "expired-unsent": Advice(
         "The time to live of the message ended before the task sent it: the target does not have it.",
-        "Find the outage at that time: the task or its target was away for longer than the message lived. If the "
-        "source dead-letters expired messages, its dead-letter queue still has them; the command removes nothing.",
-        "busway receive {entity} --peek",
+        "Find the outage at that time: the task or its target was away for longer than the message lived. Then decide "
+        "whether the receivers still want it. If so, the command shows which copies still exist, for example in the "
+        "source's dead-letter queue; with --apply instead of --dry-run it sends them.",
+        "busway repair {repair} --expired --dry-run",
     ),
     "orphan": Advice(
         "The message arrived, but no record shows that it entered.",
@@ -98,6 +99,7 @@ _OF_PROBLEMS = {
     "side-missing": "Check the app's log of that hour for a journal that could not be written.",
     "silent-tap": "Check whether the tap runs, and start it again.",
     "clocks-disagree": "Check the clocks of the instances that wrote these records.",
+    "future-records": "Set the clock of this instance. The records are counted in the runs of their hours.",
     "renamed-task": "If the tasks are two different ones, change the name of the new one.",
     "hour-open": "Repeat the run when these hours are over.",
     "not-reconciled": "Run the days before this one, the oldest first.",

@@ -1,5 +1,5 @@
 """
-The manifest of missing messages: what `busway repair` needs to find and recognise a copy of each.
+The manifest of missing and of expired messages: what `busway repair` needs to find and recognise a copy of each.
 
 Shape: JSON lines. The first describes the manifest, each other one a message. Times are microseconds since 1970 UTC,
        digests are those of the journal. `places` lists where a copy may still be: the `dead-letters` of the source, a
@@ -17,10 +17,14 @@ from jobs.reconcile.storage import Storage
 from jobs.reconcile.summary import Summary
 
 MANIFEST = "repair.jsonl"
-VERSION = 1
+VERSION = 2
+"""Version 1 had no expired messages: a `busway repair` that only knows it would send them without being asked."""
+
+REPAIRABLE = ("missing", "expired-unsent")
+"""The verdicts of the messages in a manifest."""
 
 MAX_MESSAGES = 200_000
-"""The largest number of messages in a manifest; the table `missing` has all of them."""
+"""The largest number of messages in a manifest; the table `findings` has all of them."""
 
 _DEAD_LETTERS = "/$DeadLetterQueue"
 _MICROS = ("enqueued_time", "expires_at")
@@ -30,7 +34,7 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
     """Write the manifest of a run into its folder below *out* and return its address."""
     storage = Storage(spark)
     folder = f"{storage.absolute(out)}/runs/{summary.run}"
-    missing = spark.read.parquet(f"{folder}/missing")
+    missing = spark.read.parquet(f"{folder}/findings").where(F.col("verdict").isin(*REPAIRABLE))
     evidence = spark.read.parquet(f"{folder}/evidence")
     keys = ("task", "src_site", "src_entity", "src_part", "src_seq", "stray")
     # The digests of the message as it entered, by the task or by a tap at the source.
@@ -47,7 +51,7 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
         is_same = is_same & missing[name].eqNullSafe(entries[f"of_{name}"])
     columns = (
         "task", "src_site", "src_entity", "src_part", "src_seq", "message_id", "order_key", "meant_for", "copies",
-        "expected", "last_reason",
+        "expected", "last_reason", "verdict",
     )  # fmt: skip
     rows = (
         missing.join(entries, is_same, "left")
@@ -58,7 +62,7 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
         .limit(MAX_MESSAGES)
         .collect()
     )
-    count = summary.counts.get("missing", 0)
+    count = sum(summary.counts.get(verdict, 0) for verdict in REPAIRABLE)
     head = {"manifest": VERSION, "run": summary.run, "messages": len(rows), "missing": count}
     lines = [head, *(_with_places(row.asDict(recursive=True)) for row in rows)]
     storage.write(f"{folder}/{MANIFEST}", "".join(f"{_line(each)}\n" for each in lines))
