@@ -1,6 +1,6 @@
 """The check of one configuration folder, and the table of its tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -10,8 +10,10 @@ from cli.host_file import HOST_FILE, host_file_above
 from cli.output import console, print_problems
 from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
-from shared.config.review import Severity, largest_batch, review
+from shared.config.review import Severity, advice, largest_batch, review
 from shared.errors import ConfigError
+
+_MOST_ROWS = 200
 
 
 def check_folder(folder: Path, entities: Sequence[str], *, strict: bool) -> bool:
@@ -29,11 +31,24 @@ def check_folder(folder: Path, entities: Sequence[str], *, strict: bool) -> bool
         notes.append(f"Not checked: {HOST_FILE}, which is in no folder above {folder}.")
     elif (large := largest_batch(configuration, known, host)) is not None:
         notes.append(large)
+    notes += advice(configuration, host)
     print_problems([*findings, *notes])
     if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
         return False
-    console().print(_table(configuration))
+    if len(configuration.tasks) > _MOST_ROWS:
+        print("\n".join(_lines(configuration)))
+    else:
+        console().print(_table(configuration))
     return True
+
+
+def _lines(configuration: Configuration) -> Iterator[str]:
+    """Yield a line for each task: a table of thousands of rows takes seconds to lay out, and nobody reads its frame."""
+    for task in configuration.tasks:
+        source = f"{configuration.site(task.source.connection)}/{task.source.entity}"
+        yield f"{task.task}: {source} {', '.join(_routes(task, configuration).splitlines())}"
+    for tap in configuration.taps:
+        yield f"{tap.task}: {configuration.site(tap.source.connection)}/{tap.source.entity}"
 
 
 def _table(configuration: Configuration) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from shared.config.faults import problem_of
 from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
 from shared.config.taps import tap_problems
@@ -18,15 +19,6 @@ from shared.errors import ConfigError, Problem
 CONNECTIONS = "connections.yaml"
 JOURNAL = "journal.yaml"
 TASKS = "tasks"
-
-# Plain text for pydantic's error types, whose own texts use words of Python.
-_PLAIN_WORDS = {
-    "missing": "is missing",
-    "model_type": "expected a mapping",
-    "tuple_type": "expected a list",
-    "too_short": "expected at least one item",
-    "string_type": "expected text",
-}
 
 
 @dataclass(frozen=True)
@@ -58,6 +50,7 @@ class Configuration:
 
 def load(folder: Path) -> Configuration:
     """Return the configuration in *folder*; raises ConfigError with every problem of every file."""
+    _check_folder(folder)
     problems: list[Problem] = []
     connections = _connections(folder / CONNECTIONS, problems)
     tasks: list[TaskFile] = []
@@ -96,6 +89,7 @@ def load(folder: Path) -> Configuration:
         raise ConfigError(problems)
     usable = {alias: each for alias, each in connections.items() if each is not None}
     problems += tap_problems(taps, tasks, journal, places)
+    problems += _dispatch_problems(tasks, journal, places)
     if problems:
         raise ConfigError(problems)
     return Configuration(usable, tasks, places, taps, journal)
@@ -103,11 +97,18 @@ def load(folder: Path) -> Configuration:
 
 def load_connections(folder: Path) -> dict[str, Connection]:
     """Return the connections in *folder* without reading its tasks; raises ConfigError with all its problems."""
+    _check_folder(folder)
     problems: list[Problem] = []
     connections = _connections(folder / CONNECTIONS, problems)
     if problems:
         raise ConfigError(problems)
     return {alias: each for alias, each in connections.items() if each is not None}
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        what = "is a file, expected a folder" if folder.exists() else "there is no such folder"
+        raise ConfigError([Problem(str(folder), what, f"name the folder that contains {CONNECTIONS} and {TASKS}/")])
 
 
 def read_one[Model: BaseModel](path: Path, model: type[Model]) -> Model:
@@ -132,6 +133,19 @@ def _journal(path: Path, connections: Mapping[str, Connection | None], problems:
         if journal is not None:
             problems += _connection_problems(document, place, connections)
     return journal
+
+
+def _dispatch_problems(
+    tasks: Sequence[TaskFile], journal: JournalFile | None, places: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Yield the tasks that the host gives one message at a time, if a binding of each invocation writes the journal."""
+    if journal is None or journal.event_hub is None:
+        return
+    for task in tasks:
+        if task.levers.dispatch == "single" and task.journal is not False:
+            text = "is `single`, but the journal is in an event hub, to which the host sends for one invocation"
+            hint = "keep the journal in `blob`, use `lanes`, or set `journal: off` in this task"
+            yield Problem(f"{places[task.task.lower()]}: dispatch", text, hint)
 
 
 def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | None]:
@@ -216,8 +230,9 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
 
 def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:
     try:
-        with path.open(encoding="utf-8") as file:
-            documents = [document for document in yaml.load_all(file, _Loader) if document is not None]
+        text = path.read_text(encoding="utf-8")
+        loader = _CarefulLoader if _may_be_deep(text) else _Loader
+        documents = [document for document in yaml.load_all(text, loader) if document is not None]
     except FileNotFoundError:
         problems.append(Problem(str(path), "the file is missing"))
     except (OSError, UnicodeDecodeError) as error:
@@ -244,7 +259,7 @@ def _validated[Model: BaseModel](
             fault["loc"][:1] for fault in faults if len(fault["loc"]) > 1
         }
         problems += [
-            _problem(model, place, _path_in(document, fault["loc"]), fault["msg"], fault["type"])
+            problem_of(model, _where(place, _path_in(document, fault["loc"])), dict(fault), document)
             for fault in faults
             # A list whose only item is invalid is not also too short.
             if not (fault["type"] == "too_short" and fault["loc"] in inner)
@@ -267,41 +282,48 @@ def _path_in(document: object, location: tuple[int | str, ...]) -> tuple[int | s
     return tuple(steps)
 
 
-def _problem(model: type[BaseModel], place: str, location: tuple[int | str, ...], text: str, kind: str) -> Problem:
+def _where(place: str, location: tuple[int | str, ...]) -> str:
     path = ""
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
-    where = f"{place}: {path}" if path else place
-    if kind == "extra_forbidden":
-        unknown, own = str(location[-1]), _own_keys(model) if len(location) == 1 else []
-        near = difflib.get_close_matches(unknown, own, 1) or difflib.get_close_matches(
-            unknown, _known_keys(model, location), 1
-        )
-        return Problem(where, "unknown key", f"did you mean {near[0]!r}?" if near else "")
-    return Problem(where, _PLAIN_WORDS.get(kind, text.removeprefix("Value error, ")))
+    return f"{place}: {path}" if path else place
 
 
-def _own_keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return every key of the schema below the first step, as candidates for a misspelled one."""
-    schema = model.model_json_schema()
-    definitions = [schema, *schema.get("$defs", {}).values()]
-    return sorted({key for definition in definitions for key in definition.get("properties", {})}) if location else []
-
-
-class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects duplicate keys."""
+class _UniqueKeys:
+    """Makes a YAML loader reject duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         seen: set[object] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            key = self.construct_object(key_node, deep=True)  # type: ignore[attr-defined]  # the loader's
             if isinstance(key, str) and key in seen:
                 problem = f"duplicate key {key!r}"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if isinstance(key, str):
                 seen.add(key)
-        return super().construct_mapping(node, deep)
+        constructed: dict[object, object] = super().construct_mapping(node, deep)  # type: ignore[misc]  # likewise
+        return constructed
+
+
+class _CarefulLoader(_UniqueKeys, yaml.SafeLoader):
+    """The loader in Python, which refuses what is nested too deeply."""
+
+
+# libyaml reads a file several times as fast; it comes with PyYAML's wheels.
+class _Loader(_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two classes
+    """The loader in C if there is one; it does not notice when the stack ends."""
+
+
+def _may_be_deep(text: str) -> bool:
+    """Return whether *text* may be nested more deeply than any configuration; brackets in quotes count too."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest > _MOST_LEVELS or _DEEP_BLOCK.search(text) is not None
+
+
+_MOST_LEVELS = 50
+_BRACKETS = re.compile(r"[\[\]{}]")
+# Far to the right, or a list in a list in a list in one line.
+_DEEP_BLOCK = re.compile(rf"(?m)^(?: {{{4 * _MOST_LEVELS}}}|(?:[-?] +){{{_MOST_LEVELS}}})")

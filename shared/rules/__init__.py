@@ -7,6 +7,7 @@ The rule language of Service Bus: filters that select messages, actions that cha
 from shared.rules.correlation import CorrelationFilter
 from shared.rules.errors import RuleEvaluationError, RuleSyntaxError
 from shared.rules.properties import SYSTEM_PROPERTIES, MutableProperties, Properties, SystemProperty
+from shared.rules.quoted import quoted_values
 from shared.rules.rule import (
     Action,
     FalseFilter,
@@ -37,5 +38,6 @@ __all__ = [
     "TrueFilter",
     "parse_action",
     "parse_filter",
+    "quoted_values",
     "unknown_system_properties",
 ]

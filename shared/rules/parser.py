@@ -10,7 +10,7 @@ Source: Microsoft Learn, "Subscription Rule SQL Filter Syntax" and "Subscription
 
 import math
 from collections.abc import Callable
-from typing import TypeIs, cast
+from typing import TYPE_CHECKING, cast
 
 from shared.amqp import values
 from shared.amqp.values import Value
@@ -46,6 +46,10 @@ from shared.rules.syntax import (
     Signed,
     Statement,
 )
+
+if TYPE_CHECKING:
+    # New in Python 3.13; the wheel of the broker runs on 3.12.
+    from typing import TypeIs
 
 MAX_STATEMENTS = 32
 
@@ -346,5 +350,5 @@ class _Reader(Cursor):
         return property_
 
 
-def _is_predicate(node: _Node) -> TypeIs[Predicate]:
+def _is_predicate(node: _Node) -> "TypeIs[Predicate]":
     return isinstance(node, Comparison | IsNull | Exists | In | Like | Not | And | Or)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import override
 
@@ -101,6 +102,7 @@ class Action:
             change(properties, parameters)
 
 
+@lru_cache(maxsize=4096)
 def parse_filter(text: str) -> SqlFilter:
     """
     Return the compiled filter in *text*.
@@ -113,6 +115,7 @@ def parse_filter(text: str) -> SqlFilter:
     return SqlFilter(parse_condition(text))
 
 
+@lru_cache(maxsize=4096)
 def parse_action(text: str) -> Action:
     """
     Return the compiled action in *text*.

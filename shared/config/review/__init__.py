@@ -25,7 +25,18 @@ from shared.config.review.findings import Finding
 from shared.config.review.host_file import HostFile
 from shared.config.review.network import Network
 
-__all__ = ["CHECKS", "Check", "Entities", "Finding", "HostFile", "Namespace", "Severity", "largest_batch", "review"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Entities",
+    "Finding",
+    "HostFile",
+    "Namespace",
+    "Severity",
+    "advice",
+    "largest_batch",
+    "review",
+]
 
 _FAMILIES = (
     loops.findings,
@@ -49,6 +60,11 @@ def review(configuration: Configuration, entities: Entities, host: HostFile | No
         found |= dict.fromkeys(host_file.findings(network, host))
     order = {check: position for position, check in enumerate(CHECKS)}
     return sorted(found, key=lambda finding: (finding.check.severity is not Severity.ERROR, order[finding.check]))
+
+
+def advice(configuration: Configuration, host: HostFile | None) -> list[str]:
+    """Return a sentence for each task that does not fit what its `throughput` says; no finding, only advice."""
+    return list(host_file.advice(Network(configuration, Entities({})), host))
 
 
 def largest_batch(configuration: Configuration, entities: Entities, host: HostFile) -> str | None:

@@ -75,14 +75,10 @@ def _writes_text(step: object) -> bool:
 
 def _envelopes(network: Network, task: TaskFile) -> Iterator[Finding]:
     """Yield a finding if the tasks that send to the source of *task* disagree with its `from`."""
-    node = network.source_node(task.source)
-    for sender in network.tasks:
-        for route in sender.routes:
-            if network.target_node(route.target) != node:
-                continue
-            is_envelope = route.via == "binding" and not route.body_only
-            if is_envelope != (task.source.form == "envelope"):
-                what = "envelopes" if is_envelope else "messages"
-                place, taken = network.label(route.target), task.source.form
-                seen = f"{sender.task} sends {what} to {place}, and this task takes each as {taken}"
-                yield Finding(checks.ENVELOPE_NOT_OPENED, network.place(task, "source.from"), seen)
+    for sender, route in network.senders(network.source_node(task.source)):
+        is_envelope = route.via == "binding" and not route.body_only
+        if is_envelope != (task.source.form == "envelope"):
+            what = "envelopes" if is_envelope else "messages"
+            place, taken = network.label(route.target), task.source.form
+            seen = f"{sender.task} sends {what} to {place}, and this task takes each as {taken}"
+            yield Finding(checks.ENVELOPE_NOT_OPENED, network.place(task, "source.from"), seen)

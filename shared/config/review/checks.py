@@ -128,6 +128,13 @@ RULE_NEVER_TRUE = _check(
     "No message can satisfy the rule of the source, so the task copies nothing.",
     "fix the condition; a comparison with a missing property or with another type is unknown, never true",
 )
+DOUBLE_QUOTED_TEXT = _check(
+    _ERROR,
+    "double-quoted-text",
+    "A rule compares with, or sets, a name in double quotes. In the SQL of Service Bus that is a property, not text: "
+    '`color = "red"` compares with the property named red.',
+    "write text in single quotes: 'red'; if the property is meant, write it in brackets: [red]",
+)
 RULE_NEEDS_ITS_MARK = _check(
     _ERROR,
     "rule-needs-its-mark",
@@ -416,6 +423,20 @@ HOLD_NEAR_TIMEOUT = _check(
     "The task may hold a batch for as long as the host lets a function run. At `functionTimeout` the host kills the "
     "worker process with all tasks that run in it, and their batches are delivered again.",
     "lower `limits.hold`, or raise `functionTimeout` in host.json: it must be at least five minutes longer",
+)
+HOLD_NEAR_RENEWAL = _check(
+    _ERROR,
+    "hold-near-renewal",
+    "The task may hold a message for longer than the host renews its lock (`dispatch: single`). The message is then "
+    "delivered again while the first delivery still waits, and is sent twice.",
+    "lower `limits.hold`, or raise `maxAutoLockRenewalDuration` in host.json: it must be at least five minutes longer",
+)
+CALLS_REORDER_SESSION = _check(
+    _ERROR,
+    "calls-reorder-session",
+    "With `dispatch: single`, several calls for one session run side by side and may begin in another order than its "
+    "messages have.",
+    "set `maxConcurrentCallsPerSession` in host.json to 1",
 )
 PREFETCH_BOUNDS_BATCH = _check(
     _WARNING,

@@ -13,6 +13,8 @@ from shared.config.review.network import Network
 HOLD_MARGIN = timedelta(minutes=5)
 
 _MIB = 2**20
+# An instance that works on as many gains little from more.
+_MANY_SESSIONS = 200
 _SAFE_INVOCATION_BYTES = 4 * _MIB
 
 
@@ -25,6 +27,9 @@ class HostFile:
     max_message_batch_size: int
     max_event_batch_size: int
     service_bus_prefetch_count: int
+    max_auto_lock_renewal_duration: timedelta
+    max_concurrent_calls_per_session: int
+    max_concurrent_sessions: int
 
 
 def findings(network: Network, host: HostFile) -> Iterator[Finding]:
@@ -35,10 +40,39 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
                 f"holds a batch for up to {task.limits.hold}, {host.path} ends functions after {host.function_timeout}"
             )
             yield Finding(checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
+        if task.levers.dispatch == "single":
+            yield from _of_single(network, host, task)
     if 0 < host.service_bus_prefetch_count < host.max_message_batch_size and any(map(_takes_batches, network.tasks)):
         seen = f"is {host.service_bus_prefetch_count}, maxMessageBatchSize is {host.max_message_batch_size}"
         path = f"{host.path}: extensions.serviceBus.prefetchCount"
         yield Finding(checks.PREFETCH_BOUNDS_BATCH, path, seen)
+
+
+def advice(network: Network, host: HostFile | None) -> Iterator[str]:
+    """Yield what `throughput` chooses, and a sentence for each task whose levers, or the host's, do not fit it."""
+    for task in network.tasks:
+        if task.throughput is None or task.advised is None:
+            continue
+        place, sessions = network.place(task, "throughput"), task.throughput.sessions
+        if not task.levers.fits(task.advised):
+            yield f"{place}: {task.advised} would fit, the task has {task.levers}."
+            continue
+        if task.has_chosen_levers:
+            yield f"{place}: chooses {task.levers}."
+        if host is not None and task.levers.dispatch == "single" and sessions is not None:
+            most = host.max_concurrent_sessions
+            if most < min(sessions, _MANY_SESSIONS):
+                yield f"{place}: {sessions} sessions, {host.path} has maxConcurrentSessions {most}: raise it."
+
+
+def _of_single(network: Network, host: HostFile, task: TaskFile) -> Iterator[Finding]:
+    renewal, calls = host.max_auto_lock_renewal_duration, host.max_concurrent_calls_per_session
+    if task.limits.hold + HOLD_MARGIN > renewal:
+        seen = f"holds a message for up to {task.limits.hold}, {host.path} renews locks for {renewal}"
+        yield Finding(checks.HOLD_NEAR_RENEWAL, network.place(task, "limits.hold"), seen)
+    if task.source.sessions and calls > 1:
+        seen = f"takes from sessions, {host.path} has {calls} calls per session"
+        yield Finding(checks.CALLS_REORDER_SESSION, network.place(task, "dispatch"), seen)
 
 
 def largest_batch(network: Network, host: HostFile) -> str | None:
@@ -62,7 +96,7 @@ def largest_batch(network: Network, host: HostFile) -> str | None:
 
 
 def _takes_batches(task: TaskFile) -> bool:
-    return task.source.hub is None and task.trigger == "raw"
+    return task.source.hub is None and task.trigger == "raw" and task.levers.dispatch == "batch"
 
 
 def _batch(host: HostFile, task: TaskFile) -> tuple[int, str]:

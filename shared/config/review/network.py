@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from shared.amqp.values import string
 from shared.config.files import Configuration
-from shared.config.models import Connection, Source, Target, TaskFile
+from shared.config.models import Connection, Route, Source, Target, TaskFile
 from shared.config.review.edited_facts import after_editor, filter_of, is_history, parsed_filter
 from shared.config.review.entities import Entities
 from shared.config.review.known_properties import (
@@ -72,6 +72,10 @@ class Network:
         self._readers: dict[Node, list[TaskFile]] = {}
         for task in self.tasks:
             self._readers.setdefault(self.source_node(task.source), []).append(task)
+        self._senders: dict[Node, list[tuple[TaskFile, Route]]] = {}
+        for task in self.tasks:
+            for route in task.routes:
+                self._senders.setdefault(self.target_node(route.target), []).append((task, route))
         self._selections = {task.task: self._selections_of(task) for task in self.tasks}
 
     # Names
@@ -100,6 +104,10 @@ class Network:
     def readers(self, node: Node) -> list[TaskFile]:
         """Return the tasks that receive from *node* or its dead letters."""
         return self._readers.get(node, [])
+
+    def senders(self, node: Node) -> list[tuple[TaskFile, Route]]:
+        """Return the routes that send to *node*, each with its task."""
+        return self._senders.get(node, [])
 
     def nodes(self) -> list[Node]:
         """Return every entity that a task takes from."""

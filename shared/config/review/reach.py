@@ -144,9 +144,7 @@ def _independent_readers(network: Network, node: Node) -> list[TaskFile]:
 
 
 def _detects_duplicates(network: Network, passage: Passage) -> bool:
-    for task in network.tasks:
-        for route in task.routes:
-            if network.target_node(route.target) == passage.node:
-                taker = network.entities.taker(network.connection(route.target.connection), route.target)
-                return taker is not None and taker.requires_duplicate_detection
+    for _, route in network.senders(passage.node):
+        taker = network.entities.taker(network.connection(route.target.connection), route.target)
+        return taker is not None and taker.requires_duplicate_detection
     return False

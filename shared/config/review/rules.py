@@ -11,7 +11,16 @@ from shared.config.review.network import Network, mark_keys
 from shared.config.steps import EditorStep
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
-from shared.rules import Action, CorrelationFilter, Filter, SqlFilter, TrueFilter, parse_action, parse_filter
+from shared.rules import (
+    Action,
+    CorrelationFilter,
+    Filter,
+    SqlFilter,
+    TrueFilter,
+    parse_action,
+    parse_filter,
+    quoted_values,
+)
 from shared.rules.operators import compare
 from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
 
@@ -19,6 +28,7 @@ from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
 def findings(network: Network) -> Iterator[Finding]:
     """Yield the findings on the rules of each task, then on properties set and compared with different types."""
     for task in network.tasks:
+        yield from _quoted(network, task)
         yield from _source_findings(network, task)
         for index, editor in enumerate(task.editors):
             if isinstance(editor, FilterStep) and not satisfied(parse_filter(editor.rule).condition, Facts()):
@@ -26,6 +36,13 @@ def findings(network: Network) -> Iterator[Finding]:
                 yield Finding(checks.FILTER_WITHHOLDS_ALL, place, f"no message satisfies {editor.rule}")
         yield from _deployed(network, task)
     yield from _types(network)
+
+
+def _quoted(network: Network, task: TaskFile) -> Iterator[Finding]:
+    for path, text in (*_conditions(task), *_action_texts(task)):
+        for name in quoted_values(text):
+            seen = f'compares with or sets the property named {name}, written "{name}"'
+            yield Finding(checks.DOUBLE_QUOTED_TEXT, network.place(task, path), seen)
 
 
 def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -149,12 +166,18 @@ def _conditions(task: TaskFile) -> Iterator[tuple[str, str]]:
 
 
 def _actions(task: TaskFile) -> Iterator[Action]:
+    yield from (parse_action(text) for _, text in _action_texts(task))
+
+
+def _action_texts(task: TaskFile) -> Iterator[tuple[str, str]]:
     if task.source.rule is not None and task.source.rule.action is not None:
-        yield parse_action(task.source.rule.action)
-    for editor in task.editors:
+        yield "source.rule.action", task.source.rule.action
+    for index, editor in enumerate(task.editors):
         if isinstance(editor, PropertiesStep) and editor.options.action is not None:
-            yield parse_action(editor.options.action)
-    yield from (parse_action(route.action) for route in task.routes if route.action is not None)
+            yield f"editors[{index}].properties.action", editor.options.action
+    for index, route in enumerate(task.routes):
+        if route.action is not None:
+            yield f"routes[{index}].action", route.action
 
 
 def _may_set(editor: EditorStep, key: Key) -> bool:

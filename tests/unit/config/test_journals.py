@@ -126,6 +126,17 @@ def test_invalid_journal_is_reported(folder: Callable[..., Any], journal: str, e
     assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
 
 
+def test_single_dispatch_needs_a_journal_that_no_binding_writes(folder: Callable[..., Any]) -> None:
+    (problem,) = problems(folder(TASK + "dispatch: single\n", journal="event_hub: {connection: hub, hub: j}"))
+    assert problem.startswith("all.yaml: dispatch: is `single`, but the journal is in an event hub")
+
+
+def test_single_dispatch_without_a_journal_may_stand_beside_one_in_a_hub(folder: Callable[..., Any]) -> None:
+    journal = "event_hub: {connection: hub, hub: j}"
+    (task,) = load(folder(TASK + "dispatch: single\njournal: off\n", journal=journal)).tasks
+    assert task.dispatch == "single"
+
+
 def test_taps_need_a_journal_and_a_peek_needs_a_blob_journal(folder: Callable[..., Any]) -> None:
     assert problems(folder(TASK, tap(EAST_JOURNAL), journal=None)) == [
         "all.yaml: document 2: there is no journal to write to"

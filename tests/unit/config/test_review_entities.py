@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +17,24 @@ from tests.unit.config.conftest import CONNECTIONS, ROOT, task, to
 
 
 def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 100, prefetch: int = 0) -> HostFile:
-    return HostFile("host.json", timeout, batch, batch, prefetch)
+    return HostFile("host.json", timeout, batch, batch, prefetch, timedelta(hours=2), 1, 200)
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+@pytest.mark.parametrize(("renewal", "calls"), [(80, 1), (79, 1), (80, 2)])
+def test_host_file_must_renew_locks_and_keep_sessions_in_order_for_single_dispatch(
+    folder: Path, renewal: int, calls: int, *, sessions: bool
+) -> None:
+    rejects = "{connection: west, queue: rejected}"
+    source = f"{{connection: west, queue: orders, sessions: {str(sessions).lower()}}}"
+    for name, more in (("one", "dispatch: single"), ("many", "")):
+        text = task(name, source.replace("orders", name), to("east", f"queue: {name}"), rejects=rejects, more=more)
+        folder.joinpath(f"tasks/{name}.yaml").write_text(text, encoding="utf-8")
+    host = replace(host_file(), max_auto_lock_renewal_duration=timedelta(minutes=renewal))
+    host = replace(host, max_concurrent_calls_per_session=calls)
+    found = [each for each in review(load(folder), Entities({}), host) if "one.yaml" in each.path]
+    expected = ["hold-near-renewal"] * (renewal < 80) + ["calls-reorder-session"] * (calls > 1 and sessions)
+    assert [each.check.name for each in found] == expected
 
 
 @pytest.mark.parametrize(
