@@ -14,7 +14,7 @@ from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import NamespaceFaults, RunningBroker
 from shared.amqp.values import binary, string
 from shared.azure.connections import event_hub_client, setting_problem
-from shared.azure.senders.event_hubs import EventHubsOutput
+from shared.azure.senders.event_hubs import CALLS_AT_ONCE, EventHubsOutput
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -199,29 +199,62 @@ def test_a_key_that_has_to_wait_holds_back_only_itself(
     assert links() == 1
 
 
-def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attempt(
+def test_a_batch_for_which_the_hub_closes_the_link_is_found_among_several(
     west: str, hub: str, partitions: ReadPartitions, faults: NamespaceFaults
 ) -> None:
     faults.add(on_sending(hub, Effect.CLOSE_LINK, "poison", MESSAGE_SIZE_EXCEEDED))
     batch = [event(n, key=f"k{n % 3}", body=b"poison" if n == 4 else b"good") for n in range(9)]
 
-    async def until_decided() -> tuple[int, list[str | None]]:
-        output = opened(west)
-        pending, attempts = list(batch), 0
-        rejected: list[Outgoing] = []
-        while pending:
-            attempts += 1
-            answers = await output.send(hub, pending, timeout_seconds=SECONDS)
-            rejected += [each for each, a in zip(pending, answers, strict=True) if isinstance(a, MessageRejected)]
-            pending = [each for each, a in zip(pending, answers, strict=True) if isinstance(a, TargetUnavailable)]
-        await output.close()
-        return attempts, [each.message_id for each in rejected]
-
-    attempts, rejected = asyncio.run(until_decided())
-    assert rejected == ["e-4"]
-    assert attempts == 2
+    (answers,) = answers_of(west, hub, batch)
+    assert [number for number, answer in enumerate(answers) if answer is not None] == [4]
+    assert isinstance(answers[4], MessageRejected)
     found = [identity for events in partitions() for identity in ids(events)]
     assert sorted(set(found)) == [f"e-{n}" for n in range(9) if n != 4]
+
+
+def test_calls_share_the_round_trip_and_keep_the_order_of_their_keys(
+    west: str, hub: str, partitions: ReadPartitions, faults: NamespaceFaults, links: Callable[[], object]
+) -> None:
+    faults.add(Fault(effect=Effect.DELAY, entity=hub, operations=frozenset((Operation.SEND,)), delay=0.2))
+
+    async def send() -> float:
+        output, loop = opened(west), asyncio.get_running_loop()
+
+        async def of_key(key: str) -> None:
+            for number in range(3):
+                assert await output.send(hub, [event(f"{key}-{number}", key=key)], timeout_seconds=SECONDS) == [None]
+
+        started = loop.time()
+        await asyncio.gather(*map(of_key, "abcdefgh"))
+        seconds = loop.time() - started
+        await output.close()
+        return seconds
+
+    assert asyncio.run(send()) < 24 * 0.2 / 2  # one after the other would take 24 delays
+    assert links() == 8
+    found = [identity for events in partitions() for identity in ids(events)]
+    assert len(found) == 24
+    for key in "abcdefgh":
+        assert [each for each in found if f"-{key}-" in each] == [f"e-{key}-{number}" for number in range(3)]
+
+
+def test_more_calls_than_links_wait_for_their_turn_within_their_time(
+    west: str, hub: str, faults: NamespaceFaults, links: Callable[[], object]
+) -> None:
+    faults.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity=hub, operations=frozenset((Operation.SEND,))))
+
+    async def send() -> list[list[BuswayError | None]]:
+        output = opened(west)
+        answers = await asyncio.gather(
+            *(output.send(hub, [event(number)], timeout_seconds=3) for number in range(CALLS_AT_ONCE + 4))
+        )
+        await output.close()
+        return answers
+
+    answers = asyncio.run(send())
+    assert [type(answer) for (answer,) in answers] == [TargetUnavailable] * (CALLS_AT_ONCE + 4)
+    # On a busy machine some are not opened within the time.
+    assert links() in range(1, CALLS_AT_ONCE + 1)
 
 
 @pytest.mark.parametrize(("place", "partition"), [("nowhere", None), (None, "7")])

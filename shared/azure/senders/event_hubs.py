@@ -4,6 +4,9 @@ Encoded events to Event Hubs, in batches per partition key or to a named partiti
 Events that must keep their order are a series: those of one partition key, or all that go to one named partition. A
 series sends a batch when the one before it has been accepted. All series of a call are concurrent, and one that must
 wait delays only itself.
+
+Calls are concurrent too, each on a link of its own. What has an order to keep is never in two calls at once: the host
+hands out the next batch of a partition, or of a session, when the one before it is settled.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from azure.eventhub.aio import EventHubProducerClient
 
@@ -33,8 +37,10 @@ from shared.azure.senders.conditions import (
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 
-# Batches in flight at once: enough to hide the round trip, few enough to bound the memory.
+# Batches in flight at once on a link: enough to hide the round trip, few enough to bound the memory.
 SERIES_AT_ONCE = 64
+# Each has a connection: as many calls as there are usually partitions, and few of the namespace's connections.
+CALLS_AT_ONCE = 16
 
 _CLOSE_SECONDS = 1.0
 
@@ -47,7 +53,7 @@ class EventHubsOutput:
         self._site = site
         self._open_client = open_client
         self._clients: dict[str, EventHubProducerClient] = {}
-        self._publishers: dict[tuple[str, str | None], Publisher] = {}
+        self._pools: dict[tuple[str, str | None], PublisherPool] = {}
 
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
@@ -59,7 +65,7 @@ class EventHubsOutput:
             by_partition.setdefault(message.partition, []).append(position)
         answered = await asyncio.gather(
             *(
-                self._publisher(entity, partition).send([messages[each] for each in positions], deadline)
+                self._pool(entity, partition).send([messages[each] for each in positions], deadline)
                 for partition, positions in by_partition.items()
             )
         )
@@ -71,21 +77,21 @@ class EventHubsOutput:
 
     async def close(self) -> None:
         """Close all links and clients."""
-        publishers, self._publishers = self._publishers, {}
-        for publisher in publishers.values():
-            await publisher.close()
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.close()
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.close()
 
-    def _publisher(self, hub: str, partition: str | None) -> "Publisher":
-        publisher = self._publishers.get((hub, partition))
-        if publisher is None:
+    def _pool(self, hub: str, partition: str | None) -> "PublisherPool":
+        pool = self._pools.get((hub, partition))
+        if pool is None:
             if hub not in self._clients:
                 self._clients[hub] = self._open_client(hub)
             where = f"{self._site}/{hub}" if partition is None else f"{self._site}/{hub}/Partitions/{partition}"
-            publisher = self._publishers[hub, partition] = Publisher(where, partition, self._clients[hub])
-        return publisher
+            pool = self._pools[hub, partition] = PublisherPool(where, partition, self._clients[hub])
+        return pool
 
 
 @dataclass(slots=True)
@@ -97,8 +103,42 @@ class _Series:
     runs: deque[list[int]] = field(default_factory=deque)
 
 
+class PublisherPool:
+    """The links to one hub, or to one named partition of it: as many as there are calls at once."""
+
+    def __init__(self, where: str, partition: str | None, client: EventHubProducerClient) -> None:
+        """Call the place *where* in errors."""
+        self._make = partial(Publisher, where, partition, client)
+        self._all: list[Publisher] = []
+        self._idle: list[Publisher] = []
+        self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
+        """Send *messages* on a link that no other call uses; see `Publisher.send`."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            return [self._make().translated(error)] * len(messages)
+        # The one used last: without many calls at once, few links stay open.
+        publisher = self._idle.pop() if self._idle else self._make()
+        if publisher not in self._all:
+            self._all.append(publisher)
+        try:
+            return await publisher.send(messages, deadline)
+        finally:
+            self._idle.append(publisher)
+            self._turns.release()
+
+    async def close(self) -> None:
+        """Close all links."""
+        publishers, self._all, self._idle = self._all, [], []
+        for publisher in publishers:
+            await publisher.close()
+
+
 class Publisher:
-    """One hub, or one named partition of it, and the link to it."""
+    """A link to one hub, or to one named partition of it; one call at a time."""
 
     def __init__(self, where: str, partition: str | None, client: EventHubProducerClient) -> None:
         """Call the place *where* in errors."""
@@ -106,31 +146,19 @@ class Publisher:
         self._partition = partition
         self._client = client
         self._link: PublisherLink | None = None
-        self._series_at_once = SERIES_AT_ONCE
-        # One call at a time, to keep the order; and the SDK's connection has a single reader.
-        self._turn = asyncio.Lock()
 
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
         """Return the error for each message, None if it was sent; *deadline* is a time of the event loop."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._turn.acquire()
-        except TimeoutError as error:
-            return [self._translated(error)] * len(messages)
         answers: dict[int, BuswayError | None] = {}
         obstacle: BuswayError | None = None
         try:
-            await self._send_in_turn(messages, deadline, answers)
-            self._series_at_once = SERIES_AT_ONCE
+            await self._send_all(messages, deadline, answers)
         except (TargetUnavailable, TargetRefused) as error:
             await self.close()
-            self._series_at_once = 1
             obstacle = error
         except asyncio.CancelledError:
             await self.close()  # half a frame may have been read
             raise
-        finally:
-            self._turn.release()
         return [answers.get(position, obstacle) for position in range(len(messages))]
 
     async def close(self) -> None:
@@ -142,14 +170,15 @@ class Publisher:
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await link.close()
 
-    async def _send_in_turn(
+    async def _send_all(
         self, messages: Sequence[Outgoing], deadline: float, answers: dict[int, BuswayError | None]
     ) -> None:
         """Send until *answers* is complete; raises TargetUnavailable or TargetRefused if it cannot be completed."""
         waiting = self._series(messages, (await self._opened(deadline)).limit, answers)
+        at_once = SERIES_AT_ONCE
         while waiting:
             link = await self._opened(deadline)
-            sent = [(one, one.runs.popleft()) for one in waiting[: self._series_at_once]]
+            sent = [(one, one.runs.popleft()) for one in waiting[:at_once]]
             batches = [raw_batch([messages[each].content for each in run], one.partition_key) for one, run in sent]
             errors = await link.deliver(batches, deadline)
             unanswered: list[tuple[_Series, list[int]]] = []
@@ -157,17 +186,18 @@ class Publisher:
                 if error is not None and error is link.failure:
                     unanswered.append((one, run))
                 else:
-                    self._note(one, run, None if error is None else self._translated(error), answers)
+                    self._note(one, run, None if error is None else self.translated(error), answers)
             if link.failure is not None:
                 await self.close()
-                failure = self._translated(link.failure)
+                failure = self.translated(link.failure)
                 if not isinstance(failure, MessageRejected):
                     raise failure
-                if len(unanswered) > 1:
-                    text = "the hub closed the link over one of several batches; the next attempt sends them one by one"
-                    raise TargetUnavailable(f"{self._where}: {text}") from link.failure
+                at_once = 1  # the hub has not said which of several batches is at fault; one by one, it does
                 for one, run in unanswered:
-                    self._note(one, run, failure, answers)
+                    if len(unanswered) > 1:
+                        one.runs.appendleft(run)
+                    else:
+                        self._note(one, run, failure, answers)
             waiting = [one for one in waiting if one.runs]
 
     def _series(
@@ -210,10 +240,11 @@ class Publisher:
                     self._link = await PublisherLink.open(self._client, self._partition)
             except WORLD_ERRORS as error:
                 # Most likely a partition that the hub does not have.
-                raise about_the_link(self._translated(error), self._where) from error
+                raise about_the_link(self.translated(error), self._where) from error
         return self._link
 
-    def _translated(self, error: Exception) -> BuswayError:
+    def translated(self, error: Exception) -> BuswayError:
+        """Return the error of Busway for one that the SDK raised."""
         raised = UNAUTHORIZED if isinstance(error, AUTHENTICATION_ERRORS) else UNREACHABLE
         return as_error(reaction_to(condition_of(error), raised), self._where, _description(error), error)
 
