@@ -74,6 +74,7 @@ class SenderLink:
         self._unsent: list[asyncio.Future[Exception | None]] = []
         self._pump: asyncio.Task[None] | None = None
         self._is_retired = False
+        self._is_closed = False
 
     @classmethod
     async def open(cls, sender: ServiceBusSender) -> Self:
@@ -86,10 +87,11 @@ class SenderLink:
         Send *batch*, or one encoded message, and return None if it was accepted, or the SDK's error.
 
         Units:   *deadline* is a time of the event loop; a batch without an answer by then gets TimeoutError. A batch
-                 whose answer is lost with the link gets the `failure`.
+                 whose answer is lost with the link gets the `failure`, one that comes later a ConnectionError.
         """
-        if self.failure is not None:
-            return self.failure
+        if self.failure is not None or self._is_closed:
+            # The failure may be the fault of a message.
+            return ConnectionError("the link is closed")
         message = _Whole(batch) if isinstance(batch, bytes) else BatchMessage(*batch._message)
         # The SDK has no types here.
         delivery = _MessageDelivery(message, MessageDeliveryState.WaitingToBeSent)  # type: ignore[no-untyped-call]
@@ -107,14 +109,15 @@ class SenderLink:
             return error
         finally:
             self._unanswered.pop(answer, None)
+            if self._is_retired and not self._unanswered and self._pump is not None:
+                # It may be writing to a peer that no longer reads, which never ends by itself.
+                self._pump.cancel()
 
     async def retire(self) -> None:
         """Close the link as soon as every batch in flight has its answer, or no longer waits for it."""
-        if self._is_retired:
-            return
         self._is_retired = True
-        if self._pump is None:
-            await self._close()
+        if not self._unanswered:
+            await self.close()
 
     async def close(self) -> None:
         """Close the link; batches in flight get the `failure`."""
@@ -128,16 +131,10 @@ class SenderLink:
     async def _run(self) -> None:
         """Write and read until every batch has its answer or the link has failed."""
         try:
-            while self._unanswered and self.failure is None:
-                unsent, self._unsent = self._unsent, []
-                for answer in unsent:
-                    if answer in self._unanswered:  # its caller still waits
-                        await self._client._transfer_message_async(self._unanswered[answer])
-                if not await self._client.do_work_async():
-                    raise ConnectionError("the connection is closed")
-                self._answer()
-        except (AMQPException, AzureError, OSError) as error:
-            self.failure = _as_service_bus_error(self._client._link._error or error)
+            while self._unanswered:
+                await self._exchange()
+        except Exception as error:  # noqa: BLE001 - whatever ends the pump, each caller must get an answer
+            self.failure = _as_service_bus_error(self._detached() or error)
         finally:
             self._pump = None
             if self._unanswered:
@@ -149,6 +146,21 @@ class SenderLink:
             if self._is_retired:
                 await self._close()
 
+    async def _exchange(self) -> None:
+        """Write the batches that are not sent yet, read what has come, and hand out the answers."""
+        unsent, self._unsent = self._unsent, []
+        for answer in unsent:
+            if answer in self._unanswered:  # its caller still waits
+                await self._client._transfer_message_async(self._unanswered[answer])
+        if not await self._client.do_work_async():
+            raise ConnectionError("the connection is closed")
+        self._answer()
+
+    def _detached(self) -> Exception | None:
+        """Return the error with which the service has detached the link."""
+        link = self._client._link
+        return None if link is None else link._error
+
     def _answer(self) -> None:
         """Hand out the answers that have arrived."""
         for answer, delivery in self._unanswered.items():
@@ -156,13 +168,16 @@ class SenderLink:
                 continue
             if delivery.reason != LinkDeliverySettleReason.DISPOSITION_RECEIVED:
                 # The service has detached the link, which ends its deliveries without an answer.
-                raise self._client._link._error or ConnectionError("the link is closed")
+                raise self._detached() or ConnectionError("the link is closed")
             accepted = delivery.state == MessageDeliveryState.Ok
             answer.set_result(None if accepted else _as_service_bus_error(cast("Exception", delivery.error)))
 
     async def _close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         # The connection may have failed already; an error while closing it adds nothing to the one reported.
-        with contextlib.suppress(AzureError, OSError):
+        with contextlib.suppress(AzureError, AMQPException, OSError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._sender.close()
 

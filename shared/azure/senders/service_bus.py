@@ -110,7 +110,10 @@ class _Place:
     async def opened(self, deadline: float) -> SenderLink:
         """Return the open link; raises the SDK's errors, and TimeoutError at *deadline*."""
         async with asyncio.timeout_at(deadline), self._opening:
-            if self._link is None or self._link.failure is not None:
+            if self._link is not None and self._link.failure is not None:
+                failed, self._link = self._link, None
+                await failed.retire()
+            if self._link is None:
                 self._link = await SenderLink.open(self._make_sender())
             return self._link
 
