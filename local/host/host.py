@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
+from local.host.losing import Losing
 from local.host.settings import HostOptions, Settings, load_host_options
 from local.host.triggers.event_hubs import EventHubsListener
 from local.host.triggers.service_bus_batch import ServiceBusBatchListener
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-HTTP_PORT = 7071
 GRACE_SECONDS = 10.0
 _QUIET_SECONDS = 0.7
 _POLL_SECONDS = 0.05
@@ -58,14 +58,16 @@ class Host:
         wire: bool = False,
         clock: Clock | None = None,
         sleep: Sleep = asyncio.sleep,
-        http_port: int = HTTP_PORT,
+        http_port: int | None = None,
         grace_seconds: float = GRACE_SECONDS,
+        lose_every: int | None = None,
     ) -> None:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
 
         With *wire* a function with an SDK type gets the bytes of the wire without the conversion by Azure's host. With
         another *clock*, pass a *sleep* too: it is used for the pauses between retries and before listening again.
+        With *lose_every*, every n-th message is settled without an invocation: see `local.host.losing`.
         """
         self.app_folder = app_folder.resolve()
         self.functions: Sequence[Function] = ()
@@ -75,6 +77,7 @@ class Host:
         self._http_port = http_port
         self._grace_seconds = grace_seconds
         self._stopping = Stopping(sleep)
+        self._losing = Losing(lose_every)
         self._worker = WorkerProcess()
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
@@ -125,6 +128,7 @@ class Host:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
         await self._worker.stop()
+        _log.info("%d invocations", self._worker.invocations)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -170,7 +174,16 @@ class Host:
             case "serviceBusTrigger":
                 kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
                 source = ServiceBusSource.of(function, settings)
-                return kind(function, source, options.service_bus, worker, clock, stopping=stopping, wire=self._wire)
+                return kind(
+                    function,
+                    source,
+                    options.service_bus,
+                    worker,
+                    clock,
+                    stopping=stopping,
+                    wire=self._wire,
+                    losing=self._losing,
+                )
             case "eventHubTrigger":
                 return EventHubsListener(
                     function,
@@ -181,6 +194,7 @@ class Host:
                     stopping=stopping,
                     checkpoints=checkpoints,
                     wire=self._wire,
+                    losing=self._losing,
                 )
             case "timerTrigger":
                 return TimerListener(function, settings, worker, clock, stopping)
@@ -202,8 +216,9 @@ async def run(
     wire: bool = False,
     clock: Clock | None = None,
     sleep: Sleep = asyncio.sleep,
-    http_port: int = HTTP_PORT,
+    http_port: int | None = None,
     grace_seconds: float = GRACE_SECONDS,
+    lose_every: int | None = None,
     on_ready: Callable[[Host], None] | None = None,
 ) -> None:
     """
@@ -215,7 +230,15 @@ async def run(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port, grace_seconds=grace_seconds)
+    host = Host(
+        app_folder,
+        wire=wire,
+        clock=clock,
+        sleep=sleep,
+        http_port=http_port,
+        grace_seconds=grace_seconds,
+        lose_every=lose_every,
+    )
     try:
         await host.start()
     except BaseException:

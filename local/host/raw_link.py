@@ -112,18 +112,25 @@ class RawLink:
         self._is_interrupted = False
         self._is_drained = False
 
-    async def receive(self, count: int, wait: float) -> list[Delivery]:
+    async def receive(self, count: int, wait: float, *, gathers: bool = True) -> list[Delivery]:
         """
         Return up to *count* messages: none when *wait* seconds pass without one, or after `interrupt`.
 
         Messages that have already arrived are returned at once. A call that found nothing waits for the first message,
-        and 20 ms more if it may return several.
+        and 20 ms more if it may return several and *gathers* them. A call that does not gather is *count* calls for
+        one message each, as a processor of .NET makes them.
         """
         try:
             if not self._received:
                 await self._grant(count)
                 await self._arrival(1, wait)
-                if count > 1 and self._received and len(self._received) < count and not self._is_interrupted:
+                if (
+                    gathers
+                    and count > 1
+                    and self._received
+                    and len(self._received) < count
+                    and not self._is_interrupted
+                ):
                     await self._arrival(count, _GATHER_SECONDS)
         finally:
             self._waiter = None
@@ -140,6 +147,11 @@ class RawLink:
             await self.drain(_DRAIN_SECONDS)
             await self._open_window()
         return deliveries
+
+    async def offer(self, count: int) -> None:
+        """Grant the credit of *count* calls while `receive` waits; for calls that begin meanwhile."""
+        if self._waiter is not None and not self._waiter.done():
+            await self._grant(count)
 
     def interrupt(self) -> None:
         """Make the current and every later `receive` return at once with the messages received so far."""

@@ -96,15 +96,26 @@ class ServiceBusConnection:
         receiver._running = True  # noqa: SLF001
         return await RawConnection.take_over(where, amqp, decode_frame)
 
-    async def attach(self, prefetch: int = 0, session_wait: float | None = None, *, drains: bool = False) -> RawLink:
+    async def attach(
+        self,
+        prefetch: int = 0,
+        session_wait: float | None = None,
+        *,
+        drains: bool = False,
+        session_id: str | None = None,
+    ) -> RawLink:
         """
         Return a new link: to the entity, or to its next session when the connection was opened for sessions.
+
+        With *session_id* it is a link to that session, or LinkClosed if another receiver has it.
 
         Units: *session_wait* is how many seconds the service waits for a session before it answers with
         com.microsoft:timeout, which is a LinkClosed here. .NET asks for 20 to 120 ms less. *drains*: whether calls that
         return fewer messages than asked for drain the link, see `RawLink`.
         """
         properties: dict[Any, Any] = {CONSUMER_IDENTIFIER: self._receiver._name}  # noqa: SLF001
+        if session_id is not None:
+            self._receiver._session_id = session_id  # noqa: SLF001 - `_get_source` reads it
         if session_wait is not None:
             properties[OPERATION_TIMEOUT] = amqp_uint_value(session_timeout(session_wait, random.random()))  # type: ignore[no-untyped-call] # likewise
         return await self.raw.attach(

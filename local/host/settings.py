@@ -38,6 +38,7 @@ class ServiceBusOptions:
     max_auto_lock_renewal_duration: timedelta = timedelta(minutes=5)
     max_concurrent_calls: int = 16 * (os.cpu_count() or 1)
     max_concurrent_sessions: int = 8
+    max_concurrent_calls_per_session: int = 1
     max_message_batch_size: int = 1000
     min_message_batch_size: int = 1
     max_batch_wait_time: timedelta = timedelta(seconds=30)
@@ -154,6 +155,7 @@ def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = Non
             max_auto_lock_renewal_duration=service_bus.duration("maxAutoLockRenewalDuration", timedelta(minutes=5)),
             max_concurrent_calls=service_bus.integer("maxConcurrentCalls", ServiceBusOptions().max_concurrent_calls, 1),
             max_concurrent_sessions=service_bus.integer("maxConcurrentSessions", 8, 1),
+            max_concurrent_calls_per_session=service_bus.integer("maxConcurrentCallsPerSession", 1, 1),
             max_message_batch_size=service_bus.integer("maxMessageBatchSize", 1000, 1),
             min_message_batch_size=service_bus.integer("minMessageBatchSize", 1, 1),
             max_batch_wait_time=service_bus.duration("maxBatchWaitTime", timedelta(seconds=30)),

@@ -130,6 +130,8 @@ class WorkerProcess:
         self._numbers = itertools.count(1)
         self._last_end = 0.0
         self._is_stopped = False
+        self.invocations = 0
+        """How often functions were called: what Azure charges as executions."""
 
     async def start(self, app_folder: Path) -> list[Function]:
         """Index the app in a new process and return its functions; a ConfigError when it cannot be indexed."""
@@ -152,6 +154,7 @@ class WorkerProcess:
         """Run the function once and return the result, which includes exceptions, timeouts and the worker's death."""
         child = await self._running()
         number = next(self._numbers)
+        self.invocations += 1
         call = child.calls[number] = asyncio.get_running_loop().create_future()
         request = Call(number, function, data, trigger_metadata, invocation_id, retry_count, last_error)
         await child.send(request)

@@ -8,6 +8,7 @@ lock token (or the session's id) may renew and settle over the entity's `$manage
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus.aio import ServiceBusClient
@@ -88,6 +89,14 @@ class ServiceBusLocks:
             timeout_seconds,
         )
 
+    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:
+        """Give messages back to the source at once; a session is given back by its receiver only."""
+        if self._sessions:
+            return
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            some = tokens[start : start + TOKENS_AT_ONCE]
+            await self._request(partial(_abandon, some, timeout_seconds), timeout_seconds)
+
     async def close(self) -> None:
         """Close connection and client."""
         await self._disconnect()
@@ -131,3 +140,7 @@ class ServiceBusLocks:
         if isinstance(error, _REFUSALS) or isinstance(inner, ClientAuthenticationError):
             return TargetRefused(f"{self._where}: access denied, {type(error).__name__}; expected a Listen claim")
         return TargetUnavailable(f"{self._where}: the source is unavailable, {type(error).__name__}")
+
+
+async def _abandon(tokens: Sequence[bytes], timeout_seconds: float, connection: ManagementConnection) -> None:
+    await connection.abandon(tokens, timeout_seconds)

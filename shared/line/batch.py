@@ -1,11 +1,12 @@
 """
 Messages that pass the steps of the line together, and the steps.
 
-The host has delivered them together. If they become too large together (`shared.line.editing`), the last ones are
-postponed: they form another batch once the others are sent.
+The host has delivered them together, or one by one at about the same time (`shared.line.gathering`). If they become
+too large together (`shared.line.editing`), the last ones are postponed: they form another batch once the others are
+sent.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ from shared.line.item import Item
 from shared.line.states import Stage, State
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.protocols import Outcome
 
 
 class Ask(Protocol):
@@ -23,8 +25,12 @@ class Ask(Protocol):
         ...
 
 
+type Release = Callable[[int], None]
+"""Is given the position of a message whose result is on record: its source may give it up."""
+
+
 class Batch:
-    """The messages that the host has delivered together."""
+    """The messages that pass the line together."""
 
     ask: Ask
     """How editors ask a store or a service, set once the batch has its deadline."""
@@ -51,6 +57,10 @@ class Batch:
         self.now = now
         self.first = first
         self.skipped = skipped
+        self.release: Release | None = None
+        """Called when the results of messages are on record, if each is settled by itself."""
+        self.released: set[int] = set()
+        """The places of the messages for which that is so."""
         self.clear()
 
     def clear(self) -> None:
@@ -95,6 +105,27 @@ class Batch:
         last = self.postponed[0].delivery
         before = len(self.decided) if last == 0 else 0
         return before + sum(parts[0].delivery == last for parts in self.parts)
+
+    def concluded(self) -> dict[int, list[Item]]:
+        """Return the items of each message that needs no redelivery and is not released, by its place in the batch."""
+        return {
+            place: members
+            for place, members in enumerate(self.by_delivery())
+            if place not in self.released
+            and members
+            and all(item.outcome not in {None, Outcome.RETRY} for item in members)
+        }
+
+    def unreleased(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return those of *items* whose message is not released."""
+        return [item for item in items if item.delivery not in self.released] if self.released else items
+
+    def conclude(self, places: Iterable[int]) -> None:
+        """Release the messages at these places."""
+        for place in places:
+            self.released.add(place)
+            if self.release is not None:
+                self.release(self.first + place)
 
     def postpone(self, index: int) -> None:
         """Postpone the messages from *index* on until those before it are decided; *index* is not the first."""

@@ -1,7 +1,8 @@
 """
 How fast a task sends: what all its batches share, of all lanes and partitions of an instance.
 
-1. `limits.rate` gives each batch its turn: it begins when those before it may have been sent at that rate.
+1. `limits.rate` gives each batch its turn: it begins when those before it may have been sent at that rate. A batch
+   reserves nothing while it waits: one that gives up at its deadline would leave its turn unused.
 2. A target that is busy says for how long (`server-busy`). Until then no batch sends to it: otherwise each lane would
    ask it on its own, and keep it busy.
 """
@@ -25,12 +26,13 @@ class Pace:
         self._busy: dict[Target, tuple[float, TargetUnavailable]] = {}
 
     def turn(self, count: int, now: float) -> float:
-        """Return the seconds until *count* messages may be sent, and give later callers their turns behind them."""
+        """Return 0 if *count* messages may be sent now, which takes the turn, or the seconds until the next turn."""
         if self._rate is None:
             return 0.0
-        begins = max(self._free_at, now)
-        self._free_at = begins + count / self._rate
-        return begins - now
+        if self._free_at > now:
+            return self._free_at - now
+        self._free_at = now + count / self._rate
+        return 0.0
 
     def note(self, target: Target, error: TargetUnavailable, now: float) -> None:
         """Remember that *target* is busy, if the *error* says for how long."""

@@ -33,6 +33,8 @@ class Target(NamedTuple):
     partition: str | None = None
     binding: BindingOutput | None = None
     """The same as the output, if the host sends to the target through an output binding."""
+    at_once: bool = False
+    """Whether a batch goes in several calls at once: no order is to be kept, and the output has several in flight."""
 
     def outgoing(self, message: Message, part: int | None = None) -> Outgoing:
         """

@@ -6,7 +6,7 @@ messages that it admits are set aside.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
@@ -40,28 +40,41 @@ class Sender:
         """Remember sent messages in *accepted*; log outages in *outages*."""
         self._task = task.name
         self._locks = task.locks
-        self._in_order = task.in_order
         self._pace = Pace(task.rate)
         self._accepted = accepted
         self._outages = outages
         self._setting_aside = SettingAside(
-            task.name, task.rejects, task.locks, RejectLimit(task.rejects_in_a_row), accepted
+            task.name,
+            task.rejects,
+            task.locks,
+            RejectLimit(task.rejects_in_a_row),
+            accepted,
+            one_by_one=task.one_by_one,
         )
 
-    async def send(self, items: Sequence[Item], deadline: Deadline) -> BuswayError | None:
-        """Send until every item has its result or *deadline* has passed; return the error that keeps the rest."""
+    async def send(
+        self, items: Sequence[Item], deadline: Deadline, progress: Callable[[], Awaitable[None]] | None = None
+    ) -> BuswayError | None:
+        """
+        Send until every item has its result or *deadline* has passed; return the error that keeps the rest.
+
+        *progress* is called after each attempt that left some without.
+        """
         attempts = 0
         uncounted = [item for item in items if item.state is not State.REPEATED]
         try:
             await deadline.begin()
-            turn = self._pace.turn(sum(item.state in TO_TARGET for item in items), deadline.now)
-            if turn and not await deadline.pause(turn, is_retry=False):
-                return TargetUnavailable(f"{self._task}: the batch has no turn before its deadline, by limits.rate")
+            count = sum(item.state in TO_TARGET for item in items)
+            while turn := self._pace.turn(count, deadline.now):
+                if not await deadline.pause(min(turn, LONGEST_WAIT_SECONDS), is_retry=False):
+                    return TargetUnavailable(f"{self._task}: the batch has no turn before its deadline, by limits.rate")
             while True:
                 errors = await self._attempt(items, uncounted, deadline)
                 attempts += 1
                 if not errors or all(isinstance(each, MessageRejected) for each in errors):
                     return next(iter(errors), None)
+                if progress is not None:
+                    await progress()
                 if not await deadline.pause(max(wait_seconds(each, attempts) for each in errors)):
                     return errors[0]
         except LockLost as error:
@@ -77,6 +90,12 @@ class Sender:
         settled = {item.lock_token for item in items if item.state is State.DEAD_LETTERED}
         tokens = {item.lock_token: None for item in items if item.lock_token and item.lock_token not in settled}
         return await self._locks.renew(list(tokens), session_of(items), timeout_seconds=timeout_seconds)
+
+    async def abandon(self, items: Sequence[Item], timeout_seconds: float) -> None:
+        """Give the messages of a batch back; as `shared.protocols.Locks.abandon`."""
+        tokens = {item.lock_token: None for item in items if item.lock_token}
+        if self._locks is not None and tokens:
+            await self._locks.abandon(list(tokens), timeout_seconds=timeout_seconds)
 
     async def _attempt(self, items: Sequence[Item], uncounted: list[Item], deadline: Deadline) -> list[BuswayError]:
         """Make one attempt; return the errors, which are empty if every item has its result."""
@@ -107,8 +126,7 @@ class Sender:
         timeout_seconds = deadline.attempt_seconds
         messages = [item.outgoing for item in waiting if item.outgoing is not None]
         answers: list[BuswayError | None] = [None] * len(messages)
-        together = self._in_order or target.binding is not None
-        calls = [range(len(messages))] if together else calls_at_once(messages)
+        calls = calls_at_once(messages) if target.at_once else [range(len(messages))]
 
         async def call(positions: Sequence[int]) -> None:
             part = [messages[each] for each in positions]

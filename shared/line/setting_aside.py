@@ -27,14 +27,26 @@ class SettingAside:
     """Sends or dead-letters the rejected messages of one task."""
 
     def __init__(
-        self, task: str, rejects: Target | None, locks: Locks | None, limit: RejectLimit, accepted: AcceptedSends
+        self,
+        task: str,
+        rejects: Target | None,
+        locks: Locks | None,
+        limit: RejectLimit,
+        accepted: AcceptedSends,
+        *,
+        one_by_one: bool = False,
     ) -> None:
-        """Send to *rejects*, or dead-letter with *locks*; *accepted* remembers the rejected messages."""
+        """
+        Send to *rejects*, or dead-letter with *locks*; *accepted* remembers the rejected messages.
+
+        If messages are delivered *one_by_one*, each has a session and a lock of its own.
+        """
         self._task = task
         self._rejects = rejects
         self._locks = locks
         self._limit = limit
         self._accepted = accepted
+        self._one_by_one = one_by_one
 
     def admit(self, uncounted: list[Item]) -> BuswayError | None:
         """Admit failed messages to be set aside, in the order of the batch; remove counted ones from *uncounted*."""
@@ -111,14 +123,21 @@ class SettingAside:
                 description = _description(item, parts.get(token, ()))
                 try:
                     await self._locks.dead_letter(
-                        token, session_of(items), error.reason, description, timeout_seconds=RENEWAL_SECONDS
+                        token,
+                        session_of([item] if self._one_by_one else items),
+                        error.reason,
+                        description,
+                        timeout_seconds=RENEWAL_SECONDS,
                     )
                 except TargetRefused as refusal:
                     # The last resort: the source gives the message up itself, after its last delivery.
                     error.add_note(str(refusal))
                     return error
-                except LockLost:
-                    raise
+                except LockLost as lost:
+                    if not self._one_by_one:
+                        raise
+                    item.leave(str(lost))
+                    continue
                 except TargetUnavailable as unavailable:
                     return unavailable
                 settled.add(token)

@@ -30,10 +30,10 @@ class Task:
     """Each message that it takes is an envelope of messages (`shared.codecs.envelope`)."""
     restore: Callable[[Message], None] | None = None
     """Applied to every message as it arrives (`shared.message.mapping`)."""
-    in_order: bool = True
-    """Whether the source or an editor has an order to keep; without, a batch goes in several transfers at once."""
     partitions: frozenset[str] | None = None
     """The partitions of a hub that the task takes from; it passes over batches of others. None: all."""
+    one_by_one: bool = False
+    """Whether the host delivers each message by itself, renews its lock and settles it (`dispatch: single`)."""
     locks: Locks | None = None
     """The locks on a batch at its source, None if the source has none (Event Hubs)."""
     hold: timedelta = DEFAULT_HOLD

@@ -126,6 +126,15 @@ def test_a_message_is_dead_lettered_with_its_reason() -> None:
     }
 
 
+def test_messages_are_abandoned_by_their_tokens_and_sessions_by_their_receiver() -> None:
+    tokens = [bytes([number]) * 16 for number in range(TOKENS_AT_ONCE + 1)]
+    _, requests = ask({}, lambda locks: locks.abandon(tokens, timeout_seconds=5))
+    assert [request["disposition-status"] for _, request in requests] == ["abandoned"] * 2
+    assert sum(len(request["lock-tokens"]["VALUE"]) for _, request in requests) == len(tokens)
+    _, requests = ask({}, lambda locks: locks.abandon(tokens, timeout_seconds=5), sessions=True)
+    assert requests == []
+
+
 @pytest.mark.parametrize(
     ("error", "translated"),
     [

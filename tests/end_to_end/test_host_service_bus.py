@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ NAMESPACE = NamespaceConfig(
         QueueConfig(name="stock-batch"),
         QueueConfig(name="stock-single"),
         QueueConfig(name="session-single", requires_session=True, lock_duration=timedelta(seconds=5)),
+        QueueConfig(name="session-pairs", requires_session=True, lock_duration=timedelta(seconds=5)),
     ),
     topics=(TopicConfig(name="sessions", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
     hubs=(HubConfig(name="hub", consumer_groups=("stock",)),),
@@ -135,6 +137,40 @@ def test_session_of_a_single_function_keeps_order_through_a_failure(
     send(client, "session-single", *(ServiceBusMessage(body, session_id="only") for body in bodies))
     host.wait_for(lambda: len(host.bodies("session_single")) == 3)
     assert host.bodies("session_single") == bodies
+
+
+def test_sessions_of_a_single_function_run_side_by_side_and_keep_their_locks(
+    host: HostProcess, client: ServiceBusClient
+) -> None:
+    bodies = [f"sleep {seconds} beside {session}" for session in "xyz" for seconds in (6, 0)]
+    send(client, "session-single", *(ServiceBusMessage(body, session_id=body[-1]) for body in bodies))
+    started = time.monotonic()
+    host.wait_for(lambda: len(received(host, "session_single", "sleep 0 beside")) == 3, 20)
+    assert time.monotonic() - started < 12, "the sessions ran one after the other"
+    # A lock of 5 s that was not renewed would bring the first message of each session again.
+    assert len(received(host, "session_single", "beside")) == 6
+
+
+def test_calls_of_one_session_run_side_by_side_if_host_json_says_so(
+    broker: RunningBroker, client: ServiceBusClient, tmp_path: Path
+) -> None:
+    address = broker.connection_string("sb")
+    settings = {
+        "SB": address,
+        "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCallsPerSession": "2",
+        "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions": "1",
+    }
+    messages = [ServiceBusMessage(f"sleep 2 {n} {session}", session_id=session) for session in "pq" for n in range(2)]
+    send(client, "session-pairs", *messages)
+    with HostProcess("pairing", tmp_path, settings) as pairing:
+        pairing.wait_until_ready()
+        started = time.monotonic()
+        pairing.wait_for(lambda: len(pairing.bodies("session_pairs")) == 2)
+        # Both of one session, and none of the other: only one session is held at a time.
+        assert len({body[-1] for body in pairing.bodies("session_pairs")}) == 1
+        pairing.wait_for(lambda: len(pairing.bodies("session_pairs")) == 4)
+        assert 1.9 < time.monotonic() - started < 3.9
+        assert pairing.stop() == 0
 
 
 def test_stock_batch_shifts_correlation_ids_as_the_real_host_does(host: HostProcess, client: ServiceBusClient) -> None:

@@ -4,10 +4,11 @@ from tests.faults.cuts import CUTS
 from tests.faults.envelopes import ENVELOPED
 from tests.faults.kills import KILLS
 from tests.faults.outages import OUTAGES
+from tests.faults.single_dispatch import SINGLE_DISPATCH
 from tests.faults.soak import SOAK
 from tests.faults.stops import STOPS
 
-SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *SOAK]
+SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *SINGLE_DISPATCH, *SOAK]
 
 # A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
 CONCURRENT_SCENARIOS = 4

@@ -17,7 +17,7 @@ from tests.faults.scenario import Scenario
 _MOST_OPERATIONS = 60
 
 
-def _cut_at_each(line: Line, site: str, operations: frozenset[Operation], *, takes_effect: bool) -> None:
+def cut_at_each(line: Line, site: str, operations: frozenset[Operation], *, takes_effect: bool) -> None:
     """Cut the connection to the namespace *site* at each operation in turn, before or after it takes effect."""
     faults = line.broker.faults(site)
     host = line.host()
@@ -55,7 +55,7 @@ CUTS = [
         Scenario(
             "source cut at every operation",
             route,
-            partial(_cut_at_each, site="west", operations=_ALL, takes_effect=False),
+            partial(cut_at_each, site="west", operations=_ALL, takes_effect=False),
         )
         for route in (QUEUES, SESSIONS, HUBS)
     ),
@@ -63,14 +63,14 @@ CUTS = [
         Scenario(
             "target cut at every operation",
             route,
-            partial(_cut_at_each, site="east", operations=_ALL, takes_effect=False),
+            partial(cut_at_each, site="east", operations=_ALL, takes_effect=False),
         )
         for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUBS)
     ),
     Scenario(
         "target cut at every operation",
         HUB_TO_SESSIONS,
-        partial(_cut_at_each, site="east", operations=_ALL, takes_effect=False),
+        partial(cut_at_each, site="east", operations=_ALL, takes_effect=False),
         explains="accepted beside the batch that was cut, without an answer: sent again",
         repeats=None,
     ),
@@ -78,7 +78,7 @@ CUTS = [
         Scenario(
             "acknowledgement of a send lost",
             route,
-            partial(_cut_at_each, site="east", operations=frozenset({Operation.SEND}), takes_effect=True),
+            partial(cut_at_each, site="east", operations=frozenset({Operation.SEND}), takes_effect=True),
             explains="accepted, but the connection broke before the answer: sent again",
             repeats=True,
         )
@@ -88,7 +88,7 @@ CUTS = [
         Scenario(
             "acknowledgement of a settlement lost",
             route,
-            partial(_cut_at_each, site="west", operations=frozenset({Operation.SETTLE}), takes_effect=True),
+            partial(cut_at_each, site="west", operations=frozenset({Operation.SETTLE}), takes_effect=True),
         )
         for route in (QUEUES, SESSIONS)
     ),

@@ -26,15 +26,15 @@ _HELD_SECONDS = 600.0
 # Large enough that the link sends a batch of the host in several batches.
 _LARGE = 20_000
 
-_SENT_BUT_UNSETTLED = "sent but not settled before the kill: sent again"
+SENT_BUT_UNSETTLED = "sent but not settled before the kill: sent again"
 
 
-def _held(operation: Operation, at: int = 1) -> Fault:
+def held(operation: Operation, at: int = 1) -> Fault:
     """Return the fault that performs an operation and withholds its answer."""
     return Fault(effect=Effect.DELAY, operations=frozenset({operation}), at=at, delay=_HELD_SECONDS)
 
 
-def _kill_at(line: Line, site: str, fault: Fault, *, size: int = 100) -> None:
+def kill_at(line: Line, site: str, fault: Fault, *, size: int = 100) -> None:
     """Kill the first host when *fault* has occurred in the namespace *site*, and let a second host continue."""
     line.send(drafts(line.route, size=size))
     faults = line.broker.faults(site)
@@ -50,10 +50,10 @@ def _kill_at(line: Line, site: str, fault: Fault, *, size: int = 100) -> None:
     line.wait_until_drained()
 
 
-def _kill_mid_batch(line: Line) -> None:
+def kill_mid_batch(line: Line) -> None:
     """Kill the host when the second send of a batch was performed and not answered."""
     line.send(drafts(line.route, keys=1, each=30, size=_LARGE))
-    line.target.add(_held(Operation.SEND, at=2))
+    line.target.add(held(Operation.SEND, at=2))
     host = line.host(is_awaited=False)
     line.wait_until_struck(line.target)
     host.kill()
@@ -66,12 +66,12 @@ def _kill_mid_batch(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _kill_repeatedly(line: Line) -> None:
+def kill_repeatedly(line: Line) -> None:
     """Kill one host after the other, each when its second send was performed and not answered."""
     for number in range(4):
         # Each host finds enough for a second send, whatever the sizes of its batches.
         line.send(drafts(line.route, f"{number}-", keys=4, each=20))
-        line.target.add(_held(Operation.SEND, at=2))
+        line.target.add(held(Operation.SEND, at=2))
         host = line.host(is_awaited=False)
         line.wait_until_struck(line.target)
         host.kill()
@@ -95,7 +95,7 @@ KILLS = [
         Scenario(
             "kill -9 at start: opening the source",
             route,
-            partial(_kill_at, site="west", fault=_held(Operation.AUTHORIZE)),
+            partial(kill_at, site="west", fault=held(Operation.AUTHORIZE)),
         )
         for route in (SESSIONS, HUBS)
     ),
@@ -103,22 +103,20 @@ KILLS = [
         Scenario(
             "kill -9 at start: first message in transit",
             route,
-            partial(_kill_at, site="west", fault=_held(Operation.TRANSFER)),
+            partial(kill_at, site="west", fault=held(Operation.TRANSFER)),
         )
         for route in (QUEUES, HUBS)
     ),
     *(
-        Scenario(
-            "kill -9 between receive and send", route, partial(_kill_at, site="east", fault=_held(Operation.ATTACH))
-        )
+        Scenario("kill -9 between receive and send", route, partial(kill_at, site="east", fault=held(Operation.ATTACH)))
         for route in _ROUTES
     ),
     *(
         Scenario(
             "kill -9 between receive and send, second batch",
             route,
-            partial(_kill_at, site="east", fault=_refused(2)),
-            explains=_SENT_BUT_UNSETTLED,
+            partial(kill_at, site="east", fault=_refused(2)),
+            explains=SENT_BUT_UNSETTLED,
             repeats=None,
         )
         for route in (SESSIONS, HUB_TO_SESSIONS)
@@ -127,8 +125,8 @@ KILLS = [
         Scenario(
             "kill -9 between send and settle",
             route,
-            partial(_kill_at, site="east", fault=_held(Operation.SEND)),
-            explains=_SENT_BUT_UNSETTLED,
+            partial(kill_at, site="east", fault=held(Operation.SEND)),
+            explains=SENT_BUT_UNSETTLED,
             repeats=True,
         )
         for route in _ROUTES
@@ -137,17 +135,17 @@ KILLS = [
         Scenario(
             "kill -9 while settling",
             route,
-            partial(_kill_at, site="west", fault=_held(Operation.SETTLE)),
-            explains=_SENT_BUT_UNSETTLED,
+            partial(kill_at, site="west", fault=held(Operation.SETTLE)),
+            explains=SENT_BUT_UNSETTLED,
         )
         for route in _SETTLING
     ),
     *(
-        Scenario("kill -9 mid-batch", route, _kill_mid_batch, explains=_SENT_BUT_UNSETTLED, repeats=True)
+        Scenario("kill -9 mid-batch", route, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True)
         for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS, QUEUES_IN_LANES, SESSIONS_IN_LANES)
     ),
     *(
-        Scenario("kill -9 four times over", route, _kill_repeatedly, explains=_SENT_BUT_UNSETTLED, repeats=True)
+        Scenario("kill -9 four times over", route, kill_repeatedly, explains=SENT_BUT_UNSETTLED, repeats=True)
         for route in (SESSIONS, HUB_TO_SESSIONS, SESSIONS_IN_LANES)
     ),
 ]

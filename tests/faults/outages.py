@@ -30,7 +30,7 @@ def _virtual(line: Line) -> VirtualLine:
     return line
 
 
-def _outage(line: Line) -> None:
+def outage(line: Line) -> None:
     """Take the target's namespace down for ten minutes during traffic."""
     line = _virtual(line)
     line.host()
@@ -45,7 +45,7 @@ def _outage(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _throttling(line: Line) -> None:
+def throttling(line: Line) -> None:
     """Let the target throttle about every other send, at random."""
     line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, probability=0.5, seed=7))
     line.host()
@@ -65,7 +65,7 @@ def _silence(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _lock_lost_while_waiting(line: Line) -> None:
+def lock_lost_while_waiting(line: Line) -> None:
     """Expire the locks while the pipeline holds a batch for a throttling target."""
     line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, at=2, times=3))
     line.send(drafts(line.route))
@@ -75,7 +75,7 @@ def _lock_lost_while_waiting(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _lock_lost_at_settlement(line: Line) -> None:
+def lock_lost_at_settlement(line: Line) -> None:
     """Expire the locks just before the batch is settled, twice."""
     line.source.add(Fault(effect=Effect.EXPIRE_LOCKS, operations=_SETTLEMENTS, at=3, times=2))
     line.send(drafts(line.route))
@@ -84,7 +84,7 @@ def _lock_lost_at_settlement(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _frozen(line: Line) -> None:
+def frozen(line: Line) -> None:
     """Freeze the host for longer than a lock, with messages in transit to it."""
     host = line.host()
     host.pause()
@@ -158,9 +158,9 @@ def _skewed(line: Line) -> None:
 _EVERY_ROUTE = (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS, QUEUES_IN_LANES, SESSIONS_IN_LANES)
 
 OUTAGES = [
-    *(Scenario("target down for 10 minutes", route, _outage, line=VirtualLine) for route in _EVERY_ROUTE),
+    *(Scenario("target down for 10 minutes", route, outage, line=VirtualLine) for route in _EVERY_ROUTE),
     *(
-        Scenario("target throttles every other send", route, _throttling, line=VirtualLine)
+        Scenario("target throttles every other send", route, throttling, line=VirtualLine)
         for route in (SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, SESSIONS_IN_LANES)
     ),
     *(
@@ -175,11 +175,11 @@ OUTAGES = [
         for route in (QUEUES, SESSIONS, SESSIONS_IN_LANES)
     ),
     *(
-        Scenario("lock lost while the target is busy", route, _lock_lost_while_waiting, line=VirtualLine)
+        Scenario("lock lost while the target is busy", route, lock_lost_while_waiting, line=VirtualLine)
         for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB)
     ),
-    *(Scenario("lock lost before settling", route, _lock_lost_at_settlement) for route in (QUEUES, SESSIONS)),
-    *(Scenario("host frozen for longer than a lock", route, _frozen) for route in (QUEUES, SESSIONS)),
+    *(Scenario("lock lost before settling", route, lock_lost_at_settlement) for route in (QUEUES, SESSIONS)),
+    *(Scenario("host frozen for longer than a lock", route, frozen) for route in (QUEUES, SESSIONS)),
     Scenario(
         "sent again within the duplicate window", SESSIONS, _within_window, line=VirtualLine, duplicate_window=_WINDOW
     ),

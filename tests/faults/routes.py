@@ -31,12 +31,15 @@ class Route:
     has_carrier: bool = False
     """Whether messages go in envelopes through a third queue: the host sends them there, a second task opens them."""
     lanes: int = 1
+    is_single: bool = False
+    """Whether the host delivers one message at a time (`dispatch: single`)."""
 
     def __str__(self) -> str:
         """Return the text in the table."""
         if self.has_carrier:
             return f"{self.source} → envelopes → {self.target}"
-        return f"{self.source} → {self.target}" + (f", {self.lanes} lanes" if self.lanes > 1 else "")
+        how = ", single dispatch" if self.is_single else f", {self.lanes} lanes" if self.lanes > 1 else ""
+        return f"{self.source} → {self.target}{how}"
 
     @property
     def keeps_order(self) -> bool:
@@ -77,6 +80,7 @@ class Route:
             f"rejects: {{connection: west, queue: {REJECTED}}}\n"
             f"ttl: {ttl}\n"
             f"lanes: {self.lanes}\n"
+            f"dispatch: {'single' if self.is_single else 'batch'}\n"
         )
 
 
@@ -103,6 +107,9 @@ QUEUES = Route(Kind.QUEUE, Kind.QUEUE)
 SESSIONS = Route(Kind.SESSIONS, Kind.SESSIONS)
 QUEUES_IN_LANES = Route(Kind.QUEUE, Kind.QUEUE, lanes=4)
 SESSIONS_IN_LANES = Route(Kind.SESSIONS, Kind.SESSIONS, lanes=4)
+QUEUES_ONE_BY_ONE = Route(Kind.QUEUE, Kind.QUEUE, is_single=True)
+SESSIONS_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.SESSIONS, is_single=True)
+SESSIONS_TO_HUB_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.HUB, is_single=True)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
 HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
 HUBS = Route(Kind.HUB, Kind.HUB)

@@ -20,14 +20,14 @@ _SMALL_BATCHES = {"AzureFunctionsJobHost__extensions__serviceBus__maxMessageBatc
 # Sixty batches take longer than the grace.
 _SLOW_SECONDS = 0.5
 
-_IN_HAND = "in hand when the worker was killed: sent again"
+IN_HAND = "in hand when the worker was killed: sent again"
 
 
 def _held() -> Fault:
     return Fault(effect=Effect.DELAY, operations=frozenset({Operation.SEND}), delay=_HELD_SECONDS)
 
 
-def _scale_in(line: Line) -> None:
+def scale_in(line: Line) -> None:
     """Stop a host whose function waits for an answer beyond the grace, and let another one continue."""
     line.send(drafts(line.route))
     line.target.add(_held())
@@ -75,15 +75,15 @@ def _time_out(line: Line) -> None:
 
 STOPS = [
     *(
-        Scenario("scale-in with a batch in hand", route, _scale_in, explains=_IN_HAND, repeats=True)
+        Scenario("scale-in with a batch in hand", route, scale_in, explains=IN_HAND, repeats=True)
         for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS)
     ),
     *(
-        Scenario("scale-in under load", route, _scale_in_under_load, explains=_IN_HAND, repeats=None)
+        Scenario("scale-in under load", route, _scale_in_under_load, explains=IN_HAND, repeats=None)
         for route in (QUEUES, SESSIONS_TO_HUB)
     ),
     *(
-        Scenario("function timeout", route, _time_out, explains=_IN_HAND, repeats=True)
+        Scenario("function timeout", route, _time_out, explains=IN_HAND, repeats=True)
         for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS)
     ),
 ]

@@ -19,6 +19,7 @@ from local.host.dotnet_values import CannotReceive
 from local.host.event_hubs_connection import EventHub, Position
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
+from local.host.losing import Losing
 from local.host.raw_link import Delivery, RawLink
 from local.host.received_message import ReceivedMessage
 from local.host.settings import EventHubsOptions, HostOptions, Settings
@@ -50,6 +51,7 @@ class EventHubsListener:
         stopping: Stopping,
         checkpoints: Checkpoints,
         wire: bool,
+        losing: Losing,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
         trigger = function.trigger
@@ -71,6 +73,7 @@ class EventHubsListener:
         self._checkpoints = checkpoints
         self._wire = wire
         self._stopping = stopping
+        self._losing = losing
         self._links: set[RawLink] = set()
         self._waiting_partitions = 0
 
@@ -126,7 +129,10 @@ class EventHubsListener:
             events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS)
             if not events or self._stopping:
                 continue
-            parts = [events] if self.function.is_many else [[event] for event in events]
+            kept, _ = self._losing.divide(f"{self.function.name}/{partition.partition_id}", events)
+            parts = [[event] for event in kept]
+            if self.function.is_many:
+                parts = [list(kept)] if kept else []
             try:
                 for part in parts:
                     is_checkpointed = (

@@ -24,6 +24,7 @@ from local.host.worker import Function, Invocation, Worker
 from local.host.worker_input import Input
 from shared.errors import ConfigError, Problem
 
+USUAL_PORT = 7071
 _MAX_BODY = 100 * 1024 * 1024
 _CONSTRAINTS = {
     "int": r"-?\d+",
@@ -39,11 +40,12 @@ class HttpListener:
     """Serves all functions with an httpTrigger."""
 
     def __init__(
-        self, functions: Sequence[Function], route_prefix: str, port: int, worker: Worker, stopping: Stopping
+        self, functions: Sequence[Function], route_prefix: str, port: int | None, worker: Worker, stopping: Stopping
     ) -> None:
-        """Prepare; port 0 lets the system choose, see `port`."""
+        """Prepare; port 0 is a free one, None the usual one or, if that is taken, a free one: see `port`."""
         self.is_listening = asyncio.Event()
-        self.port = port
+        self._wanted = port
+        self.port = port or 0
         self._worker = worker
         self._stopping = stopping
         self._routes = [(route_pattern(_route(function), route_prefix), function) for function in functions]
@@ -68,12 +70,15 @@ class HttpListener:
         self._stopping.request()
 
     async def _bind(self, runner: web.AppRunner) -> None:
+        wanted = USUAL_PORT if self._wanted is None else self._wanted
         try:
-            await web.TCPSite(runner, "127.0.0.1", self.port).start()
+            await web.TCPSite(runner, "127.0.0.1", wanted).start()
         except OSError as error:
-            raise ConfigError(
-                [Problem("http", f"port {self.port}: {error.strerror}", "choose another port")]
-            ) from error
+            if self._wanted is not None:
+                raise ConfigError(
+                    [Problem("http", f"port {wanted}: {error.strerror}", "choose another port")]
+                ) from error
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         path = unquote(request.path)

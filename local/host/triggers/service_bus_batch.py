@@ -17,6 +17,7 @@ from local.host import frames
 from local.host.dotnet_values import CannotReceive
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
+from local.host.losing import Losing
 from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.service_bus_connection import ServiceBusConnection
 from local.host.settings import ServiceBusOptions
@@ -45,6 +46,7 @@ class ServiceBusBatchListener:
         *,
         stopping: Stopping,
         wire: bool,
+        losing: Losing,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
         self.function = function
@@ -55,6 +57,7 @@ class ServiceBusBatchListener:
         self._clock = clock
         self._wire = wire
         self._stopping = stopping
+        self._losing = losing
         self._link: RawLink | None = None
         self._accepting: asyncio.Task[RawLink] | None = None
 
@@ -126,6 +129,11 @@ class ServiceBusBatchListener:
                 return
 
     async def _process(self, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery]) -> None:
+        deliveries, lost = self._losing.divide(self.function.name, deliveries)
+        if lost:
+            await settle(self.function, connection, link, lost, frames.ACCEPTED)
+        if not deliveries:
+            return
         now = int(self._clock.now().timestamp() * 1000)
         receiver = connection.metadata(link)
         try:

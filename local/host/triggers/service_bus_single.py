@@ -1,24 +1,30 @@
 """
 Service Bus triggers for functions that take one message, with and without sessions.
 
-Up to maxConcurrentCalls messages are processed at a time, each with its own settlement; with sessions up to
-maxConcurrentSessions sessions, one message after the other in each. Locks are renewed while the function runs, for at
-most maxAutoLockRenewalDuration.
+1. Up to maxConcurrentCalls messages are processed at a time, each with its own settlement. With sessions up to
+   maxConcurrentSessions sessions, in each up to maxConcurrentCallsPerSession messages.
+2. Each call asks for one message. A session is closed when a call has waited for sessionIdleTimeout in vain. Two
+   sessions for each processor are accepted at a time.
+3. Locks are renewed for at most maxAutoLockRenewalDuration: that of a message while its function runs, that of a
+   session from its acceptance.
 
 Source: ServiceBusListener.ProcessMessageAsync and ProcessSessionMessageAsync (Azure/azure-sdk-for-net, commit
-515190d38f71), ReceiverManager.RenewMessageLockAsync and CalculateRenewDelay (sdk/servicebus/
-Azure.Messaging.ServiceBus).
+515190d38f71), ServiceBusProcessor.ReconcileConcurrencyAsync, ReceiverManager.RenewMessageLockAsync and
+CalculateRenewDelay, SessionReceiverManager (sdk/servicebus/Azure.Messaging.ServiceBus).
 """
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from local.host import frames
 from local.host.dotnet_values import CannotReceive
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
+from local.host.losing import Losing
 from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.received_message import ReceivedMessage
 from local.host.service_bus_connection import ServiceBusConnection
@@ -27,13 +33,17 @@ from local.host.triggers.service_bus_batch import settle
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Worker
 from local.host.worker_input import service_bus_input
-from shared.clock import Clock
+from shared.clock import Clock, SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 
 _log = logging.getLogger(__name__)
 
 _TRY_TIMEOUT = 60.0
 _TIMEOUT = "com.microsoft:timeout"
+_NO_RENEWAL = timedelta(seconds=1)
+"""No lock is shorter than 5 s, and most functions return within this time."""
+_POLL_SECONDS = 0.01
+_ACCEPTS_BY_PROCESSOR = 2
 _LONGEST_BUFFER = timedelta(seconds=10)
 
 
@@ -50,6 +60,7 @@ class ServiceBusSingleListener:
         *,
         stopping: Stopping,
         wire: bool,
+        losing: Losing,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
         self.function = function
@@ -60,8 +71,11 @@ class ServiceBusSingleListener:
         self._clock = clock
         self._wire = wire
         self._stopping = stopping
+        self._losing = losing
         self._links: set[RawLink] = set()
         self._accepting: set[asyncio.Task[RawLink]] = set()
+        calls = options.max_concurrent_sessions * options.max_concurrent_calls_per_session
+        self._accepts = asyncio.Semaphore(min(calls, _ACCEPTS_BY_PROCESSOR * (os.cpu_count() or 1)))
 
     async def run(self) -> None:
         """Listen until stopped; see `Listener`."""
@@ -92,45 +106,26 @@ class ServiceBusSingleListener:
 
     async def _messages(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         link = await connection.attach(self._options.prefetch_count)
-        self._links.add(link)
         let_in()
         self.is_listening.set()
-        running: set[asyncio.Task[None]] = set()
-        try:
-            while not self._stopping:
-                free = self._options.max_concurrent_calls - len(running)
-                if free == 0:
-                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    running = {task for task in running if not task.done()}
-                    continue
-                deliveries = await link.receive(free, _TRY_TIMEOUT)
-                if self._stopping:
-                    await connection.raw.release(link, deliveries)
-                    break
-                running |= {asyncio.create_task(self._process_message(connection, link, one)) for one in deliveries}
-                running = {task for task in running if not task.done()}
-            await link.withdraw()
-        finally:
-            self._links.discard(link)
-            if running:
-                await asyncio.gather(*running, return_exceptions=True)
 
-    async def _process_message(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
-        async def renew() -> datetime:
-            return await connection.renew_message_lock(delivery.tag)
+        async def process(delivery: Delivery) -> None:
+            async def renew() -> datetime:
+                return await connection.renew_message_lock(delivery.tag)
 
-        renewing = asyncio.create_task(self._renew(renew, delivery))
-        try:
-            await self._process(connection, link, delivery)
-        except TargetUnavailable:
-            return  # logged by `settle`; the receiving loop detects the lost connection itself
-        finally:
-            renewing.cancel()
+            renewing = asyncio.create_task(self._renew(renew, partial(_locked_until, delivery)))
+            try:
+                await self._process(connection, link, delivery)
+            finally:
+                renewing.cancel()
+
+        most = self._options.max_concurrent_calls
+        await self._pump(connection, link, process, most, _TRY_TIMEOUT, until_idle=False)
+        await link.withdraw()
 
     async def _sessions(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         while not self._stopping:
-            attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
-            accepting = asyncio.create_task(attach)
+            accepting = asyncio.create_task(self._accept(connection))
             self._accepting.add(accepting)
             try:
                 link = await accepting
@@ -147,30 +142,84 @@ class ServiceBusSingleListener:
                 self._accepting.discard(accepting)
             await self._session(connection, link)
 
+    async def _accept(self, connection: ServiceBusConnection) -> RawLink:
+        async with self._accepts:
+            return await connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
+
     async def _session(self, connection: ServiceBusConnection, link: RawLink) -> None:
         session_id = str(link.session_id)
 
         async def renew() -> datetime:
             return await connection.renew_session_lock(session_id)
 
-        self._links.add(link)
+        async def process(delivery: Delivery) -> None:
+            await self._process(connection, link, delivery)
+
+        most = self._options.max_concurrent_calls_per_session
         idle = self._options.session_idle_timeout.total_seconds()
+        # Once for the session, not for each message: a session that is never idle loses its lock in the end.
+        renewing = asyncio.create_task(self._renew(renew, lambda: _session_locked_until(link)))
         try:
-            while not self._stopping and (deliveries := await link.receive(1, idle)):
-                renewing = asyncio.create_task(self._renew(renew, deliveries[0]))
-                try:
-                    await self._process(connection, link, deliveries[0])
-                finally:
-                    renewing.cancel()
+            await self._pump(connection, link, process, most, idle, until_idle=True)
         except LinkClosed as error:
             _log.warning("%s: session ended: %s", self.function.name, error)
             if connection.raw.is_broken:
                 raise
         finally:
-            self._links.discard(link)
+            renewing.cancel()
             await connection.raw.detach(link)
 
+    async def _pump(
+        self,
+        connection: ServiceBusConnection,
+        link: RawLink,
+        process: Callable[[Delivery], Awaitable[None]],
+        most: int,
+        wait: float,
+        *,
+        until_idle: bool,
+    ) -> None:
+        """Process up to *most* messages at a time; with *until_idle* end when none came for *wait* seconds."""
+        running: set[asyncio.Task[None]] = set()
+
+        async def one(delivery: Delivery) -> None:
+            try:
+                await process(delivery)
+            except TargetUnavailable:
+                return  # logged by `settle`; the receiving loop detects the lost connection itself
+            finally:
+                running.discard(asyncio.current_task())
+                if most > 1 and not self._stopping and link.closed_with is None:
+                    await link.offer(most - len(running))
+
+        self._links.add(link)
+        try:
+            while not self._stopping:
+                if len(running) >= most:
+                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    continue
+                deliveries = await link.receive(most - len(running), wait, gathers=False)
+                if self._stopping:
+                    await connection.raw.release(link, deliveries)
+                    return
+                running |= {asyncio.create_task(one(delivery)) for delivery in deliveries}
+                if not deliveries and until_idle:
+                    if not running:
+                        return
+                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            for task in running:  # the worker is killed: it will not answer them
+                task.cancel()
+            raise
+        finally:
+            self._links.discard(link)
+            if running:
+                await asyncio.gather(*running, return_exceptions=True)
+
     async def _process(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
+        if self._losing.divide(self.function.name, [delivery])[1]:
+            await settle(self.function, connection, link, [delivery], frames.ACCEPTED)
+            return
         now = int(self._clock.now().timestamp() * 1000)
         receiver = connection.metadata(link)
         try:
@@ -188,18 +237,37 @@ class ServiceBusSingleListener:
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
         await settle(self.function, connection, link, [delivery], outcome)
 
-    async def _renew(self, renew: Callable[[], Awaitable[datetime]], delivery: Delivery) -> None:
+    async def _renew(self, renew: Callable[[], Awaitable[datetime]], first_end: Callable[[], datetime]) -> None:
         """Renew a lock until cancelled, or until the configured duration has passed."""
         end = self._clock.now() + self._options.max_auto_lock_renewal_duration
-        await asyncio.sleep(1.0)  # no lock is shorter than 5 s, and most functions return within that time
+        await self._pause(_NO_RENEWAL)
         try:
-            until = ReceivedMessage(delivery.payload, delivery.tag).annotation_number("x-opt-locked-until")
-            locked_until = datetime.fromtimestamp(until / 1000, UTC)
+            locked_until = first_end()
             while (now := self._clock.now()) < end:
-                await asyncio.sleep(renewal_delay(locked_until - now).total_seconds())
+                await self._pause(renewal_delay(locked_until - now))
                 locked_until = await renew()
         except (TargetUnavailable, TargetRefused, CannotReceive) as error:
             _log.warning("%s: lock not renewed: %s", self.function.name, error)
+
+    async def _pause(self, duration: timedelta) -> None:
+        """Sleep by this host's clock, which a test may move; it does not move for a sleeper."""
+        if isinstance(self._clock, SystemClock):
+            await asyncio.sleep(duration.total_seconds())
+            return
+        end = self._clock.now() + duration
+        while self._clock.now() < end:  # noqa: ASYNC110 - the clock of a test sets no event
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _locked_until(delivery: Delivery) -> datetime:
+    until = ReceivedMessage(delivery.payload, delivery.tag).annotation_number("x-opt-locked-until")
+    return datetime.fromtimestamp(until / 1000, UTC)
+
+
+def _session_locked_until(link: RawLink) -> datetime:
+    if link.locked_until is None:
+        raise TargetUnavailable("the service did not say until when the session is locked")
+    return datetime.fromisoformat(link.locked_until)
 
 
 def renewal_delay(remaining: timedelta) -> timedelta:

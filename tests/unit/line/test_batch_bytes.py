@@ -337,6 +337,9 @@ class LocksInMemory:
         self.renewed: list[Sequence[bytes]] = []
         self.dead_lettered: list[bytes] = []
 
+    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:  # noqa: ARG002 - the protocol's
+        raise AssertionError("only a paused task gives a batch back")
+
     async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - required by the protocol
         self.renewed.append(tokens)
         return round((self._clock.now() + timedelta(minutes=1)).timestamp() * 1000)

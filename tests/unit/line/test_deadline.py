@@ -12,6 +12,7 @@ from shared.clock import ManualClock
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS
+from shared.line.pausing import Pause, ReadOrder
 from shared.line.pipeline import Pipeline
 from shared.line.rejection import REASON
 from shared.line.routing import Route, Router, Target
@@ -45,6 +46,7 @@ class LocksInMemory:
         self.renewals: list[Any] = []
         self.asked: list[Any] = []
         self.dead: list[Any] = []
+        self.abandoned: list[Any] = []
 
     def lose(self) -> None:
         self.until = 0.0
@@ -67,6 +69,11 @@ class LocksInMemory:
             raise self.error
         self.dead.append((token, session_id, reason, description))
 
+    async def abandon(self, tokens: Sequence[bytes], **_: object) -> None:
+        if self.error is not None:
+            raise self.error
+        self.abandoned.append(tuple(tokens))
+
 
 class Line[AnOutput: Output]:
     def __init__(
@@ -77,6 +84,7 @@ class Line[AnOutput: Output]:
         has_locks: bool = True,
         error: Exception | None = None,
         accepted: AcceptedSends | None = None,
+        read_order: ReadOrder | None = None,
         **options: Any,
     ) -> None:
         self.output = output
@@ -97,7 +105,13 @@ class Line[AnOutput: Output]:
             **options,
         )
         self.pipeline = Pipeline(
-            self.task, self.journal, self.clock, self._sleep, shutdown=self.shutdown, accepted=accepted
+            self.task,
+            self.journal,
+            self.clock,
+            self._sleep,
+            shutdown=self.shutdown,
+            accepted=accepted,
+            pause=None if read_order is None else Pause("copy", read_order, self.clock),
         )
 
     def deliver(self, *numbers: int, **options: Any) -> Mapping[Outcome, int]:

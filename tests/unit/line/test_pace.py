@@ -1,6 +1,7 @@
 """What the batches of a task share: `limits.rate`, and a target that says how long it is busy."""
 
 import asyncio
+import itertools
 from datetime import timedelta
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
+from shared.line.deadline import DEFAULT_HOLD
 from shared.line.pace import Pace
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -37,7 +39,7 @@ class ClockedOutput(OutputThatAccepts):
         return TargetUnavailable("east/q: busy", retry_after=timedelta(seconds=left)) if left > 0 else None
 
 
-def line(output: ClockedOutput, rate: float | None = None) -> Pipeline:
+def line(output: ClockedOutput, rate: float | None = None, hold: timedelta = DEFAULT_HOLD) -> Pipeline:
     """Return a pipeline whose sleep lets other batches run before the time moves."""
 
     async def sleep(seconds: float) -> None:
@@ -47,7 +49,7 @@ def line(output: ClockedOutput, rate: float | None = None) -> Pipeline:
             output.clock.advance(min(left, 0.01))
 
     route = Route(Target(output, "east", "q"))
-    task = Task("copy", Origin("west", "orders"), [], Router([route]), None, Keep(), None, rate=rate)
+    task = Task("copy", Origin("west", "orders"), [], Router([route]), None, Keep(), None, rate=rate, hold=hold)
     return Pipeline(task, JournalInMemory(), output.clock, sleep)
 
 
@@ -113,6 +115,33 @@ def test_turns_never_exceed_the_rate(calls: list[tuple[int, float]], rate: float
     turns = []
     for count, pause in calls:
         now += pause
-        turns.append((now + pace.turn(count, now), count))
+        while wait := pace.turn(count, now):
+            now += wait
+        turns.append((now, count))
     for (earlier, count), (later, _) in pairwise(turns):
         assert later - earlier >= count / rate - 1e-6
+
+
+def test_a_batch_that_gives_up_leaves_its_turn_to_the_next() -> None:
+    """With 5 messages a second, 8 batches of 25 and 12 seconds for each, some give up: none of the others may."""
+    output = ClockedOutput(clock_at_delivery())
+    pipeline = line(output, rate=5, hold=timedelta(seconds=12))
+    started, names = output.clock.monotonic(), itertools.count(1)
+
+    async def lane() -> int:
+        sent = 0
+        while output.clock.monotonic() - started < 120:
+            try:
+                until = round((output.clock.now().timestamp() + 60) * 1000)
+                outcomes = await pipeline.run([delivered(next(names), locked_until=until) for _ in range(25)])
+            except TargetUnavailable:
+                output.clock.advance(0.1)  # until the host delivers the batch again
+                continue
+            sent += outcomes[Outcome.SENT]
+        return sent
+
+    async def run() -> int:
+        return sum(await asyncio.gather(*(lane() for _ in range(8))))
+
+    sent = asyncio.run(run())
+    assert 500 <= sent <= 700  # 120 seconds at 5 a second

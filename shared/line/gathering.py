@@ -1,0 +1,162 @@
+"""
+Gathers messages that the host delivers one by one into batches for the line (`dispatch: single`).
+
+1. A batch begins with the first message and ends some milliseconds later, or when it is full. Several may be on the
+   line; the more there are, the longer the next one gathers.
+2. A message is settled by itself: its invocation returns once its result is on record, and raises if it must stay at
+   the source. Other messages of its batch that wait for a target do not delay it beyond their first attempt.
+3. Messages of a session go in their order. If the host delivers one while an earlier one is on the line, it waits; if
+   the earlier one stays at the source, so does it. Without sessions the same applies to a message that is delivered
+   again, because its lock was lost while it was on the line: it is not sent twice.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.line.batch import Release
+from shared.message.arrival import Origin
+from shared.message.message import Message
+
+GATHERING_SECONDS = 0.003
+# With many batches on the line each costs more than the wait: fewer, larger ones carry more.
+MANY_ON_LINE = 4
+LONGEST_GATHERING_SECONDS = 0.015
+LARGEST_BATCH = 100
+# About one transfer on the Standard tier.
+LARGEST_BATCH_BYTES = 200_000
+
+_NOWHERE = Origin("", "")
+
+
+class Line(Protocol):
+    """What takes the batches, such as `shared.line.pipeline.Pipeline`."""
+
+    async def run_each(
+        self, batch: Sequence[bytes], lock_tokens: Sequence[bytes | None], release: Release
+    ) -> BuswayError | None:
+        """Replicate the messages; as `Pipeline.run_each`."""
+        ...
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A message whose invocation waits for its result."""
+
+    content: bytes
+    lock_token: bytes | None
+    key: Hashable
+    """What goes in order: its session, or without sessions only itself; None if it cannot be read."""
+    place: int
+    """Its place there: the sequence number."""
+    result: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Let its invocation return, or raise *error*."""
+        if self.result.done():
+            return
+        if error is None:
+            self.result.set_result(None)
+        else:
+            self.result.set_exception(error)
+
+
+class Gathering:
+    """The messages of one task that wait for their batch, and the batches on the line."""
+
+    def __init__(
+        self, line: Line, *, has_sessions: bool, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        """Give batches to *line*; wait for messages with *sleep*."""
+        self._line = line
+        self._has_sessions = has_sessions
+        self._sleep = sleep
+        self._gathered: list[_Waiting] = []
+        self._gathered_bytes = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._on_line: Counter[Hashable] = Counter()
+        """How many messages of each key are on the line."""
+        self._behind: dict[Hashable, list[_Waiting]] = {}
+        """What waits for an earlier message of its key."""
+
+    async def run(self, content: bytes, lock_token: bytes | None = None) -> None:
+        """Replicate one message; raises if it must be delivered again."""
+        session, place = _session_and_place(content)
+        waiting = _Waiting(content, lock_token, session if self._has_sessions else place or None, place)
+        if waiting.key in self._on_line:
+            self._behind.setdefault(waiting.key, []).append(waiting)
+        else:
+            self._gather(waiting)
+        await waiting.result
+
+    def _gather(self, waiting: _Waiting) -> None:
+        self._gathered.append(waiting)
+        self._gathered_bytes += len(waiting.content)
+        if len(self._gathered) >= LARGEST_BATCH or self._gathered_bytes >= LARGEST_BATCH_BYTES:
+            self._close()
+        elif self._closing is None:
+            self._closing = asyncio.create_task(self._close_later())
+
+    async def _close_later(self) -> None:
+        await self._sleep(GATHERING_SECONDS)
+        if len(self._running) >= MANY_ON_LINE:
+            await self._sleep(LONGEST_GATHERING_SECONDS - GATHERING_SECONDS)
+        self._closing = None
+        self._close()
+
+    def _close(self) -> None:
+        """Give what is gathered to the line."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        batch, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        batch.sort(key=lambda each: each.place)
+        self._on_line.update(each.key for each in batch if each.key is not None)
+        running = asyncio.create_task(self._run(batch))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+
+    async def _run(self, batch: Sequence[_Waiting]) -> None:
+        open_positions = set(range(len(batch)))
+
+        def end(position: int, error: BaseException | None = None) -> None:
+            open_positions.discard(position)
+            batch[position].end(error)
+            self._leave_line(batch[position], error)
+
+        tokens = [each.lock_token for each in batch]
+        error: BaseException | None
+        try:
+            error = await self._line.run_each([each.content for each in batch], tokens, end)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, every invocation must end
+            error = fault
+        for position in sorted(open_positions):
+            end(position, error or TargetUnavailable("the message has no result and stays at its source"))
+
+    def _leave_line(self, left: _Waiting, error: BaseException | None) -> None:
+        """Let the next messages of its key follow, or stay at the source with this one."""
+        key = left.key
+        if key is None:
+            return
+        if error is not None:
+            for each in self._behind.pop(key, ()):
+                each.end(error)
+        self._on_line[key] -= 1
+        if not self._on_line[key]:
+            del self._on_line[key]
+            for each in self._behind.pop(key, ()):
+                self._gather(each)
+
+
+def _session_and_place(content: bytes) -> tuple[str | None, int]:
+    """Return the session of a message and its sequence number; a message that cannot be read has no session."""
+    try:
+        message = Message.received(content, _NOWHERE)
+        session = message.session_id
+    except MessageRejected:
+        return None, 0
+    return session, message.arrival.sequence_number or 0
