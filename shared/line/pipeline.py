@@ -6,7 +6,7 @@ The line of a task: received → edited → stamped → routed → journalled �
    a redelivered batch.
 3. The journal records received messages before the send, and every result before the source is settled.
 4. `run` returns when every message has its result and raises if one must stay at the source, because Functions settles
-   a whole batch or nothing.
+   a whole batch or nothing. `run_each` is for messages that Functions delivers and settles one by one.
 5. If messages become too large together, the batch is processed in several parts, one after the other.
 
 `shared.line.states` has the states of a message, `shared.line.preparation` the steps.
@@ -19,12 +19,13 @@ from functools import partial
 from itertools import count
 
 from shared.clock import Clock, SystemClock
-from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.batch import Batch, Watch
+from shared.line.batch import Batch, Release, Watch
 from shared.line.deadline import Deadline
 from shared.line.item import Item
 from shared.line.outages import OutageLog
+from shared.line.pausing import Pause
 from shared.line.preparation import Preparation
 from shared.line.sending import Sender, place_of, wait_seconds
 from shared.line.shutdown import Shutdown
@@ -53,12 +54,13 @@ class Pipeline:
         telemetry: Telemetry | None = None,
         accepted: AcceptedSends | None = None,
         watch: Watch | None = None,
+        pause: Pause | None = None,
     ) -> None:
         """
         Wait between attempts with *sleep*, and stop waiting when *shutdown* is requested.
 
         *telemetry* gets a report of every batch. *accepted* has the messages that were sent before. *watch* may put an
-        observer around each step.
+        observer around each step. *pause* holds batches back while the task is paused.
         """
         self._task = task
         self._journal = journal
@@ -66,6 +68,7 @@ class Pipeline:
         self._shutdown = shutdown or Shutdown()
         self._sleep = sleep or self._shutdown.sleep
         self._telemetry = telemetry
+        self._pause = pause
         self._outages = OutageLog(task.name, self._clock, telemetry)
         accepted = AcceptedSends() if accepted is None else accepted
         self._sender = Sender(task, accepted, self._outages)
@@ -88,12 +91,50 @@ class Pipeline:
         """
         if not self._takes_from(partition):
             return Counter()
+        return await self._run(batch, partition, lock_tokens)
+
+    async def run_each(
+        self, batch: Sequence[bytes], lock_tokens: Sequence[bytes | None], release: Release
+    ) -> BuswayError | None:
+        """
+        Replicate messages that were delivered one by one; return the error that keeps some at their source.
+
+        *release* is called with the position of each message that its source may give up, once that is on record. The
+        others must be redelivered.
+        """
+        try:
+            outcomes = await self._run(batch, None, lock_tokens, release)
+        except BuswayError as error:
+            return error
+        # Only a lock that was lost leaves a message behind without an error of its batch.
+        return LockLost(f"{self._task.name}: the lock was lost") if outcomes[Outcome.RETRY] else None
+
+    async def _run(
+        self,
+        batch: Sequence[bytes],
+        partition: str | None,
+        lock_tokens: Sequence[bytes | None],
+        release: Release | None = None,
+    ) -> Counter[Outcome]:
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
         received = Batch(origin, batch, tokens, self._clock.now())
+        received.release = release
         self._preparation.receive(received)
-        held = received.items
-        deadline = self._deadline(held)
+        deadline = self._deadline(received.items)
+        if self._pause is not None:
+            await self._pause.wait(deadline, partial(self._sender.abandon, received.items))
+        if self._telemetry is None:
+            return await self._run_all(received, batch, tokens, deadline)
+        times = [item.arrival.enqueued_time for item in received.items if item.arrival.enqueued_time is not None]
+        with self._telemetry.in_hand(len(batch), min(times, default=None)):
+            return await self._run_all(received, batch, tokens, deadline)
+
+    async def _run_all(
+        self, received: Batch, batch: Sequence[bytes], tokens: Sequence[bytes | None], deadline: Deadline
+    ) -> Counter[Outcome]:
+        """Replicate a delivery, whose first part is *received* already; as `run`."""
+        origin, release, held = received.origin, received.release, received.items
         outcomes: Counter[Outcome] = Counter()
         with_host: list[Item] = []
         while True:
@@ -110,6 +151,7 @@ class Pipeline:
             received = Batch(
                 origin, batch[first:last], tokens[first:last], self._clock.now(), first=first, skipped=skipped
             )
+            received.release = release
             self._preparation.receive(received)
             for item in decided:
                 item.release()
@@ -152,6 +194,8 @@ class Pipeline:
         """Return the deadline of the batch, counted from its delivery."""
         ends = [item.arrival.locked_until for item in items if item.arrival.locked_until is not None]
         has_locks = self._task.locks is not None and any(item.lock_token is not None for item in items)
+        if self._task.one_by_one:  # the host renews them
+            ends, has_locks = [], False
         return Deadline(
             self._task.name,
             self._clock,
@@ -203,21 +247,17 @@ class Pipeline:
         wait. Returns what is decided too, as `_run_some`.
         """
         batch_id = next(self._batch_ids)
-        entries = [
-            Entry(members[0].arrival, members[0].arrived, len(members))
-            for members in batch.by_delivery()
-            if members[0].arrived is not None
-        ]
-        if entries:
-            unwritten = await self._write(self._journal.received(entries, batch_id), deadline)
-            if unwritten is not None:
-                _end([*with_host, *items])
-                return error or unwritten, items
+        unsettled: BuswayError | None = None
+        unwritten = await self._write_received(batch, batch_id, deadline)
+        if unwritten is not None:
+            _end([*with_host, *items])
+            return error or unwritten, items
         if error is None:
-            error = await self._sender.send(items, deadline)
-            if self._settling:
-                unsettled = await self._settle_editors(items, deadline)
-                error = error or unsettled
+            progress = None if batch.release is None else partial(self._conclude, batch, batch_id, deadline)
+            error = await self._sender.send(items, deadline, progress)
+            items = batch.unreleased(items)
+            unsettled = await self._settle_editors(items, deadline) if self._settling else None
+            error = error or unsettled
         decided = items
         if is_last or error is not None:
             decided = [*with_host, *items] if with_host else items
@@ -235,7 +275,28 @@ class Pipeline:
         if not decided:
             return error, decided
         unwritten = await self._write(self._journal.decided([*map(self._record, decided)], batch_id), deadline)
+        if unwritten is None and unsettled is None and batch.release is not None:
+            batch.conclude(batch.concluded())
         return error or unwritten, decided
+
+    async def _write_received(self, batch: Batch, batch_id: int, deadline: Deadline) -> BuswayError | None:
+        """Record what was received; return the error if that is not possible."""
+        entries = [
+            Entry(members[0].arrival, members[0].arrived, len(members))
+            for members in batch.by_delivery()
+            if members[0].arrived is not None
+        ]
+        return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
+
+    async def _conclude(self, batch: Batch, batch_id: int, deadline: Deadline) -> None:
+        """Release the messages of *batch* that have their result, while others wait for their targets."""
+        concluded = batch.concluded()
+        items = [item for members in concluded.values() for item in members]
+        if not items or await self._settle_editors(items, deadline) is not None:
+            return
+        records = [self._record(item) for item in items]
+        if await self._write(self._journal.decided(records, batch_id), deadline) is None:
+            batch.conclude(concluded)
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
         """Write to the journal, again until *deadline*; return the last error."""

@@ -1,8 +1,9 @@
 """Stores for named content of editors: bodies, tables, and growing lists; `shared.stores.settings` opens them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from shared.errors import TargetUnavailable
@@ -32,6 +33,21 @@ class Tail(NamedTuple):
 
     content: bytes
     is_full: bool
+
+
+class Listed(NamedTuple):
+    """A blob in a listing, with the time of its last write by the clock of the service."""
+
+    name: str
+    modified: datetime
+    size: int
+
+
+class Listing(NamedTuple):
+    """The blobs that were listed, and the time of the answer by the clock of the service, if it is known."""
+
+    blobs: Sequence[Listed]
+    now: datetime | None
 
 
 class Blobs(Protocol):

@@ -8,6 +8,8 @@ import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from azure.core import MatchConditions
@@ -19,12 +21,13 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ResourceNotModifiedError,
 )
+from azure.core.pipeline import PipelineResponse
 from azure.storage.blob import ContentSettings, StorageErrorCode
 from azure.storage.blob.aio import ContainerClient
 
 from shared.errors import TargetUnavailable
 from shared.stores.append_blob import AppendBlob
-from shared.stores.blobs import Blob, Tail, TooLarge, Unchanged
+from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
 from shared.stores.documents import Changed, Document
 from shared.stores.storage_errors import error_code, translated
 
@@ -178,6 +181,19 @@ class BlobContainer:
                     raise
         return Tail(b"", is_full=False)
 
+    async def part(self, name: str, position: int, length: int) -> bytes:
+        """Return up to *length* bytes from *position* on; nothing if there is no blob, or it is not that long."""
+        async with self._translated(name):
+            try:
+                answer = await self._client.get_blob_client(name).download_blob(offset=position, length=length)
+                return bytes(await answer.readall())
+            except ResourceNotFoundError:
+                pass
+            except HttpResponseError as error:
+                if error.status_code != _RANGE_NOT_SATISFIABLE:
+                    raise
+        return b""
+
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the blobs that start with *prefix*; none if there is no container."""
         async with self._translated(prefix):
@@ -186,6 +202,25 @@ class BlobContainer:
             except ResourceNotFoundError:
                 pass
         return []
+
+    async def listed(self, prefix: str) -> Listing:
+        """Return the blobs that start with *prefix*, by name; none if there is no container and one may be created."""
+        found: list[Listed] = []
+        dates: list[datetime] = []
+
+        def keep_date(answer: PipelineResponse[Any, Any]) -> None:
+            dates.append(parsedate_to_datetime(answer.http_response.headers["Date"]))
+
+        async with self._translated(prefix):
+            try:
+                listing = self._client.list_blobs(name_starts_with=prefix, raw_response_hook=keep_date)
+                found = [
+                    Listed(str(each.name), each.last_modified.astimezone(UTC), each.size) async for each in listing
+                ]
+            except ResourceNotFoundError:
+                if not self._creates:
+                    raise
+        return Listing(found, dates[-1].astimezone(UTC) if dates else None)
 
     async def create_append_blob(self, name: str, content_type: str) -> AppendBlob | None:
         """Create an append blob; return None if the name is taken."""

@@ -40,7 +40,6 @@ def open_container(
     problem = account_problem(setting, settings)
     if problem is not None:
         raise ConfigError([problem])
-    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - imports the SDK
     from azure.storage.blob.aio import ContainerClient  # noqa: PLC0415 - imports the SDK
 
     from shared.stores.container import BlobContainer  # noqa: PLC0415 - imports the SDK
@@ -52,6 +51,8 @@ def open_container(
             text, container, retry_total=0, connection_timeout=_CONNECT_SECONDS, read_timeout=_ANSWER_SECONDS
         )
     else:
+        from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - imports the SDK
+
         client = ContainerClient(
             settings[setting + BLOB_SUFFIX],
             container,

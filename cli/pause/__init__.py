@@ -1,0 +1,1 @@
+"""Pausing, draining and resuming tasks."""

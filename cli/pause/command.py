@@ -1,0 +1,97 @@
+"""`busway pause`, `busway drain` and `busway resume`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Folder
+from cli.topology.options import AdminAddresses, Authority
+
+Tasks = Annotated[list[str], typer.Argument(metavar="TASK...", help="Names of tasks.")]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; `busway status` shows it.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who. [default: the user of this machine]")]
+Az = Annotated[
+    bool,
+    typer.Option(
+        "--az", help="Only print the command of the Azure CLI that does it by app settings; it restarts the app."
+    ),
+]
+_PAUSE_SECONDS = 30.0
+_DRAIN_SECONDS = 600.0
+
+
+def pause(
+    tasks: Tasks,
+    *,
+    reason: Reason = None,
+    by: By = None,
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")
+    ] = _PAUSE_SECONDS,
+    az: Az = False,
+    admin: AdminAddresses = None,
+    authority: Authority = None,
+    config: Folder = Path("config"),
+) -> None:
+    """
+    Stop tasks until they are resumed; messages stay at their sources.
+
+    Instances start no new batch within 5 s, and those in progress end. Then the queue or subscription gets the status
+    ReceiveDisabled: it delivers nothing to anyone, so that no message is locked and none loses delivery attempts.
+    Events of a hub wait in the app, and its checkpoints stay. `busway status` names the person
+    and the time. If the command is interrupted, run it again.
+
+    It needs the storage account of the status, and the right to manage the source's namespace.
+
+    Exit code 0: nothing is in hand. 1: a task is not paused, or a batch did not end in time; then the task is paused,
+    and its messages are delivered again after the resume. 2: the configuration has problems. Example:
+
+    busway pause orders-west-to-east --reason "maintenance of east"
+    """
+    from cli.pause.run import Request, pause_tasks
+
+    request = Request(config, tasks, admin or [], authority, az)
+    raise typer.Exit(pause_tasks(request, reason, by, timeout))
+
+
+def drain(
+    tasks: Tasks,
+    *,
+    reason: Reason = None,
+    by: By = None,
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")
+    ] = _DRAIN_SECONDS,
+    admin: AdminAddresses = None,
+    authority: Authority = None,
+    config: Folder = Path("config"),
+) -> None:
+    """
+    Pause tasks, and wait longer for what is in hand: before an upgrade, or the removal of a namespace.
+
+    As `busway pause`, with more time for batches in progress, such as those that wait for a target. `busway resume`
+    ends it. Exit code 0 only if nothing is in hand.
+    """
+    from cli.pause.run import Request, pause_tasks
+
+    raise typer.Exit(pause_tasks(Request(config, tasks, admin or [], authority, is_az=False), reason, by, timeout))
+
+
+def resume(
+    tasks: Tasks,
+    *,
+    az: Az = False,
+    admin: AdminAddresses = None,
+    authority: Authority = None,
+    config: Folder = Path("config"),
+) -> None:
+    """
+    Undo `busway pause` and `busway drain`: the source gets the status that it had before.
+
+    A status that someone else has set meanwhile stays. Exit code 0: the tasks are resumed. 1: not all of them. 2: the
+    configuration has problems.
+    """
+    from cli.pause.run import Request, resume_tasks
+
+    raise typer.Exit(resume_tasks(Request(config, tasks, admin or [], authority, az)))

@@ -1,0 +1,69 @@
+"""The status of the queue or subscription that a task takes from."""
+
+from typing import TYPE_CHECKING
+
+from azure.core.exceptions import AzureError
+
+from cli.topology.sites import Access, open_client
+from shared.azure.administration import translated
+from shared.config.models import Connection, Source
+
+if TYPE_CHECKING:
+    from azure.servicebus.management import (
+        QueueProperties,
+        ServiceBusAdministrationClient,
+        SubscriptionProperties,
+    )
+
+ACTIVE = "Active"
+PAUSED_FORMS = {ACTIVE: "ReceiveDisabled", "SendDisabled": "Disabled"}
+"""The status that delivers nothing, by the one that does."""
+
+
+class Entity:
+    """The queue or subscription of a source, as its administrator sees it."""
+
+    def __init__(self, source: Source, connection: Connection, access: Access) -> None:
+        """Open the administration of its namespace with each call."""
+        self._source = source
+        self._connection = connection
+        self._access = access
+        self.name = f"{source.connection}/{source.entity}"
+
+    def status(self) -> str:
+        """Return its status; raises TargetUnavailable, TargetRefused or ConfigError."""
+        with open_client(self._source.connection, self._connection, self._access) as client:
+            try:
+                return _status(self._get(client))
+            except AzureError as error:
+                raise translated(error, self.name) from error
+
+    def change(self, before: str, after: str) -> str:
+        """Change its status from *before* to *after*, if that is what it has; return the status that it has then."""
+        with open_client(self._source.connection, self._connection, self._access) as client:
+            try:
+                found = self._get(client)
+                if _status(found) != before:
+                    return _status(found)
+                found.status = after
+                self._update(client, found)
+                return _status(self._get(client))
+            except AzureError as error:
+                raise translated(error, self.name) from error
+
+    def _get(self, client: "ServiceBusAdministrationClient") -> "QueueProperties | SubscriptionProperties":
+        if self._source.queue is not None:
+            return client.get_queue(self._source.queue)
+        return client.get_subscription(self._source.topic or "", self._source.subscription or "")
+
+    def _update(
+        self, client: "ServiceBusAdministrationClient", properties: "QueueProperties | SubscriptionProperties"
+    ) -> None:
+        if self._source.queue is not None:
+            client.update_queue(properties)  # type: ignore[arg-type] # what get_queue has returned
+        else:
+            client.update_subscription(self._source.topic or "", properties)  # type: ignore[arg-type] # likewise
+
+
+def _status(properties: "QueueProperties | SubscriptionProperties") -> str:
+    return str(getattr(properties.status, "value", properties.status) or ACTIVE)
