@@ -16,6 +16,30 @@ import websocket
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _LISTENS = re.compile(r"DevTools listening on ws://([^/\s]+)/")
 
+# Elements that end to the right of the screen, outside a box that scrolls; those of one pixel are for screen readers.
+CUT = """[...document.querySelectorAll('body *')].filter(each => !each.closest('.scroll')
+  && each.getBoundingClientRect().width > 1 && each.getBoundingClientRect().right > WIDTH + 1)
+  .map(each => each.outerHTML.slice(0, 80))"""
+# The least contrast of text and background, as WCAG 2 defines it, of the elements that have text of their own.
+CONTRAST = """(() => {
+  const numbers = color => color.match(/[\\d.]+/g).map(Number);
+  const light = color => numbers(color).slice(0, 3).map(each => each / 255)
+    .map(each => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, each, at) => sum + each * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = each => {
+    const color = getComputedStyle(each).backgroundColor;
+    return numbers(color)[3] === 0 ? (each.parentElement ? behind(each.parentElement) : 'rgb(255, 255, 255)') : color;
+  };
+  const contrast = each => {
+    const [one, other] = [light(getComputedStyle(each).color), light(behind(each))];
+    return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  };
+  return [...document.querySelectorAll('body *')]
+    .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+    .filter(each => !each.closest('svg')).map(each => [contrast(each), each.outerHTML.slice(0, 80)])
+    .sort((one, other) => one[0] - other[0])[0];
+})()"""
+
 
 class Tab:
     """One tab of the browser."""
@@ -35,13 +59,13 @@ class Tab:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def open(self, page: Path, *, width: int, dark: bool = False) -> Self:
-        """Show *page* on a screen of *width* CSS pixels, a phone's if it is narrow."""
+    def open(self, page: Path | str, *, width: int, dark: bool = False) -> Self:
+        """Show *page*, a file or a URL, on a screen of *width* CSS pixels, a phone's if it is narrow."""
         is_phone = width < 500
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=is_phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self.evaluate("document.readyState === 'complete' || new Promise(done => addEventListener('load', done))")
         return self
 

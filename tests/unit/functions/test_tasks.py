@@ -164,6 +164,36 @@ def test_a_task_with_lanes_has_functions_that_share_its_pipeline(caplog: pytest.
     assert len([each for each in caplog.records if each.name == "busway.tasks"]) == 1
 
 
+@pytest.mark.parametrize("trigger", ["raw", "stock"])
+def test_single_dispatch_takes_one_message_at_a_time_and_sends_them_together(trigger: str) -> None:
+    app = func.FunctionApp()
+    output = OutputThatAccepts()
+    file = task_file({"queue": "q", "sessions": True}, trigger).model_copy(update={"dispatch": "single"})
+    register(app, file, pipeline(output), "WEST")
+    (function,) = app.get_functions()
+    assert function.get_function_name() == "copy"
+    assert json.loads(function.get_function_json())["bindings"][0]["cardinality"] == "ONE"
+    call = function.get_user_function()
+
+    def given(number: int) -> RawMessage | ServiceBusMessage:
+        if trigger == "raw":
+            return RawMessage(delivered(number, session_id=f"{number}"), lock_token=bytes(16))
+        return ServiceBusMessage(
+            body=b"", message_id=f"m-{number}", session_id=f"{number}", application_properties={}, user_properties={}
+        )
+
+    async def host() -> None:
+        await asyncio.gather(*(call(given(number)) for number in (1, 2, 3)))
+
+    asyncio.run(host())
+    assert output.ids("q") == ["m-1", "m-2", "m-3"]
+    assert output.calls == [3]
+    failing = func.FunctionApp()
+    register(failing, file, pipeline(OutputThatIsDown()), "WEST")
+    with pytest.raises(TargetUnavailable):
+        asyncio.run(failing.get_functions()[0].get_user_function()(given(4)))
+
+
 def test_the_raw_function_carries_a_batch_with_its_partition() -> None:
     output = OutputThatAccepts()
     function = registered({"hub": "telemetry"}, "raw", line=pipeline(output)).get_user_function()

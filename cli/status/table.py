@@ -1,0 +1,163 @@
+"""The status as text: a sentence, a table that fits the terminal, and the reasons below it."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import typer
+
+from shared.printable import printable
+from shared.status.model import DeadLetters, State, Status, TaskStatus
+from shared.status.verdict import duration
+
+# Fields of a task that the table has.
+_SHOWN = ("backlog", "lag", "rate", "last_hour")
+_HEADINGS = ("state", "waiting", "lag", "per s", "dead", "rejected")
+_WIDTHS = (8, 8, 9, 7, 6, 8)
+_GAP = 1
+_NARROWEST = 14
+_MOST_IDLE = 20
+_EXACT, _MILLIONS = 10_000, 1_000_000
+_MOST_NAMED = 3
+_UNKNOWN = "?"
+_COLORS = {
+    State.HELD: "red",
+    State.STOPPED: "red",
+    State.UNKNOWN: "yellow",
+    State.PAUSED: "yellow",
+    State.RUNNING: "green",
+}
+_ORDER = (State.STOPPED, State.HELD, State.UNKNOWN, State.PAUSED, State.RUNNING, State.IDLE)
+
+
+def status_text(status: Status, width: int, *, everything: bool, has_color: bool) -> str:
+    """Return *status* as lines of at most *width* characters; idle tasks are counted if there are many."""
+    return "\n".join(_lines(status, width, everything=everything, has_color=has_color))
+
+
+def _lines(status: Status, width: int, *, everything: bool, has_color: bool) -> Iterator[str]:
+    yield from textwrap.wrap(printable(status.sentence), width)
+    yield ""
+    tasks = sorted(status.tasks, key=lambda each: (_ORDER.index(each.state), -(each.backlog or 0), each.task))
+    quiet = [] if everything or len(tasks) <= _MOST_IDLE else [each for each in tasks if _is_quiet(each)]
+    shown = [each for each in tasks if each not in quiet]
+    longest = max((len(each.task) for each in shown), default=_NARROWEST)
+    room = width - sum(_WIDTHS) - _GAP * len(_WIDTHS)
+    name_width = max(min(longest, room), min(_NARROWEST, room), 4)
+    yield _row("task", _HEADINGS, name_width).rstrip()
+    for each in shown:
+        line = _row(_shortened(each.task, name_width), _cells(each), name_width).rstrip()
+        yield _colored(line, each.state) if has_color else line
+    if quiet:
+        yield f"and {len(quiet)} idle tasks with nothing to report (--all shows them)"
+    yield from _reasons(status, tasks, width)
+
+
+def _row(name: str, cells: Sequence[str], name_width: int) -> str:
+    state, *numbers = cells
+    padded = [f"{cell:>{size}}" for cell, size in zip(numbers, _WIDTHS[1:], strict=True)]
+    return (" " * _GAP).join([f"{name:<{name_width}}", f"{state:<{_WIDTHS[0]}}", *padded])
+
+
+def _cells(task: TaskStatus) -> tuple[str, ...]:
+    waiting = _UNKNOWN if task.backlog is None else _count(task.backlog, is_minimum=task.backlog_is_minimum)
+    lag = _UNKNOWN if task.lag is None else ("≥ " if task.lag_is_minimum else "") + duration(task.lag)
+    if task.backlog == 0:
+        lag = "-"
+    rate = (
+        _UNKNOWN
+        if task.rate is None
+        else "-"
+        if not task.rate
+        else f"{task.rate:,.1f}"
+        if task.rate < _EXACT
+        else _count(round(task.rate))
+    )
+    rejected = _UNKNOWN if task.last_hour is None else _count(task.last_hour.rejected)
+    return task.state.value, waiting, lag, rate, _dead(task.dead_letters), rejected
+
+
+def _dead(entities: Sequence[DeadLetters]) -> str:
+    known = [each.messages for each in entities if each.messages is not None]
+    if entities and not known:
+        return _UNKNOWN
+    is_minimum = any(each.is_minimum or each.messages is None for each in entities)
+    return _count(sum(known), is_minimum=is_minimum) if known else "-"
+
+
+def _count(number: int, *, is_minimum: bool = False) -> str:
+    """Return a number in at most six characters, with a plus if there are at least that many."""
+    text = f"{number:,}"
+    if number >= _EXACT:
+        text = f"{number / 1000:.0f}k" if number < _MILLIONS else f"{number / 1_000_000:.1f}M"
+    return f"{text}+" if is_minimum else text
+
+
+def _is_quiet(task: TaskStatus) -> bool:
+    dead = any(each.messages for each in task.dead_letters)
+    return (
+        task.state is State.IDLE and task.backlog == 0 and not dead and not (task.last_hour and task.last_hour.rejected)
+    )
+
+
+def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int) -> Iterator[str]:
+    general = set(status.unknown.values())
+    alike: dict[tuple[State, str], list[TaskStatus]] = {}
+    for each in tasks:
+        if each.reason and each.state not in (State.RUNNING, State.IDLE) and each.reason not in general:
+            alike.setdefault((each.state, each.reason), []).append(each)
+    blocks = [
+        f"{_names(same)} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}"
+        for (state, reason), same in alike.items()
+    ]
+    blocks += [
+        f"{each.task} lost {each.losses.messages:,}, found at {each.losses.found}: "
+        f"sequence numbers {each.losses.sequence_numbers} (docs/losses.md)"
+        for each in tasks
+        if each.losses is not None and each.losses.messages
+    ]
+    by_reason: dict[str, list[str]] = {}
+    for each in tasks:
+        reasons = [each.unknown[field] for field in _SHOWN if field in each.unknown]
+        reasons += [dead.unknown for dead in each.dead_letters if dead.unknown]
+        for reason in dict.fromkeys(reasons):
+            by_reason.setdefault(reason, []).append(each.task)
+    blocks += [f"unknown: {reason}" for name, reason in status.unknown.items() if name != "reconciliation"]
+    blocks += [
+        f"unknown of {names[0] if len(names) == 1 else f'{len(names)} tasks'}: {reason}"
+        for reason, names in by_reason.items()
+        if reason not in general and reason not in {why for _, why in alike}
+    ]
+    if status.reconciliation is not None:
+        found = status.reconciliation
+        blocks.append(f"last reconciliation, {found.day}: {found.verdict}. {found.sentence} {found.page}")
+    blocks += status.notes
+    if blocks:
+        yield ""
+    for block in blocks:
+        yield from textwrap.wrap(printable(block), width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _names(tasks: Sequence[TaskStatus]) -> str:
+    named = ", ".join(each.task for each in tasks[:_MOST_NAMED])
+    return named if len(tasks) <= _MOST_NAMED else f"{named} and {len(tasks) - _MOST_NAMED} more"
+
+
+def _since(tasks: Sequence[TaskStatus], status: Status) -> str:
+    times = [each.since for each in tasks if each.since is not None]
+    if not times:
+        return ""
+    try:
+        seconds = (datetime.fromisoformat(status.time) - min(map(datetime.fromisoformat, times))).total_seconds()
+    except (ValueError, TypeError):
+        return f" since {times[0]}"  # a time that somebody wrote by hand
+    return f" for {duration(max(seconds, 0.0))}"
+
+
+def _shortened(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"
+
+
+def _colored(line: str, state: State) -> str:
+    color = _COLORS.get(state)
+    return line if color is None else typer.style(line, fg=color)

@@ -1,0 +1,34 @@
+"""The dashboard: one page with its style and script inside, which loads nothing from elsewhere."""
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+_FOLDER = Path(__file__).parent
+
+
+class Page(NamedTuple):
+    """The page, and the policy that lets a browser run this style and script and no other."""
+
+    content: bytes
+    policy: str
+
+
+@cache
+def page() -> Page:
+    """Return the page."""
+    style, script = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    text = _FOLDER.joinpath("page.html").read_text(encoding="utf-8")
+    text = text.replace("<style></style>", f"<style>{style}</style>")
+    text = text.replace("<script></script>", f"<script>{script}</script>")
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return Page(text.encode(), policy)
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,244 @@
+"""
+What waits in entities: the number of messages and the age of the oldest, without receiving or locking any.
+
+The administration API counts any number of messages in one request, but needs the right to manage. Without it messages
+are peeked, which needs the right to listen, and counted up to MOST_PEEKED. Hubs report their last sequence numbers.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
+from azure.eventhub.aio import EventHubProducerClient
+from azure.eventhub.exceptions import AuthenticationError, EventHubError
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+)
+
+from shared.azure.service_bus_internals import ManagementConnection
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.message.arrival import Origin
+from shared.message.peeked import PeekedMessage
+from shared.message.waiting import DEAD_LETTERS, PartitionEnd, TopicDeadLetters, Waiting
+
+MOST_PEEKED = 1000
+# A peek returns whole messages.
+_MOST_BYTES = 4 * 1024 * 1024
+_AT_ONCE = 16
+_PEEKED_AT_ONCE = 250
+_FIRST_PEEKED = 10
+_SECONDS = 6.0
+_DENIED = (401, 403)
+_SUBSCRIPTIONS = "/Subscriptions/"
+
+
+class ServiceBusSite:
+    """
+    Looks into the entities of one namespace, and keeps its connections open for the next look.
+
+    Raises: every method raises TargetRefused if it may not look or the entity is missing, TargetUnavailable if the
+    namespace does not answer.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        open_client: Callable[[], ServiceBusClient],
+        open_administration: Callable[[], ServiceBusAdministrationClient] | None = None,
+        most_peeked: int | None = None,
+    ) -> None:
+        """Open the clients when they are needed; without *open_administration*, only peek."""
+        self._most_peeked = MOST_PEEKED if most_peeked is None else most_peeked
+        self._site = site
+        self._open_client = open_client
+        self._open_administration = open_administration
+        self._client: ServiceBusClient | None = None
+        self._administration: ServiceBusAdministrationClient | None = None
+        self._connections: dict[str, ManagementConnection] = {}
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        # A management connection takes one request at a time.
+        self._locks: dict[str, asyncio.Lock] = {}
+        self.without_counts: str | None = None
+        """Why the administration API is not used, once that is known."""
+
+    async def waiting(self, entity: str) -> Waiting:
+        """Return what waits in a queue, a subscription, or a dead-letter queue."""
+        async with self._locks.setdefault(entity, asyncio.Lock()), self._turns:
+            counted = await self._counted(entity)
+            if counted == 0:
+                return Waiting(0)
+            peeked = await self._peeked(entity, self._most_peeked if counted is None else _FIRST_PEEKED)
+            return peeked if counted is None else Waiting(counted, False, peeked.oldest)
+
+    async def topic_dead_letters(self, topic: str) -> TopicDeadLetters:
+        """Return the dead letters of each subscription of a topic."""
+        async with self._turns:
+            client = self._administered()
+            if client is None:
+                reason = self.without_counts or "an emulator does not have it at this address"
+                raise TargetRefused(f"dead letters of a topic are counted only by the administration API: {reason}")
+            async with self._translated(topic):
+                found = client.list_subscriptions_runtime_properties(topic)
+                return TopicDeadLetters({each.name: each.dead_letter_message_count or 0 async for each in found})
+
+    async def close(self) -> None:
+        """Close everything."""
+        # The SDK takes about a second for each.
+        await asyncio.gather(*(each.close() for each in self._connections.values()))
+        if self._client is not None:
+            await self._client.close()
+        if self._administration is not None:
+            await self._administration.close()
+
+    def _administered(self) -> ServiceBusAdministrationClient | None:
+        if self._open_administration is None or self.without_counts is not None:
+            return None
+        if self._administration is None:
+            self._administration = self._open_administration()
+        return self._administration
+
+    async def _counted(self, entity: str) -> int | None:
+        """Return the number by the administration API, None where it cannot be used."""
+        client = self._administered()
+        if client is None:
+            return None
+        path, is_dead = entity.removesuffix(DEAD_LETTERS), entity.endswith(DEAD_LETTERS)
+        if "/$" in path:
+            return None  # a transfer dead-letter queue
+        topic, _, subscription = path.partition(_SUBSCRIPTIONS)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                found = (
+                    await client.get_subscription_runtime_properties(topic, subscription)
+                    if subscription
+                    else await client.get_queue_runtime_properties(path)
+                )
+        except ResourceNotFoundError as error:
+            raise TargetRefused(f"{self._site}/{path}: it does not exist") from error
+        except (AzureError, OSError, TimeoutError) as error:
+            # A firewall may close this API and leave AMQP open, and the role of a receiver does not include it.
+            status = error.status_code if isinstance(error, HttpResponseError) else None
+            if status in _DENIED or isinstance(error, ClientAuthenticationError):
+                self.without_counts = "it needs the right to manage"
+            else:
+                self.without_counts = f"it does not answer, {type(error).__name__}"
+            return None
+        return (found.dead_letter_message_count if is_dead else found.active_message_count) or 0
+
+    async def _peeked(self, entity: str, most: int) -> Waiting:
+        origin = Origin(self._site, entity)
+        seen = found = size = 0
+        last = 0
+        oldest: int | None = None
+        async with self._translated(entity):
+            if self._client is None:
+                self._client = self._open_client()
+            connection = self._connections.get(entity)
+            if connection is None:
+                connection = self._connections[entity] = ManagementConnection.to(self._client, entity)
+            while True:
+                contents = await connection.peek(last + 1, min(_PEEKED_AT_ONCE, most), _SECONDS)
+                peeked = [PeekedMessage.of(content, origin) for content in contents]
+                for each in peeked:
+                    if each.is_active:
+                        found += 1
+                        if oldest is None:
+                            oldest = each.enqueued_time
+                seen += len(peeked)
+                size += sum(map(len, contents))
+                numbers = [each.sequence_number for each in peeked if each.sequence_number is not None]
+                if not peeked or max(numbers, default=last) <= last:
+                    return Waiting(found, False, oldest)
+                last = max(numbers)
+                if seen >= most or size >= _MOST_BYTES:
+                    return Waiting(found, True, oldest)
+
+    @asynccontextmanager
+    async def _translated(self, entity: str) -> AsyncGenerator[None]:
+        where = f"{self._site}/{entity}"
+        try:
+            async with asyncio.timeout(_SECONDS):
+                yield
+        except (AzureError, OSError, TimeoutError, ValueError) as error:
+            # A connection that failed is not used again.
+            broken = self._connections.pop(entity, None)
+            if broken is not None:
+                await broken.close()
+            raise _translated(where, error) from error
+
+
+class HubSite:
+    """Looks at the partitions of the hubs of one namespace; raises as `ServiceBusSite`."""
+
+    def __init__(self, site: str, open_client: Callable[[str], EventHubProducerClient]) -> None:
+        """Open a client for each hub when it is needed."""
+        self._site = site
+        self._open_client = open_client
+        self._clients: dict[str, EventHubProducerClient] = {}
+
+    async def partitions(self, hub: str) -> Mapping[str, PartitionEnd]:
+        """Return the partitions of a hub by their id."""
+        client = self._clients.get(hub)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                if client is None:
+                    client = self._clients[hub] = self._open_client(hub)
+                opened = client
+                names = await opened.get_partition_ids()
+                found = await asyncio.gather(*(opened.get_partition_properties(each) for each in names))
+        except (AzureError, EventHubError, OSError, TimeoutError, ValueError) as error:
+            broken = self._clients.pop(hub, None)
+            if broken is not None:
+                await broken.close()
+            raise _translated(f"{self._site}/{hub}", error) from error
+        return {
+            str(each["id"]): PartitionEnd(
+                int(each["beginning_sequence_number"]),
+                int(each["last_enqueued_sequence_number"]),
+                None if each["is_empty"] else round(each["last_enqueued_time_utc"].timestamp() * 1000),
+                bool(each["is_empty"]),
+            )
+            for each in found
+        }
+
+    async def close(self) -> None:
+        """Close everything."""
+        for client in self._clients.values():
+            await client.close()
+
+
+_UNAUTHORIZED = (
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    AuthenticationError,
+    ClientAuthenticationError,
+)
+# The SDK reports the refusal of a management link with "client-error" alone, whatever the service named.
+_NAMED = (
+    ("not-found", "it does not exist"),
+    ("notfound", "it does not exist"),
+    ("mgmt link", "it does not exist, or there is no permission to look into it"),
+    ("entity-disabled", "it is disabled"),
+    ("unauthorized", "no permission to look into it, which needs the right to listen"),
+)
+
+
+def _translated(where: str, error: Exception) -> TargetRefused | TargetUnavailable:
+    """Return the error for one of an SDK, whose text may have more than a log should."""
+    if isinstance(error, _UNAUTHORIZED):
+        return TargetRefused(f"{where}: no permission to look into it, which needs the right to listen")
+    if isinstance(error, MessagingEntityNotFoundError | ResourceNotFoundError):
+        return TargetRefused(f"{where}: it does not exist")
+    if isinstance(error, MessagingEntityDisabledError):
+        return TargetRefused(f"{where}: it is disabled")
+    text = str(error).lower()
+    for condition, meaning in _NAMED:
+        if condition in text:
+            return TargetRefused(f"{where}: {meaning}")
+    return TargetUnavailable(f"{where}: does not answer, {type(error).__name__}")

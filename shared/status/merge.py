@@ -1,0 +1,313 @@
+"""Merges the reports of instances with a look into the entities: one status per task. Pure; time is an argument."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from shared.losses.report import WatchState, text_of
+from shared.message.waiting import PartitionEnd, Waiting
+from shared.printable import printable
+from shared.status.facts import Look, TaskPlaces
+from shared.status.model import Counts, InstanceStatus, Losses, Obstacle, Point, RecentReject, State, TaskStatus
+from shared.status.report import GONE_SECONDS, MOST_REJECTS, Control, Minute, TaskReport
+from shared.status.store import Found, FoundHour, Reports
+
+PATIENCE_SECONDS = 60.0
+"""How long messages may wait before a task that takes none counts as stopped."""
+_ACTIVE = timedelta(seconds=60)
+_MINUTES_OF_AN_HOUR = 60
+_WATCH_MILLISECONDS = 600_000
+_DAY_MILLISECONDS = 86_400_000
+NO_INSTANCE = "no instance reports"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The report of one instance about a task, with its clock's lead over the storage account's."""
+
+    report: TaskReport
+    found: Found
+    is_alive: bool
+
+    @property
+    def _ahead(self) -> int:
+        return self.found.report.time - _milliseconds(self.found.written)
+
+    def time(self, milliseconds: int | None) -> datetime | None:
+        """Return a time of the instance's clock by the storage account's."""
+        return None if milliseconds is None else _moment(milliseconds - self._ahead)
+
+
+def instance_status(found: Found, now: datetime) -> InstanceStatus:
+    """Return what is known of an instance."""
+    report = found.report
+    ahead = (report.time - _milliseconds(found.written)) / 1000
+    return InstanceStatus(
+        instance=report.instance,
+        alive=_is_alive(found, now),
+        started=iso(_moment(report.started)),
+        reported=iso(found.written),
+        clock_ahead=round(ahead, 1),
+        app=report.app,
+        region=report.region,
+        version=report.busway,
+    )
+
+
+def task_status(
+    places: TaskPlaces, look: Look, reports: Reports | str, history: Sequence[FoundHour], now: datetime
+) -> TaskStatus:
+    """
+    Return the status of one task.
+
+    *reports* is the reason if they cannot be read; *now* is the time of the storage account, or else of the reader.
+    """
+    status = TaskStatus(
+        task=places.task,
+        state=State.UNKNOWN,
+        source=places.source,
+        source_kind=places.source_kind,
+        targets=list(places.targets),
+        rejects=places.rejects,
+        lanes=places.lanes,
+        dead_letters=list(look.dead_letters),
+        unknown={},
+    )
+    seen: list[_Seen] = []
+    if isinstance(reports, str):
+        status.unknown |= dict.fromkeys(
+            ("in_hand", "rate", "last_hour", "instances", "last_batch", "heartbeat"), reports
+        )
+    else:
+        seen = [
+            _Seen(report, found, _is_alive(found, now))
+            for found in reports.instances
+            for report in found.report.tasks
+            if report.task == places.task
+        ]
+        _add_reports(status, seen, reports, history, now)
+    _add_source(status, look, seen, now)
+    control = None if isinstance(reports, str) else reports.controls.get(places.task)
+    if control is not None and control.paused:
+        _pause(status, control)
+    else:
+        _decide(status, look, seen, reports, now)
+    return status
+
+
+def losses(state: WatchState | None, now: datetime, *, is_hub: bool) -> Losses | str:
+    """Return the losses of the last day, or why they are not known."""
+    if state is None:
+        return "no instance watches the source for losses"
+    time = _milliseconds(now)
+    if time - state.looked > _WATCH_MILLISECONDS:
+        return f"the source has not been watched for losses since {iso(_moment(state.looked))}"
+    found = [each for each in state.losses() if time - each.loss.found < _DAY_MILLISECONDS]
+    return Losses(
+        sum(each.loss.count - each.loss.scheduled for each in found),
+        text_of(found, is_hub=is_hub),
+        iso(_moment(max(each.loss.found for each in found))) if found else None,
+    )
+
+
+def points(history: Iterable[FoundHour], reports: Reports | None, task: str, first: int, last: int) -> list[Point]:
+    """Return the chart of a task from minute *first* to *last*."""
+    return [
+        Point(
+            iso(datetime.fromtimestamp(each.minute * 60, UTC)),
+            each.sent,
+            each.withheld,
+            each.rejected,
+            each.retried,
+            None if each.lag is None else round(each.lag / 1000, 3),
+        )
+        for each in _minutes(history, reports, task)
+        if first <= each.minute <= last
+    ]
+
+
+def iso(time: datetime) -> str:
+    """Return a time in ISO 8601, in UTC, to the second."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _add_reports(
+    status: TaskStatus, seen: Sequence[_Seen], reports: Reports, history: Sequence[FoundHour], now: datetime
+) -> None:
+    alive = [each for each in seen if each.is_alive]
+    running = [found for found in reports.instances if _is_alive(found, now)]
+    status.instances = len(alive)
+    status.in_hand = sum(each.report.in_hand for each in alive)
+    status.rate = round(sum(each.report.rate for each in alive), 2)
+    status.journal_records_lost = sum(each.report.unwritten for each in alive)
+    heartbeats = [each.found.written for each in seen] or [found.written for found in running]
+    status.heartbeat = iso(max(heartbeats)) if heartbeats else None
+    if not heartbeats:
+        status.unknown["heartbeat"] = "no instance has reported in the last day"
+    batches = [time for each in seen if (time := each.time(each.report.last_batch)) is not None]
+    status.last_batch = iso(max(batches)) if batches else None
+    if not batches:
+        status.unknown["last_batch"] = "no instance that has reported in the last day has had a message of this task"
+    minute = int(now.timestamp()) // 60
+    hour = [each for each in _minutes(history, reports, status.task) if minute - each.minute < _MINUTES_OF_AN_HOUR]
+    status.last_hour = Counts(
+        sum(each.sent for each in hour),
+        sum(each.withheld for each in hour),
+        sum(each.rejected for each in hour),
+        sum(each.retried for each in hour),
+        sum(each.duplicates for each in hour),
+    )
+    obstacles: dict[str, Obstacle] = {}
+    for each in alive:
+        for outage in each.report.outages:
+            since = iso(each.time(outage.since) or now)
+            known = obstacles.get(outage.place)
+            if known is None or since < known.since:
+                obstacles[outage.place] = Obstacle(outage.place, outage.kind, outage.text, since)
+    status.obstacles = [obstacles[place] for place in sorted(obstacles)]
+    rejects = [
+        RecentReject(iso(each.time(reject.time) or now), reject.message_id, reject.reason)
+        for each in seen
+        for reject in each.report.rejects
+    ]
+    status.recent_rejects = sorted(rejects, key=lambda each: each.time, reverse=True)[:MOST_REJECTS]
+
+
+def _minutes(history: Iterable[FoundHour], reports: Reports | None, task: str) -> list[Minute]:
+    """Return the minutes of a task over all instances."""
+    by_instance: dict[tuple[str, int], Minute] = {}
+    for hour in history:
+        by_instance |= {(hour.name, each.minute): each for each in hour.report.minutes.get(task, ())}
+    for found in () if reports is None else reports.instances:
+        for report in found.report.tasks:
+            if report.task == task:
+                # A report is never older than the history that the instance wrote before it.
+                by_instance |= {(found.name, each.minute): each for each in report.minutes}
+    total: dict[int, Minute] = {}
+    for (_, number), minute in by_instance.items():
+        total[number] = minute if number not in total else total[number].plus(minute)
+    return [total[number] for number in sorted(total)]
+
+
+def _add_source(status: TaskStatus, look: Look, seen: Sequence[_Seen], now: datetime) -> None:
+    source = look.source
+    if isinstance(source, str):
+        status.unknown |= {"backlog": source, "lag": source}
+    elif isinstance(source, Waiting):
+        status.backlog, status.backlog_is_minimum = source.messages, source.is_minimum
+        if source.messages == 0:
+            status.lag = 0.0
+        elif source.oldest is None:
+            status.unknown["lag"] = f"{status.source}: the first messages have no readable enqueued time"
+        else:
+            status.lag = _age(source.oldest, now)
+    else:
+        _add_partitions(status, source, seen, now)
+
+
+def _add_partitions(status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: Sequence[_Seen], now: datetime) -> None:
+    """Add the backlog of a hub: what follows the last settled number of each partition."""
+    positions: dict[str, int] = {}
+    for each in seen:
+        for partition, number in each.report.positions.items():
+            positions[partition] = max(number, positions.get(partition, number))
+    unknown = sorted(name for name, end in ends.items() if not end.is_empty and name not in positions)
+    if unknown:
+        reason = f"no instance has reported how far it has read partition {', '.join(unknown)}"
+        status.unknown |= {"backlog": reason, "lag": reason}
+        return
+    behind = {
+        name: end.last - max(positions[name], end.first - 1)
+        for name, end in ends.items()
+        if not end.is_empty and end.last > positions[name]
+    }
+    status.backlog = sum(behind.values())
+    if not status.backlog:
+        status.lag = 0.0
+        return
+    # Events of a partition are taken in their order, so that the oldest is in progress if anything is.
+    in_hand = [time for each in seen if each.is_alive and (time := each.time(each.report.oldest_in_hand)) is not None]
+    last = [end.last_enqueued for name in behind if (end := ends[name]).last_enqueued is not None]
+    ages = [(now - time).total_seconds() for time in in_hand] + [_age(time, now) for time in last]
+    if ages:
+        status.lag = round(max(0.0, *ages), 3)
+        # Without a batch in progress only the age of the last event is known.
+        status.lag_is_minimum = not in_hand and status.backlog > len(behind)
+    else:
+        status.unknown["lag"] = f"{status.source}: its events have no enqueued time"
+
+
+def _pause(status: TaskStatus, control: Control) -> None:
+    by = f" by {control.by}" if control.by else ""
+    why = f": {control.reason}" if control.reason else ""
+    _set(status, State.PAUSED, printable(f"paused{by}{why}"), control.since)
+
+
+def _decide(
+    status: TaskStatus,
+    look: Look,
+    seen: Sequence[_Seen],
+    reports: Reports | str,
+    now: datetime,
+) -> None:
+    alive = [each for each in seen if each.is_alive]
+    has_work = bool(status.in_hand) or status.backlog != 0
+    failing = [each for each in alive if each.report.error is not None]
+    if look.is_source_refused and isinstance(look.source, str):
+        _set(status, State.STOPPED, look.source)
+    elif status.obstacles and has_work:
+        worst = min(status.obstacles, key=lambda each: (each.kind != "refused", each.since))
+        _set(status, State.HELD, worst.reason, worst.since)
+    elif failing and has_work:
+        first = min(failing, key=lambda each: each.report.error_since or 0)
+        since = first.time(first.report.error_since)
+        _set(status, State.STOPPED, first.report.error or "", None if since is None else iso(since))
+    elif status.in_hand or _is_recent(status.last_batch, now):
+        _set(status, State.RUNNING)
+    elif isinstance(reports, str):
+        _set(status, State.UNKNOWN, reports)
+    else:
+        _decide_without_batches(status, reports, now)
+
+
+def _decide_without_batches(status: TaskStatus, reports: Reports, now: datetime) -> None:
+    is_served = any(_is_alive(found, now) for found in reports.instances)
+    if status.backlog == 0:
+        _set(status, State.IDLE, None if is_served else f"nothing waits, and {NO_INSTANCE}")
+    elif status.backlog is None:
+        if is_served and "backlog" in status.unknown:
+            _set(status, State.IDLE, "no messages in the last minute; what waits at the source is unknown")
+        else:
+            _set(status, State.UNKNOWN, f"{NO_INSTANCE}, and what waits at the source is unknown")
+    elif status.lag is not None and status.lag <= PATIENCE_SECONDS:
+        _set(status, State.IDLE, "messages wait, and no instance has taken them yet")
+    else:
+        who = "no instance has taken a message" if is_served else NO_INSTANCE
+        when = f" since {status.last_batch if is_served else status.heartbeat}"
+        text = f"messages wait, and {who}{when if (status.last_batch if is_served else status.heartbeat) else ''}"
+        _set(status, State.STOPPED, text, status.last_batch if is_served else status.heartbeat)
+
+
+def _set(status: TaskStatus, state: State, reason: str | None = None, since: str | None = None) -> None:
+    status.state, status.reason, status.since = state, reason, since
+
+
+def _is_recent(time: str | None, now: datetime) -> bool:
+    return time is not None and now - datetime.fromisoformat(time) <= _ACTIVE
+
+
+def _is_alive(found: Found, now: datetime) -> bool:
+    return (now - found.written).total_seconds() <= GONE_SECONDS
+
+
+def _age(milliseconds: int, now: datetime) -> float:
+    # The clock of the service may be ahead.
+    return round(max((now - _moment(milliseconds)).total_seconds(), 0.0), 3)
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1000)

@@ -1,0 +1,187 @@
+"""The dashboard in a browser: what an operator sees on a phone and on a desktop, and what hostile names cannot do."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from functions.dashboard import page
+from tests.browser import CONTRAST, CUT, Tab, running_browser
+from tests.sample_status import HOSTILE, sample_history, sample_status
+
+WIDTHS = (360, 1280)
+KEY = "a-function-key"
+READY = "document.querySelector('#rows tr') !== null"
+HELD = "[...document.querySelectorAll('#rows button')].find(each => each.textContent.startsWith('payments'))"
+
+
+class App(ThreadingHTTPServer):
+    """An app that serves the page with its policy, and a status of a chosen size."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.idle = 3
+        self.page = "https://account.blob.core.windows.net/reconciliation/report.html"
+        self.is_failing = False
+        self.keys: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/api/status?code={KEY}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: App
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        status = sample_status(self.server.idle, page=self.server.page)
+        if path == "/api/status":
+            self._answer(page().content, "text/html; charset=utf-8")
+            return
+        self.server.keys.append(self.headers["x-functions-key"])
+        content = sample_history(status) if path.endswith("history") else status
+        self._answer(msgspec.json.encode(content), "application/json", 503 if self.server.is_failing else 200)
+
+    def _answer(self, content: bytes, kind: str, code: int = 200) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Security-Policy", page().policy)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with running_browser(tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    with App() as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        try:
+            yield running
+        finally:
+            running.shutdown()
+            thread.join()
+
+
+def until(tab: Tab, condition: str) -> None:
+    assert tab.evaluate(f"""new Promise(done => {{
+      const end = Date.now() + 20000;
+      const look = () => {condition} ? done(true) : Date.now() > end ? done(false) : setTimeout(look, 20);
+      look();
+    }})"""), condition
+
+
+def shown(tab: Tab, app: App, *, width: int = 1280, dark: bool = False, details: bool = True) -> None:
+    tab.open(app.url, width=width, dark=dark)
+    until(tab, READY)
+    if details:
+        tab.evaluate(f"{HELD}.click()")
+        until(tab, "document.querySelectorAll('.chart').length === 2")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_cut_at_the_right(tab: Tab, app: App, width: int) -> None:
+    shown(tab, app, width=width)
+    assert tab.evaluate(CUT.replace("WIDTH", str(width))) == []
+    assert tab.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_all_text_can_be_read(tab: Tab, app: App, width: int, dark: bool) -> None:
+    shown(tab, app, width=width, dark=dark)
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(18, 22, 27)" if dark else "rgb(255, 255, 255)")
+    contrast, where = tab.evaluate(CONTRAST)
+    assert contrast >= 4.5, where
+
+
+def test_a_hostile_name_is_only_text(tab: Tab, app: App) -> None:
+    app.page = "javascript:window.hacked = 1"
+    shown(tab, app)
+    assert tab.evaluate("typeof window.hacked") == "undefined"
+    assert tab.evaluate("document.querySelectorAll('img, [onload], [onerror], a[href^=javascript]').length") == 0
+    assert tab.evaluate("document.querySelectorAll('script').length") == 1
+    assert tab.evaluate("[...document.querySelectorAll('.detail .id')].map(each => each.textContent)") == list(HOSTILE)
+    assert HOSTILE[0] in tab.evaluate("document.getElementById('instances').textContent")
+
+
+def test_the_page_may_run_no_other_script_and_load_nothing_from_elsewhere(tab: Tab, app: App) -> None:
+    shown(tab, app)
+    tab.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.hacked = 1'}))")
+    tab.evaluate("document.body.setAttribute('onclick', 'window.hacked = 1'); document.body.click()")
+    assert tab.evaluate("typeof window.hacked") == "undefined"
+    assert tab.evaluate("fetch('https://example.com').then(() => 'sent', () => 'refused')") == "refused"
+    assert "unsafe" not in page().policy
+
+
+def test_the_function_key_of_the_address_is_sent_with_each_request(tab: Tab, app: App) -> None:
+    shown(tab, app)
+    assert set(app.keys) == {KEY}
+
+
+def test_the_verdict_comes_first_and_what_needs_attention_leads_the_table(tab: Tab, app: App) -> None:
+    shown(tab, app, details=False)
+    assert tab.evaluate("document.querySelector('h1').textContent").startswith("1 of 8 tasks needs attention")
+    rows = "[...document.querySelectorAll('#rows tr:not(.detail)')]"
+    states = tab.evaluate(f"{rows}.map(each => each.querySelector('.state').textContent)")
+    assert states == ["held", "unknown", "paused", "running", "running", "idle", "idle", "idle"]
+    unknown = tab.evaluate(f"{rows}[1].innerText.split(/\\s+/)")
+    assert unknown[:5] == ["telemetry-north-to-east", "unknown", "?", "?", "?"]
+
+
+def test_a_hundred_idle_tasks_are_one_button(tab: Tab, app: App) -> None:
+    app.idle = 100
+    shown(tab, app, details=False)
+    count = "document.querySelectorAll('#rows tr:not(.detail)').length"
+    assert tab.evaluate(count) == 5
+    assert tab.evaluate("document.getElementById('quiet').textContent") == "Show 100 idle tasks with nothing to report"
+    tab.evaluate("document.getElementById('quiet').click()")
+    assert tab.evaluate(count) == 105
+    tab.evaluate(
+        "const find = document.getElementById('find'); find.value = 'PLANT-042'; find.dispatchEvent(new Event('input'))"
+    )
+    assert tab.evaluate(count) == 1
+    assert tab.evaluate("document.getElementById('shown').textContent") == "1 of 105 tasks"
+
+
+def test_everything_can_be_reached_with_the_keyboard(tab: Tab, app: App) -> None:
+    shown(tab, app, details=False)
+    edge = "document.querySelector('#map g.is-held')"
+    assert "west to east: 5 tasks" in tab.evaluate(f"{edge}.getAttribute('aria-label')")
+    tab.evaluate(f"{edge}.focus(); {edge}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'Enter', bubbles: true}}))")
+    assert tab.evaluate("document.getElementById('shown').textContent") == "5 of 8 tasks, west to east"
+    assert tab.evaluate("document.activeElement.dataset.pair") == '["west","east"]'
+    assert tab.evaluate(f"{HELD}.getAttribute('aria-expanded')") == "false"
+    tab.evaluate(f"{HELD}.focus(); {HELD}.click()")
+    assert tab.evaluate(f"{HELD}.getAttribute('aria-expanded')") == "true"
+    assert tab.evaluate(f"document.activeElement === {HELD}") is True
+    unnamed = """[...document.querySelectorAll('button, input, select, svg[role=img]')]
+      .filter(each => !each.hidden && !each.textContent && !each.labels?.length && !each.ariaLabel).length"""
+    assert tab.evaluate(unnamed) == 0
+
+
+def test_an_app_that_does_not_answer_is_reported_beside_what_is_known(tab: Tab, app: App) -> None:
+    shown(tab, app, details=False)
+    app.is_failing = True
+    until(tab, "document.querySelector('h1').textContent === 'The status cannot be read: the app answers 503.'")
+    assert "old" in tab.evaluate("document.getElementById('updated').textContent")
+    assert tab.evaluate("document.querySelectorAll('#rows tr').length") > 0
+
+
+def test_the_page_is_small_and_names_no_other_address() -> None:
+    text = page().content.decode().replace("http://www.w3.org/2000/svg", "")
+    assert len(text) < 40_000
+    assert "://" not in text.replace("^https?:\\/\\/", "")
