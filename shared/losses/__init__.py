@@ -1,0 +1,1 @@
+"""Losses within minutes: sequence numbers that left a source although no task has received them."""

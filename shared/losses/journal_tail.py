@@ -1,0 +1,160 @@
+"""
+What the journal has got since the last time: the source side of one task.
+
+The blobs only grow, and what is appended is whole gzip members, so that an offset for each blob is enough. An hour is
+read until it has been over for some minutes, as the clocks of instances differ.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from shared.stores.blobs import Listing
+
+CHUNK_BYTES = 4 << 20
+LOOK_BYTES = 64 << 20
+"""Bytes that one reading takes at most; the next one continues."""
+_BEHIND, _AHEAD = timedelta(minutes=10), timedelta(minutes=5)
+CATCH_UP = timedelta(hours=24)
+_HOUR = timedelta(hours=1)
+_GZIP = 31
+_SLICE = 16 << 10
+
+
+class Container(Protocol):
+    """The part of `shared.stores.container.BlobContainer` that is needed; it raises as that one."""
+
+    async def listed(self, prefix: str) -> Listing:
+        """Return the blobs that start with *prefix*."""
+        ...
+
+    async def part(self, name: str, position: int, length: int) -> bytes:
+        """Return up to *length* bytes of a blob from *position* on."""
+        ...
+
+
+class Line(msgspec.Struct, gc=False):
+    """The fields of a record that matter here."""
+
+    outcome: str
+    observer: str
+    src_site: str
+    src_entity: str
+    journal_time: int
+    src_seq: int | None = None
+    src_part: int | None = None
+    enqueued_time: int | None = None
+    scheduled_time: int | None = None
+
+
+class Reading(NamedTuple):
+    """What was read, and whether that is all there was."""
+
+    lines: Sequence[Line]
+    is_complete: bool
+    damaged: Sequence[str] = ()
+    """Names of blobs of which a part could not be read."""
+
+
+class Offsets(msgspec.Struct):
+    """How far a journal has been read: the first hour that is not closed, and the position in each blob since."""
+
+    hour: datetime
+    blobs: dict[str, int] = {}
+
+
+_DECODER = msgspec.json.Decoder(Line)
+
+
+class JournalTail:
+    """Reads the source side of one task's journal."""
+
+    def __init__(self, container: Container, task: str) -> None:
+        """Read from *container*."""
+        self._container = container
+        self._task = task
+
+    async def start(self, now: datetime) -> Offsets:
+        """Return the offsets of the present end, so that only what comes is read."""
+        offsets = Offsets(_hour(now - _BEHIND))
+        for listing in await self._listings(offsets, now):
+            offsets.blobs |= {each.name: each.size for each in listing.blobs}
+        return offsets
+
+    async def read(self, offsets: Offsets, now: datetime) -> Reading:
+        """Return what has come, and move the *offsets*; raises TargetUnavailable, TargetRefused."""
+        lines: list[Line] = []
+        damaged: list[str] = []
+        total = 0
+        is_complete = True
+        sizes = {each.name: each.size for listing in await self._listings(offsets, now) for each in listing.blobs}
+        for name, size in sizes.items():
+            position = offsets.blobs.get(name, 0)
+            while position < size and total < LOOK_BYTES:
+                content = await self._container.part(name, position, min(CHUNK_BYTES, size - position))
+                # The rest in a thread: a minute of a busy task takes a tenth of a second.
+                if not content:
+                    position = size  # deleted since it was listed
+                    break
+                found, read = await asyncio.to_thread(_members, content)
+                lines += found
+                if not read:
+                    read = len(content)  # a block is whole members: this is damaged, or of another program
+                    damaged.append(name)
+                position += read
+                total += read
+            offsets.blobs[name] = position
+            is_complete = is_complete and position >= size
+        if is_complete:
+            offsets.hour = max(offsets.hour, _hour(now - _BEHIND))
+            offsets.blobs = {
+                name: at for name, at in offsets.blobs.items() if name in sizes and self._is_open(name, offsets)
+            }
+        return Reading(lines, is_complete, damaged)
+
+    async def _listings(self, offsets: Offsets, now: datetime) -> list[Listing]:
+        hours = []
+        hour, last = offsets.hour, _hour(now + _AHEAD)
+        while hour <= last:
+            hours.append(hour)
+            hour += _HOUR
+        return [await self._container.listed(self._folder(hour)) for hour in hours]
+
+    def _folder(self, hour: datetime) -> str:
+        return f"task={self._task}/{hour:date=%Y-%m-%d/hour=%H}/role=source/"
+
+    def _is_open(self, name: str, offsets: Offsets) -> bool:
+        return name >= self._folder(offsets.hour)
+
+
+def _hour(time: datetime) -> datetime:
+    return time.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _members(content: bytes) -> tuple[list[Line], int]:
+    """Return the records of the whole gzip members at the beginning of *content*, and the length of these."""
+    lines: list[Line] = []
+    view = memoryview(content)
+    position = 0
+    while position < len(content):
+        member, text, at = zlib.decompressobj(_GZIP), [], position
+        try:
+            # In slices: what follows a member is copied.
+            while at < len(content) and not member.eof:
+                text.append(member.decompress(view[at : at + _SLICE]))
+                at = min(at + _SLICE, len(content))
+        except zlib.error:
+            break
+        if not member.eof:
+            break
+        for line in b"".join(text).splitlines():
+            try:
+                lines.append(_DECODER.decode(line))
+            except msgspec.DecodeError:
+                continue  # of a later version; the reconciliation reports it
+        position = at - len(member.unused_data)
+    return lines, position
