@@ -51,6 +51,10 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
       name: 'journal'
     }
 
+    resource status 'containers' = {
+      name: 'journal-status'
+    }
+
     resource reconciliation 'containers' = {
       name: 'reconciliation'
     }
@@ -120,6 +124,17 @@ resource appWritesJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' 
     roleDefinitionId: appendOnly
       ? journalAppender.id
       : subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+  }
+}
+
+// Its instances replace their status there every few seconds, and delete that of others after a day.
+resource appWritesStatus 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage::blobs::status
+  name: guid(storage::blobs::status.id, appPrincipalId, storageBlobDataContributor)
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
   }
 }
 

@@ -6,14 +6,16 @@ A message that its sender traces also gets a span within that trace, so that the
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer
 
 from shared.errors import BuswayError
-from shared.protocols import BatchReport, ReportedMessage
+from shared.protocols import BatchReport, Measurement, ReportedMessage
 from shared.telemetry import names
 from shared.telemetry.names import Metric, outcome_of
 from shared.telemetry.trace_context import span_context, trace_context
@@ -40,6 +42,10 @@ class Instruments:
         self.unwritten = _counter(meter, names.UNWRITTEN)
         self.found = _counter(meter, names.FOUND)
         self.nights = _counter(meter, names.NIGHTS)
+        self.losses = _counter(meter, names.LOST)
+        self._looked: dict[str, list[metrics.Observation]] = {}
+        for each in names.GAUGES:
+            meter.create_observable_gauge(each.name, [partial(self._taken, each.name)], each.unit, each.description)
 
     def of_task(self, source: Mapping[str, str]) -> "TaskInstruments":
         """Return the measurements of a task with the attributes of its *source* (`names.OF_THE_SOURCE`)."""
@@ -52,6 +58,21 @@ class Instruments:
     def night(self, verdict: str) -> None:
         """Count a reconciliation by its verdict."""
         self.nights.add(1, {names.VERDICT: verdict})
+
+    def measured(self, measurements: Sequence[Measurement]) -> None:
+        """Keep the values of the gauges for the next export."""
+        looked: dict[str, list[metrics.Observation]] = {each.name: [] for each in names.GAUGES}
+        for each in measurements:
+            looked[each.metric].append(metrics.Observation(each.value, each.attributes))
+        self._looked = looked
+
+    def _taken(self, name: str, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        """Return the last values once: another instance may measure next, and then these are out of date."""
+        return self._looked.pop(name, ())
+
+    def lost(self, task: str, count: int) -> None:
+        """Count messages that are gone without a record."""
+        self.losses.add(count, {names.TASK: task})
 
 
 class TaskInstruments:
@@ -71,6 +92,10 @@ class TaskInstruments:
         """Record the metrics and spans of a batch."""
         self._measure(report)
         self._trace(report)
+
+    def in_hand(self, size: int, oldest: int | None) -> AbstractContextManager[None]:  # noqa: ARG002 - not measured
+        """Do nothing: what is finished is measured."""
+        return nullcontext()
 
     def unwritten(self, records: int) -> None:
         """Count lost records of the journal."""

@@ -20,6 +20,8 @@ SOURCE: Final = "busway.source"
 TARGET: Final = "busway.target"
 OUTCOME: Final = "busway.outcome"
 VERDICT: Final = "busway.verdict"
+STATE: Final = "busway.state"
+ENTITY: Final = "busway.entity"
 SYSTEM: Final = "messaging.system"
 DESTINATION: Final = "messaging.destination.name"
 SUBSCRIPTION: Final = "messaging.destination.subscription.name"
@@ -63,7 +65,7 @@ class Metric(NamedTuple):
     """An instrument: name, kind, unit, and the attributes that it has in addition to those of the source."""
 
     name: str
-    kind: Literal["counter", "up-down counter", "histogram"]
+    kind: Literal["counter", "up-down counter", "histogram", "gauge"]
     unit: str
     description: str
     attributes: tuple[str, ...] = ()
@@ -116,6 +118,26 @@ UNWRITTEN: Final = Metric(
     "Journal records that tasks with `journal: best_effort` could not write.",
 )
 
+# What one instance measures in the status of all tasks, once a minute.
+TASK_STATE: Final = Metric("busway.task.state", "gauge", "{task}", "1 for the state that the task is in.", (STATE,))
+SOURCE_LAG: Final = Metric(
+    "busway.source.lag", "gauge", "s", "Age of the oldest message at the source that is not yet carried."
+)
+SOURCE_BACKLOG: Final = Metric(
+    "busway.source.backlog",
+    "gauge",
+    "{message}",
+    "Messages at the source that are not yet carried, with those in progress.",
+)
+DEAD_LETTERS: Final = Metric(
+    "busway.dead_letters",
+    "gauge",
+    "{message}",
+    "Dead letters of the source and of the targets, by queue and subscription.",
+    (ENTITY,),
+)
+GAUGES: Final = (TASK_STATE, SOURCE_LAG, SOURCE_BACKLOG, DEAD_LETTERS)
+
 # Metrics of the nightly reconciliation, which has no source.
 FOUND: Final = Metric(
     "busway.findings",
@@ -126,7 +148,29 @@ FOUND: Final = Metric(
 )
 NIGHTS: Final = Metric("busway.nights", "counter", "{night}", "Nightly reconciliations by verdict.", (VERDICT,))
 
-METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES, UNWRITTEN, FOUND, NIGHTS)
+# Metric of the watch for losses, which has no source either.
+LOST: Final = Metric(
+    "busway.losses",
+    "counter",
+    "{message}",
+    "Messages that are gone from their source without a record of the task.",
+    (TASK,),
+)
+
+METRICS: Final = (
+    MESSAGES,
+    LAG,
+    BATCH_SIZE,
+    DURATION,
+    RETRIES,
+    OBSTACLES,
+    BYTES,
+    UNWRITTEN,
+    FOUND,
+    NIGHTS,
+    LOST,
+    *GAUGES,
+)
 
 BATCH_SPAN: Final = "process {task}"
 """Name of a batch's span: a consumer span with a link to the trace of each message."""

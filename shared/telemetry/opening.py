@@ -5,11 +5,12 @@ Exporters are imported lazily: only apps with metrics need OpenTelemetry.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from shared.errors import BuswayError, ConfigError, Problem
-from shared.protocols import BatchReport, NightTelemetry, Telemetry
+from shared.protocols import BatchReport, LossTelemetry, NightTelemetry, StatusTelemetry, Telemetry
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.names import TASK
 
@@ -38,6 +39,14 @@ class Telemetries(Protocol):
         """Return the telemetry of the nightly reconciliation."""
         ...
 
+    def of_status(self) -> StatusTelemetry | None:
+        """Return the telemetry of the status, None if nobody would see it: to measure it costs operations."""
+        ...
+
+    def of_losses(self) -> LossTelemetry:
+        """Return the telemetry of the watch for losses."""
+        ...
+
 
 class _Logged:
     """Telemetry as log lines only."""
@@ -48,11 +57,20 @@ class _Logged:
     def of_nights(self) -> NightTelemetry:
         return self
 
+    def of_status(self) -> StatusTelemetry | None:
+        return None
+
+    def of_losses(self) -> LossTelemetry:
+        return self
+
     def finding(self, task: str, verdict: str, count: int) -> None:
         """Do nothing: the reconciliation logs it."""
 
     def night(self, verdict: str) -> None:
         """Do nothing: the reconciliation logs it."""
+
+    def lost(self, task: str, count: int) -> None:
+        """Do nothing: the watch logs it."""
 
 
 class _Measured:
@@ -62,28 +80,44 @@ class _Measured:
         self._instruments = instruments
 
     def of_task(self, source: Mapping[str, str]) -> Telemetry:
-        return _Both(BatchLog(source[TASK]), self._instruments.of_task(source))
+        return Both(BatchLog(source[TASK]), self._instruments.of_task(source))
 
     def of_nights(self) -> NightTelemetry:
         return self._instruments
 
+    def of_status(self) -> StatusTelemetry | None:
+        return self._instruments
 
-class _Both:
+    def of_losses(self) -> LossTelemetry:
+        return self._instruments
+
+
+class Both:
     """Reports every batch to two receivers."""
 
     def __init__(self, first: Telemetry, second: Telemetry) -> None:
+        """Pass everything on to *first*, then to *second*."""
         self._first = first
         self._second = second
 
+    @contextmanager
+    def in_hand(self, size: int, oldest: int | None) -> Iterator[None]:
+        """Pass it on."""
+        with self._first.in_hand(size, oldest), self._second.in_hand(size, oldest):
+            yield
+
     def batch(self, report: BatchReport) -> None:
+        """Pass it on."""
         self._first.batch(report)
         self._second.batch(report)
 
     def unwritten(self, records: int) -> None:
+        """Pass it on."""
         self._first.unwritten(records)
         self._second.unwritten(records)
 
     def outage(self, place: str, error: BuswayError | None) -> None:
+        """Pass it on."""
         self._first.outage(place, error)
         self._second.outage(place, error)
 

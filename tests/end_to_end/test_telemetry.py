@@ -254,11 +254,13 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(
         # The exporter's telemetry of itself, which goes to Microsoft.
         "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
         "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED": "true",
+        "BUSWAY_MEASUREMENTS": "*/2 * * * * *",
     }
     with host(**settings) as running:
         running.wait_until_ready()
         send(broker, "orders", ServiceBusMessage("traced", application_properties=dict(TRACED)))
         take(broker, "copies", 1)
+        running.wait_for(lambda: "busway.task.state" in str(collector.received))
         assert running.stop() == 0
     data = [envelope["data"] for envelope in collector.envelopes()]
     requests = {each["baseData"]["name"]: each["baseData"] for each in data if each["baseType"] == "RequestData"}
@@ -286,6 +288,13 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(
         named
     )
     assert named["busway.messages"]["busway.outcome"] == "sent"
+    states = {
+        each["baseData"]["properties"]["busway.task"]: each["baseData"]["properties"]["busway.state"]
+        for each in data
+        if each["baseType"] == "MetricData" and each["baseData"]["metrics"][0]["name"] == "busway.task.state"
+    }
+    assert set(states) == {"orders", "readings", "lost"}
+    assert {"busway.source.backlog", "busway.dead_letters"} <= set(named)
 
 
 def test_each_batch_has_a_log_line_with_text_and_fields(

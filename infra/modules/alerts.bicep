@@ -1,0 +1,118 @@
+// The alerts of alerts.yaml as rules over the workspace.
+
+@description('Beginning of the names of the rules.')
+param name string
+
+@description('Region of the rules: that of the workspace.')
+param location string
+
+@description('Resource id of the workspace with the telemetry of the app.')
+param workspaceId string
+
+@description('Resource ids of the action groups to call.')
+param actionGroupIds string[]
+
+@description('Whether the app exports metrics.')
+param hasMetrics bool
+
+@description('Whether the app has a nightly reconciliation.')
+param hasReconciliation bool
+
+@description('Thresholds instead of those of alerts.yaml, by the name of the alert.')
+param thresholds thresholdsType
+
+@description('Address of the page with the runbook.')
+param runbooks string
+
+@export()
+@sealed()
+type thresholdsType = {
+  stopped: int?
+  held: int?
+  lag: int?
+  'not-measured': int?
+  rejects: int?
+  'dead-letters': int?
+  losses: int?
+  'journal-lost': int?
+  'night-needs-somebody': int?
+}
+
+type alertType = {
+  name: string
+  title: string
+  meaning: string
+  runbook: string
+  needs: 'metrics' | 'reconciliation'
+  severity: int
+  every: string?
+  window: string
+  threshold: int?
+  missing: bool?
+  event: bool?
+  dimensions: string[]?
+  query: string
+}
+
+var alerts alertType[] = loadYamlContent('alerts.yaml')
+var deployed = filter(alerts, alert => alert.needs == 'metrics' ? hasMetrics : hasReconciliation)
+
+resource rules 'Microsoft.Insights/scheduledQueryRules@2021-08-01' = [
+  for alert in deployed: {
+    name: '${name}-${alert.name}'
+    location: location
+    kind: 'LogAlert'
+    properties: {
+      displayName: '${name}: ${alert.title}'
+      description: '${alert.meaning} What to do: ${runbooks}#${alert.runbook}'
+      severity: alert.severity
+      enabled: true
+      scopes: [
+        workspaceId
+      ]
+      evaluationFrequency: alert.?every ?? 'PT5M'
+      windowSize: alert.window
+      autoMitigate: !(alert.?event ?? false)
+      // What happened is reported once, however often the rule sees it in its window.
+      muteActionsDuration: alert.?event ?? false ? alert.window : null
+      criteria: {
+        allOf: [
+          union(
+            {
+              query: alert.query
+              failingPeriods: {
+                numberOfEvaluationPeriods: 1
+                minFailingPeriodsToAlert: 1
+              }
+            },
+            alert.?missing ?? false
+              ? {
+                  timeAggregation: 'Count'
+                  operator: 'LessThan'
+                  threshold: 1
+                }
+              : {
+                  timeAggregation: 'Maximum'
+                  metricMeasureColumn: 'Value'
+                  operator: 'GreaterThan'
+                  threshold: thresholds[?alert.name] ?? alert.?threshold
+                  dimensions: map(alert.?dimensions ?? [], dimension => {
+                    name: dimension
+                    operator: 'Include'
+                    values: [
+                      '*'
+                    ]
+                  })
+                }
+          )
+        ]
+      }
+      actions: {
+        actionGroups: actionGroupIds
+        customProperties: {
+          runbook: '${runbooks}#${alert.runbook}'
+        }
+      }
+    }
+  }
+]
