@@ -34,6 +34,11 @@ def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> 
     an alias, an app setting or a site, in any case. Raises ConfigError for a file that cannot be read and for a
     namespace without a connection.
     """
+    return Entities(entities_files(files, connections))
+
+
+def entities_files(files: Sequence[str], connections: Mapping[str, Connection]) -> dict[str, NamespaceConfig]:
+    """Return the namespaces of *files*, as `entities_of` does, by the key of their connection."""
     namespaces: dict[str, NamespaceConfig] = {}
     problems: list[Problem] = []
     for argument in files:
@@ -48,7 +53,7 @@ def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> 
             namespaces |= dict.fromkeys(settings, namespace)
     if problems:
         raise ConfigError(problems)
-    return Entities(namespaces)
+    return namespaces
 
 
 def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, Connection]) -> set[str]:

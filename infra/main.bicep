@@ -12,6 +12,8 @@
 //
 // Deploy before the first message is sent: infra/modules/site.bicep says why.
 
+import { thresholdsType } from 'modules/alerts.bicep'
+
 targetScope = 'resourceGroup'
 
 @description('Region of the Function app and its storage. Choose the region of the site that must keep working if the other one fails.')
@@ -47,9 +49,24 @@ param functionAppName string = 'busway-${uniqueString(resourceGroup().id)}'
 @maxValue(1000)
 param maximumInstanceCount int = 40
 
-@description('Where metrics and spans go; docs/telemetry.md says what they cost.')
+@description('Where metrics and spans go; docs/telemetry.md says what they cost. The alerts and the workbook need metrics.')
 @allowed(['off', 'azure-monitor'])
-param telemetry string = 'off'
+param telemetry string = 'azure-monitor'
+
+@description('Whether batches, and messages that their senders trace, are exported as spans too.')
+param spans bool = false
+
+@description('Whether to deploy the alerts of modules/alerts.yaml.')
+param alerts bool = true
+
+@description('Thresholds instead of those of modules/alerts.yaml, by the name of the alert: { lag: 60 }.')
+param alertThresholds thresholdsType = {}
+
+@description('Address of the page with the runbook, which each alert names.')
+param runbooks string = 'docs/operations.md'
+
+@description('Whether to deploy the workbook.')
+param workbook bool = true
 
 @description('Name of a key vault in this resource group that holds the secrets of connections; empty if no connection names one. The vault must use Azure RBAC.')
 param keyVaultName string = ''
@@ -81,8 +98,8 @@ param journalAppendOnly bool = false
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string = 'Enabled'
 
-@description('Resource ids of the action groups that are notified if a night needs a person.')
-param actionGroupIds array = []
+@description('Resource ids of the action groups that alerts notify; without one, alerts are only shown in the portal.')
+param actionGroupIds string[] = []
 
 var journalStorageName = 'journal${uniqueString(resourceGroup().id, functionAppName)}'
 var journalAddress = 'https://${journalStorageName}.blob.${environment().suffixes.storage}'
@@ -121,6 +138,7 @@ module app 'modules/function-app.bicep' = {
     settings: {
       BUSWAY_CONFIG: 'config'
       BUSWAY_TELEMETRY: telemetry
+      OTEL_TRACES_SAMPLER: spans ? 'parentbased_always_on' : 'always_off'
       BUSWAY_KEY_VAULT: empty(keyVaultName) ? '' : 'https://${keyVaultName}${environment().suffixes.keyvaultDns}'
       WEST__fullyQualifiedNamespace: west.outputs.fullyQualifiedNamespace
       EAST__fullyQualifiedNamespace: east.outputs.fullyQualifiedNamespace
@@ -210,13 +228,26 @@ module reconcileJob 'modules/reconcile-job.bicep' = if (!empty(reconcileImage)) 
   }
 }
 
-module nightlyAlerts 'modules/nightly-alerts.bicep' = if (!empty(reconcileImage)) {
-  name: 'nightly-alerts'
+module alertRules 'modules/alerts.bicep' = if (alerts) {
+  name: 'alerts'
   params: {
     name: functionAppName
     location: location
     workspaceId: app.outputs.workspaceId
     actionGroupIds: actionGroupIds
+    hasMetrics: telemetry == 'azure-monitor'
+    hasReconciliation: !empty(reconcileImage)
+    thresholds: alertThresholds
+    runbooks: runbooks
+  }
+}
+
+module charts 'modules/workbook.bicep' = if (workbook && telemetry == 'azure-monitor') {
+  name: 'workbook'
+  params: {
+    name: functionAppName
+    location: location
+    workspaceId: app.outputs.workspaceId
   }
 }
 

@@ -1,0 +1,74 @@
+"""The commands of the Azure CLI that do what steps do; each can be repeated."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+
+from cli.topology.difference import Action, Step
+from cli.topology.model import Kind, Setting, text_of
+from local.broker.durations import format_duration
+
+_OPTIONS = {
+    "requires_session": "--enable-session",
+    "lock_duration": "--lock-duration",
+    "max_delivery_count": "--max-delivery-count",
+    "default_message_time_to_live": "--default-message-time-to-live",
+    "dead_lettering_on_message_expiration": "--enable-dead-lettering-on-message-expiration",
+    "dead_lettering_on_filter_evaluation_exceptions": "--dead-letter-on-filter-exceptions",
+    "requires_duplicate_detection": "--enable-duplicate-detection",
+    "duplicate_detection_history_time_window": "--duplicate-detection-history-time-window",
+    "enable_partitioning": "--enable-partitioning",
+    "max_size_in_megabytes": "--max-size",
+    "forward_to": "--forward-to",
+    "forward_dead_lettered_messages_to": "--forward-dead-lettered-messages-to",
+    "partition_count": "--partition-count",
+}
+_HEADS = {
+    Kind.QUEUE: ("servicebus queue", ("--name",)),
+    Kind.TOPIC: ("servicebus topic", ("--name",)),
+    Kind.SUBSCRIPTION: ("servicebus topic subscription", ("--topic-name", "--name")),
+    Kind.HUB: ("eventhubs eventhub", ("--name",)),
+    Kind.CONSUMER_GROUP: ("eventhubs eventhub consumer-group", ("--eventhub-name", "--name")),
+}
+
+
+def az_commands(steps: Iterable[Step], host: str, *, is_hubs: bool = False) -> Iterator[str]:
+    """Yield the commands for *steps* in the namespace at *host*; GROUP is the variable with its resource group."""
+    namespace = host.partition(".")[0] if ".servicebus." in host else "NAMESPACE"
+    place = f'--resource-group "$GROUP" --namespace-name {namespace}'
+    for step in steps:
+        head, flags = _HEADS[step.name.kind]
+        names = " ".join(f"{flag} {shlex.quote(part)}" for flag, part in zip(flags, step.name.parts, strict=True))
+        if step.action in {Action.CREATE, Action.CHANGE}:
+            verb = "create" if step.action is Action.CREATE else "update"
+            yield " ".join(each for each in (f"az {head} {verb}", place, names, _options(step.settings)) if each)
+        if step.action is Action.DELETE:
+            yield f"az {head} delete {place} {names}"
+        if step.rule is not None and not is_hubs:
+            yield _rule_command(step, place)
+
+
+def _rule_command(step: Step, place: str) -> str:
+    rule = step.rule
+    if rule is None:
+        raise ValueError(f"{step.action} without a rule")
+    verb = {Action.REPLACE_RULE: "update", Action.DELETE_RULE: "delete"}.get(step.action, "create")
+    topic, subscription = (shlex.quote(part) for part in step.name.parts)
+    command = f"az servicebus topic subscription rule {verb} {place} --topic-name {topic} "
+    command += f"--subscription-name {subscription} --name {shlex.quote(rule.name)}"
+    if verb != "delete":
+        command += f" --filter-type SqlFilter --filter-sql-expression {shlex.quote(str(rule.filter))}"
+        if rule.action is not None:
+            command += f" --action-sql-expression {shlex.quote(rule.action)}"
+    return command
+
+
+def _options(settings: Mapping[str, Setting]) -> str:
+    texts = []
+    for name, value in settings.items():
+        if name == "message_retention" and isinstance(value, timedelta):
+            texts.append(f"--cleanup-policy Delete --retention-time {round(value.total_seconds() / 3600)}")
+        elif name in _OPTIONS and value is not None:
+            text = format_duration(value) if isinstance(value, timedelta) else text_of(value)
+            texts.append(f"{_OPTIONS[name]} {shlex.quote(text)}")
+    return " ".join(texts)

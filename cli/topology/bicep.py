@@ -1,0 +1,153 @@
+"""
+The parameter file of `infra/entities.bicep`: the entities that tasks need, as Resource Manager describes them.
+
+Source:  Microsoft Learn, Resource Manager reference of Microsoft.ServiceBus and Microsoft.EventHub, 2024-01-01.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from cli.topology.difference import Step, creation
+from cli.topology.model import ORDER, Kind, Setting
+from cli.topology.needs import Needs
+from local.broker.durations import format_duration
+from shared.azure.administration import host_of
+from shared.config.files import Configuration
+
+TEMPLATE = "entities.bicep"
+
+_PROPERTIES = {
+    "requires_session": "requiresSession",
+    "lock_duration": "lockDuration",
+    "max_delivery_count": "maxDeliveryCount",
+    "default_message_time_to_live": "defaultMessageTimeToLive",
+    "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
+    "dead_lettering_on_filter_evaluation_exceptions": "deadLetteringOnFilterEvaluationExceptions",
+    "requires_duplicate_detection": "requiresDuplicateDetection",
+    "duplicate_detection_history_time_window": "duplicateDetectionHistoryTimeWindow",
+    "enable_partitioning": "enablePartitioning",
+    "max_size_in_megabytes": "maxSizeInMegabytes",
+    "forward_to": "forwardTo",
+    "forward_dead_lettered_messages_to": "forwardDeadLetteredMessagesTo",
+    "partition_count": "partitionCount",
+}
+_SUFFIX = ".servicebus."
+
+
+class _Expression(str):
+    """Text that is Bicep already."""
+
+    __slots__ = ()
+
+
+def parameters_of(configuration: Configuration, needs: Needs, settings: Mapping[str, str] | None = None) -> str:
+    """
+    Return the parameter file.
+
+    The name of a namespace is that of the host in the connection's app setting; without it, the deployment reads the
+    environment variable ALIAS_NAMESPACE.
+    """
+    settings = os.environ if settings is None else settings
+    service_bus: list[dict[str, Any]] = []
+    event_hubs: list[dict[str, Any]] = []
+    for key, needed in needs.namespaces.items():
+        if not needed:
+            continue
+        alias = needs.aliases[key]
+        connection = configuration.connections[alias]
+        namespace = _namespace(alias, host_of(connection.setting or "", settings))
+        steps = sorted(
+            (creation(need) for need in needed.values()), key=lambda step: (ORDER[step.name.kind], step.name.key)
+        )
+        if connection.kind == "event-hubs":
+            event_hubs.append(_event_hubs_site(namespace, steps))
+        else:
+            service_bus.append(_service_bus_site(namespace, steps))
+    lines = [
+        "// Printed by `busway plan --bicep` from the tasks and topology.yaml. Keep it beside infra/entities.bicep.",
+        f"using '{TEMPLATE}'",
+        "",
+        f"param serviceBusSites = {_bicep(service_bus)}",
+        "",
+        f"param eventHubsSites = {_bicep(event_hubs)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _service_bus_site(namespace: str, steps: list[Step]) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "queues": [_named(step) for step in steps if step.name.kind is Kind.QUEUE],
+        "topics": [_named(step) for step in steps if step.name.kind is Kind.TOPIC],
+        "subscriptions": [_subscription(step) for step in steps if step.name.kind is Kind.SUBSCRIPTION],
+    }
+
+
+def _event_hubs_site(namespace: str, steps: list[Step]) -> dict[str, Any]:
+    groups = [step.name.parts for step in steps if step.name.kind is Kind.CONSUMER_GROUP]
+    return {
+        "namespace": namespace,
+        "hubs": [_named(step) for step in steps if step.name.kind is Kind.HUB],
+        "consumerGroups": [{"hub": hub, "name": group} for hub, group in groups],
+    }
+
+
+def _named(step: Step) -> dict[str, Any]:
+    return {"name": step.name.parts[-1], "properties": _properties(step.settings)}
+
+
+def _subscription(step: Step) -> dict[str, Any]:
+    described: dict[str, Any] = {"topic": step.name.parts[0], **_named(step)}
+    rule = step.rule
+    if rule is not None:
+        properties: dict[str, Any] = {"filterType": "SqlFilter", "sqlFilter": {"sqlExpression": str(rule.filter)}}
+        if rule.action is not None:
+            properties["action"] = {"sqlExpression": rule.action}
+        described["rule"] = {"name": rule.name, "properties": properties}
+    return described
+
+
+def _properties(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name == "message_retention" and isinstance(value, timedelta):
+            hours = round(value.total_seconds() / 3600)
+            found["retentionDescription"] = {"cleanupPolicy": "Delete", "retentionTimeInHours": hours}
+        elif name in _PROPERTIES and value is not None:
+            found[_PROPERTIES[name]] = format_duration(value) if isinstance(value, timedelta) else value
+    return found
+
+
+def _namespace(alias: str, host: str) -> str:
+    if _SUFFIX in host:
+        return host.partition(_SUFFIX)[0]
+    return _Expression(f"readEnvironmentVariable('{variable_of(alias)}')")
+
+
+def variable_of(alias: str) -> str:
+    """Return the environment variable with the name of the namespace behind a connection."""
+    return re.sub(r"\W", "_", alias).upper() + "_NAMESPACE"
+
+
+def _bicep(value: Any, indent: str = "") -> str:  # noqa: ANN401 - JSON
+    inner = indent + "  "
+    match value:
+        case _Expression():
+            return str(value)
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
+            return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"
+        case list() | dict() if not value:
+            return "[]" if isinstance(value, list) else "{}"
+        case list():
+            return "[\n" + "".join(f"{inner}{_bicep(each, inner)}\n" for each in value) + indent + "]"
+        case _:
+            lines = "".join(f"{inner}{name}: {_bicep(each, inner)}\n" for name, each in value.items())
+            return "{\n" + lines + indent + "}"

@@ -1,0 +1,243 @@
+"""
+Config.json, the format of Microsoft's emulators: what a namespace has, and what tasks need.
+
+`busway export` writes what exists, also in the keys that only the local broker has. `busway plan --config-json` writes
+what tasks need, within the limits of the emulators.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from cli.topology.difference import creation
+from cli.topology.model import (
+    DEFAULT_RULE,
+    EVERYTHING,
+    Entity,
+    Kind,
+    Name,
+    Namespace,
+    Setting,
+    SubscriptionRule,
+    text_of,
+)
+from cli.topology.needs import Needed
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.durations import format_duration
+from shared.amqp.values import Value
+from shared.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
+
+SERVICE_BUS_NAME, EVENT_HUBS_NAME = "sbemulatorns", "emulatorNs1"
+"""The only names that the emulators accept; a file's own name says which connection it is for."""
+
+_KEYS = {
+    "default_message_time_to_live": "DefaultMessageTimeToLive",
+    "lock_duration": "LockDuration",
+    "max_delivery_count": "MaxDeliveryCount",
+    "requires_session": "RequiresSession",
+    "dead_lettering_on_message_expiration": "DeadLetteringOnMessageExpiration",
+    "requires_duplicate_detection": "RequiresDuplicateDetection",
+    "duplicate_detection_history_time_window": "DuplicateDetectionHistoryTimeWindow",
+    "forward_to": "ForwardTo",
+    "forward_dead_lettered_messages_to": "ForwardDeadLetteredMessagesTo",
+}
+# Keys that the emulators refuse, and the values that need not be written.
+_OWN_KEYS: dict[str, tuple[str, Setting]] = {
+    "status": ("Status", "Active"),
+    "max_size_in_megabytes": ("MaxSizeInMegabytes", 1024),
+    "max_message_size_in_kilobytes": ("MaxMessageSizeInKilobytes", 256),
+    "dead_lettering_on_filter_evaluation_exceptions": ("DeadLetteringOnFilterEvaluationExceptions", True),
+    "enable_partitioning": ("EnablePartitioning", False),
+}
+_CORRELATION = {
+    "content_type": "ContentType",
+    "correlation_id": "CorrelationId",
+    "message_id": "MessageId",
+    "reply_to": "ReplyTo",
+    "reply_to_session_id": "ReplyToSessionId",
+    "session_id": "SessionId",
+    "subject": "Label",
+    "to": "To",
+}
+_HOUR = timedelta(hours=1)
+# The highest values that Microsoft's emulators accept: local/broker/emulator_limits.py names their source.
+_LIMITS: dict[str, Any] = {
+    "max_delivery_count": 10,
+    "default_message_time_to_live": _HOUR,
+    "duplicate_detection_history_time_window": timedelta(minutes=5),
+}
+
+
+def document_of(namespace: Namespace, *, for_emulator: bool = False) -> str:
+    """Return the Config.json of a namespace's entities."""
+    hubs = [each for each in namespace.sorted() if each.name.kind is Kind.HUB]
+    content: dict[str, Any]
+    if hubs:
+        entities = [_hub(each, namespace, for_emulator=for_emulator) for each in hubs]
+        content = {
+            "NamespaceConfig": [{"Type": "EventHub", "Name": EVENT_HUBS_NAME, "Entities": entities}],
+            "LoggingConfig": {"Type": "Console"},
+        }
+    else:
+        queues = [_described(each, for_emulator) for each in namespace.sorted() if each.name.kind is Kind.QUEUE]
+        topics = [
+            {**_described(each, for_emulator), "Subscriptions": _subscriptions(each, namespace, for_emulator)}
+            for each in namespace.sorted()
+            if each.name.kind is Kind.TOPIC
+        ]
+        content = {
+            "Namespaces": [{"Name": SERVICE_BUS_NAME, "Queues": queues, "Topics": topics}],
+            "Logging": {"Type": "Console"},
+        }
+    return json.dumps({"UserConfig": content}, indent=2, ensure_ascii=False) + "\n"
+
+
+def not_in_a_file(namespace: Namespace) -> list[str]:
+    """Return what a Config.json of *namespace* cannot hold."""
+    found = []
+    for entity in namespace.sorted():
+        idle = entity.settings.get("auto_delete_on_idle")
+        if idle is not None:
+            found.append(f"{entity.name}: is deleted when idle for {text_of(idle)}")
+        found += [f"{entity.name}: rule {rule.name} has parameters" for rule in entity.rules if rule.parameters]
+    return found
+
+
+def emulated(needed: Mapping[tuple[Kind, str], Needed]) -> tuple[Namespace, list[str]]:
+    """Return what is needed within the limits of the emulators, and a line for each setting that they lower."""
+    lowered: list[str] = []
+    entities = []
+    for each in needed.values():
+        step = creation(each)
+        settings = dict(step.settings)
+        for name, most in _LIMITS.items():
+            if name in settings and (settings[name] is None or settings[name] > most):
+                has = text_of(settings[name])
+                settings[name] = most
+                lowered.append(f"{each.name}: {name} {text_of(most)} instead of {has}")
+        entities.append(Entity(each.name, settings, () if each.rule is None else (each.rule,)))
+    return Namespace(entities), lowered
+
+
+def _described(entity: Entity, for_emulator: bool) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for setting, key in _KEYS.items():
+        value = entity.settings.get(setting)
+        if setting == "default_message_time_to_live" and for_emulator and value is None:
+            value = _HOUR
+        if value is not None:
+            properties[key] = format_duration(value) if isinstance(value, timedelta) else value
+    if not for_emulator:
+        for setting, (key, default) in _OWN_KEYS.items():
+            value = entity.settings.get(setting)
+            if value is not None and value != default:
+                properties[key] = value
+    return {"Name": entity.name.parts[-1], "Properties": properties}
+
+
+def _subscriptions(topic: Entity, namespace: Namespace, for_emulator: bool) -> list[dict[str, Any]]:
+    return [
+        {**_described(each, for_emulator), "Rules": _rules(each)}
+        for each in namespace.sorted()
+        if each.name.kind is Kind.SUBSCRIPTION
+        and each.name.parent is not None
+        and each.name.parent.key == topic.name.key
+    ]
+
+
+def _rules(subscription: Entity) -> list[dict[str, Any]]:
+    """Return its rules; an empty list means the rule of a new subscription, as in the files of the emulators."""
+    match subscription.rules:
+        case (rule,) if rule.name == DEFAULT_RULE and rule.selects_everything:
+            return []
+        case rules:
+            return [_rule(rule) for rule in rules]
+
+
+def _rule(rule: SubscriptionRule) -> dict[str, Any]:
+    properties: dict[str, Any]
+    if isinstance(rule.filter, CorrelationFilter):
+        texts = {key: getattr(rule.filter, name) for name, key in _CORRELATION.items()}
+        correlation: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
+        if rule.filter.properties:
+            correlation["Properties"] = {name: each.payload for name, each in rule.filter.properties.items()}
+        properties = {"FilterType": "Correlation", "CorrelationFilter": correlation}
+    else:
+        properties = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": rule.filter}}
+    if rule.action is not None:
+        properties["Action"] = {"SqlExpression": rule.action}
+    return {"Name": rule.name, "Properties": properties}
+
+
+def _hub(hub: Entity, namespace: Namespace, *, for_emulator: bool) -> dict[str, Any]:
+    groups = [
+        each.name.parts[1]
+        for each in namespace.sorted()
+        if each.name.kind is Kind.CONSUMER_GROUP and each.name.parts[0].lower() == hub.name.parts[0].lower()
+    ]
+    described: dict[str, Any] = {
+        "Name": hub.name.parts[0],
+        "PartitionCount": str(hub.settings.get("partition_count", 1)),
+        "ConsumerGroups": [{"Name": each} for each in groups],
+    }
+    retention = hub.settings.get("message_retention")
+    if isinstance(retention, timedelta) and not for_emulator:
+        described["MessageRetention"] = format_duration(retention)
+    return described
+
+
+# From a Config.json
+
+
+def namespace_in(config: NamespaceConfig) -> Namespace:
+    """Return the entities that a Config.json describes."""
+    found: list[Entity] = [Entity(Name(Kind.QUEUE, (each.name,)), _settings(each)) for each in config.queues]
+    for topic in config.topics:
+        found.append(Entity(Name(Kind.TOPIC, (topic.name,)), _settings(topic)))
+        for each in topic.subscriptions:
+            rules = tuple(_read_rule(rule) for rule in each.rules)
+            found.append(Entity(Name(Kind.SUBSCRIPTION, (topic.name, each.name)), _settings(each), rules))
+    for hub in config.hubs:
+        settings: dict[str, Setting] = {
+            "partition_count": hub.partition_count,
+            "message_retention": hub.message_retention,
+        }
+        found.append(Entity(Name(Kind.HUB, (hub.name,)), settings))
+        found += _groups(hub)
+    return Namespace(found)
+
+
+def _groups(hub: HubConfig) -> Iterable[Entity]:
+    return (Entity(Name(Kind.CONSUMER_GROUP, (hub.name, group))) for group in hub.consumer_groups)
+
+
+def _settings(config: QueueConfig | TopicConfig | SubscriptionConfig) -> dict[str, Setting]:
+    known = {*_KEYS, *_OWN_KEYS} - {"max_size_in_megabytes", "max_message_size_in_kilobytes", "status"}
+    settings: dict[str, Setting] = {name: getattr(config, name) for name in known if hasattr(config, name)}
+    settings["status"] = str(config.status)
+    if not isinstance(config, SubscriptionConfig):
+        settings["max_size_in_megabytes"] = config.max_size
+        if config.max_message_size is not None:
+            settings["max_message_size_in_kilobytes"] = config.max_message_size // 1024
+    return settings
+
+
+def _read_rule(rule: Rule) -> SubscriptionRule:
+    match rule.filter:
+        case CorrelationFilter() as selects:
+            text: str | CorrelationFilter = selects
+        case TrueFilter():
+            text = EVERYTHING
+        case FalseFilter():
+            text = "1=0"
+        case other:
+            text = str(other)
+    action = None if rule.action is None else str(rule.action)
+    return SubscriptionRule(
+        rule.name, text, action, _parameters(rule.filter_parameters) + _parameters(rule.action_parameters)
+    )
+
+
+def _parameters(values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, repr(each.payload)) for name, each in values.items())

@@ -1,0 +1,254 @@
+"""
+What it takes to get from the entities that exist to those that tasks need.
+
+1. Steps are independent requests. After any of them, and after none, a new plan finds what is left.
+2. A step never loses a message or lets one bounce: docs/decisions/0045-entities-from-tasks.md has the order.
+3. Nothing is deleted except `$Default` beside the declared rule; other deletions are extras, for `--prune` only.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cli.topology.model import (
+    DEFAULT_RULE,
+    FIXED,
+    ORDER,
+    Entity,
+    Kind,
+    Name,
+    Namespace,
+    Setting,
+    SubscriptionRule,
+    text_of,
+)
+from cli.topology.needs import Need, Needed
+
+OWNER = "busway:"
+"""How the metadata of an entity begins that `busway apply` has created; only those does `--prune` delete."""
+
+
+class Action(StrEnum):
+    """What a step does."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    CREATE_RULE = "create rule"
+    REPLACE_RULE = "replace rule"
+    DELETE_RULE = "delete rule"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting that differs, with the reason for which it must not."""
+
+    setting: str
+    has: Setting
+    needs: Setting
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {text_of(self.has, self.setting)} → {text_of(self.needs, self.setting)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request: what it does, to which entity, and what for."""
+
+    action: Action
+    name: Name
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """All settings of a new entity; the new values of an entity that changes."""
+    changes: tuple[Change, ...] = ()
+    rule: SubscriptionRule | None = None
+    """The rule that is created, takes the place of another, or is deleted."""
+    replaced: SubscriptionRule | None = None
+    needed_by: tuple[str, ...] = ()
+    is_source: bool = False
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether only `--prune` does it: deleting `$Default` beside the declared rule is part of declaring it."""
+        return self.action is Action.DELETE or (self.action is Action.DELETE_RULE and not self._is_left_over)
+
+    @property
+    def _is_left_over(self) -> bool:
+        return self.rule is not None and self.rule.name == DEFAULT_RULE and self.rule.selects_everything
+
+    @property
+    def order(self) -> tuple[int, int, int, tuple[Kind, str]]:
+        """Position among all steps: what is sent to before what sends, deletions last."""
+        late = self.action in {Action.DELETE, Action.DELETE_RULE}
+        # Subscriptions of applications collect messages before any task sends to their topic.
+        return (2 if late else int(self.is_source), 0, ORDER[self.name.kind] * (-1 if late else 1), self.name.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What no request can change, and the way round."""
+
+    name: Name
+    problem: str
+    way_round: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of one namespace."""
+
+    steps: tuple[Step, ...]
+    obstacles: tuple[Obstacle, ...]
+    extras: tuple[Step, ...]
+    """Deletions that only `--prune` carries out."""
+    unchanged: int
+
+
+def difference(needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Difference:
+    """Return what it takes to give *present* everything that is *needed*."""
+    steps: list[Step] = []
+    obstacles: list[Obstacle] = []
+    unchanged = 0
+    for need in needed.values():
+        entity = present.find(need.name)
+        if entity is None:
+            clash = _clash(need.name, present)
+            if clash is None:
+                steps.append(creation(need))
+            else:
+                obstacles.append(clash)
+            continue
+        before = len(steps) + len(obstacles)
+        changes = list(_changes(need, entity))
+        fixed = [each for each in changes if each.setting in FIXED]
+        obstacles += [_fixed(need, each) for each in fixed]
+        other = [each for each in changes if each.setting not in FIXED]
+        if other:
+            settings = {each.setting: each.needs for each in other}
+            by = tuple(need.needed_by)
+            steps.append(Step(Action.CHANGE, entity.name, settings, tuple(other), needed_by=by))
+        steps += _rule_steps(need, entity)
+        unchanged += len(steps) + len(obstacles) == before
+    steps += _unwanted(needed, present)
+    return Difference(
+        tuple(sorted((each for each in steps if not each.is_deletion), key=lambda each: each.order)),
+        tuple(obstacles),
+        tuple(sorted((each for each in steps if each.is_deletion), key=lambda each: each.order)),
+        unchanged,
+    )
+
+
+def creation(need: Needed) -> Step:
+    """Return the step that creates an entity with all its settings and its rule."""
+    settings = {name: each.value for name, each in need.needs.items()}
+    if need.name.kind in {Kind.QUEUE, Kind.TOPIC, Kind.SUBSCRIPTION}:
+        settings["user_metadata"] = f"{OWNER} {', '.join(need.needed_by)}"[:1024]
+    if not settings.get("requires_duplicate_detection", True):
+        settings.pop("duplicate_detection_history_time_window", None)
+    by = tuple(need.needed_by)
+    return Step(Action.CREATE, need.name, settings, rule=need.rule, needed_by=by, is_source=need.is_source)
+
+
+def _clash(name: Name, present: Namespace) -> Obstacle | None:
+    """Return the obstacle if a queue has the name of a topic, or the reverse: they share one set of names."""
+    other = {Kind.QUEUE: Kind.TOPIC, Kind.TOPIC: Kind.QUEUE}.get(name.kind)
+    if other is None or present.find(Name(other, name.parts)) is None:
+        return None
+    text = f"is a {other} in the namespace, and the tasks need a {name.kind}"
+    return Obstacle(name, text, f"name it `{other}:` in the tasks, or give the {name.kind} another name")
+
+
+def _changes(need: Needed, entity: Entity) -> Iterator[Change]:
+    for setting, each in need.needs.items():
+        if setting not in entity.settings:
+            continue
+        has = entity.settings[setting]
+        if setting == "duplicate_detection_history_time_window" and not entity.settings.get(
+            "requires_duplicate_detection"
+        ):
+            continue
+        if not _satisfies(each, has):
+            yield Change(setting, has, each.value, each.reason)
+
+
+def _satisfies(need: Need, has: Setting) -> bool:
+    if need.must:
+        return has == need.value
+    return need.least is None or has is None or not has < need.least  # type: ignore[operator]
+
+
+def _fixed(need: Needed, change: Change) -> Obstacle:
+    text = f"has {change.setting} {text_of(change.has)}, needs {text_of(change.needs)}: {change.reason}"
+    match need.name.kind:
+        case Kind.SUBSCRIPTION:
+            way = (
+                "name a new subscription in the task, which apply creates, keep the task running until the old one is "
+                "empty, then delete that"
+            )
+        case Kind.HUB:
+            way = "create a hub with another name and use that; only Premium and Dedicated can add partitions"
+        case _:
+            way = (
+                f"create another {need.name.kind} with the setting by naming it in the task, move senders and "
+                "receivers to it, and delete this one once it is empty; or fit the task to what exists"
+            )
+    return Obstacle(need.name, text, way)
+
+
+def _rule_steps(need: Needed, entity: Entity) -> Iterator[Step]:
+    """
+    Yield how the subscription gets the declared rule as its only one.
+
+    A rule is replaced in place, in one request, so that at no time both or none of two rules select messages.
+    """
+    if need.rule is None:
+        return
+    name, by = entity.name, tuple(need.needed_by)
+    fitting = next((rule for rule in entity.rules if rule.does_the_same(need.rule)), None)
+    others = [rule for rule in entity.rules if rule is not fitting]
+    if fitting is None:
+        place = next((rule for rule in others if rule.name.lower() == need.rule.name.lower()), None)
+        place = place or next((rule for rule in others if rule.name == DEFAULT_RULE), None)
+        place = place or (others[0] if len(others) == 1 else None)
+        if place is None:
+            yield Step(Action.CREATE_RULE, name, rule=need.rule, needed_by=by)
+        else:
+            others.remove(place)
+            new = SubscriptionRule(place.name, need.rule.filter, need.rule.action)
+            yield Step(Action.REPLACE_RULE, name, rule=new, replaced=place, needed_by=by)
+    yield from (Step(Action.DELETE_RULE, name, rule=rule, needed_by=by) for rule in others)
+
+
+def _unwanted(needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[Step]:
+    """Yield the deletion of each entity that apply has created and that nothing needs any more."""
+    for entity in present.entities.values():
+        is_own = str(entity.settings.get("user_metadata") or "").startswith(OWNER)
+        if is_own and entity.name.key not in needed:
+            parent = entity.name.parent
+            is_gone_with_its_topic = parent is not None and parent.key not in needed and _is_own(present.find(parent))
+            if not is_gone_with_its_topic:
+                yield Step(Action.DELETE, entity.name)
+
+
+def after(present: Namespace, steps: Iterable[Step]) -> Namespace:
+    """Return what a namespace has once *steps* are taken; of a new entity only what the step says is known."""
+    entities = dict(present.entities)
+    for step in steps:
+        key, entity = step.name.key, entities.get(step.name.key, Entity(step.name))
+        rules = tuple(rule for rule in entity.rules if step.rule is None or rule.name != step.rule.name)
+        match step.action:
+            case Action.DELETE:
+                del entities[key]
+            case Action.CREATE | Action.CHANGE:
+                settings = {**entity.settings, **step.settings}
+                entities[key] = Entity(entity.name, settings, (step.rule,) if step.rule else entity.rules)
+            case Action.DELETE_RULE:
+                entities[key] = Entity(entity.name, entity.settings, rules)
+            case _:
+                new = () if step.rule is None else (step.rule,)
+                entities[key] = Entity(entity.name, entity.settings, (*rules, *new))
+    return Namespace(entities.values())
+
+
+def _is_own(entity: Entity | None) -> bool:
+    return entity is not None and str(entity.settings.get("user_metadata") or "").startswith(OWNER)

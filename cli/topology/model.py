@@ -1,0 +1,141 @@
+"""
+The entities of a namespace, as plans compare them.
+
+Settings have the names of the properties of azure-servicebus, which are also those of the local broker's configuration.
+A duration of None is unlimited.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from local.broker.durations import format_duration
+from shared.rules import CorrelationFilter, RuleSyntaxError, parse_action, parse_filter
+
+type Setting = bool | int | str | timedelta | None
+
+DEFAULT_RULE = "$Default"
+RULE_NAME = "busway"
+DEFAULT_GROUP = "$Default"
+EVERYTHING = "1=1"
+
+
+class Kind(StrEnum):
+    """What an entity is."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+    HUB = "hub"
+    CONSUMER_GROUP = "consumer group"
+
+
+# Entities are created in this order: the second parts need the first, and what is sent to needs its readers.
+ORDER = {kind: position for position, kind in enumerate(Kind)}
+
+FIXED = frozenset(("requires_session", "requires_duplicate_detection", "enable_partitioning", "partition_count"))
+"""Settings that Azure does not change on an entity that exists; only Premium and Dedicated add partitions to a hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An entity's kind and name; that of a subscription or consumer group has two parts."""
+
+    kind: Kind
+    parts: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[Kind, str]:
+        """The name for comparisons, which ignore case."""
+        return self.kind, "/".join(self.parts).lower()
+
+    @property
+    def parent(self) -> "Name | None":
+        """The topic of a subscription, the hub of a consumer group."""
+        if len(self.parts) == 1:
+            return None
+        return Name(Kind.TOPIC if self.kind is Kind.SUBSCRIPTION else Kind.HUB, self.parts[:1])
+
+    def __str__(self) -> str:
+        return f"{self.kind} {'/'.join(self.parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRule:
+    """A rule of a subscription with its SQL as it was written; a correlation filter has none."""
+
+    name: str
+    filter: str | CorrelationFilter
+    action: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Values of @names in the SQL, as text; no task file has any."""
+
+    @property
+    def selects_everything(self) -> bool:
+        """Whether it passes every message unchanged, as the rule of a new subscription does."""
+        return self.action is None and isinstance(self.filter, str) and self.filter.replace(" ", "") == EVERYTHING
+
+    def does_the_same(self, other: "SubscriptionRule") -> bool:
+        """Return whether both select and change the same, however they are spelled and named."""
+        return _normal(self) == _normal(other)
+
+    def __str__(self) -> str:
+        text = self.filter if isinstance(self.filter, str) else "a correlation filter"
+        if self.parameters:
+            text += f" with {', '.join(f'{name} = {value}' for name, value in self.parameters)}"
+        return text if self.action is None else f"{text}, then {self.action}"
+
+
+def _normal(rule: SubscriptionRule) -> tuple[object, ...]:
+    return (
+        rule.parameters,
+        rule.filter if isinstance(rule.filter, CorrelationFilter) else _spelled(rule.filter, is_filter=True),
+        None if rule.action is None else _spelled(rule.action, is_filter=False),
+    )
+
+
+def _spelled(text: str, *, is_filter: bool) -> str:
+    """Return the SQL in its normal spelling; a text that this parser does not know as it is."""
+    try:
+        return str(parse_filter(text) if is_filter else parse_action(text))
+    except RuleSyntaxError:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity that exists, with the settings that are known of it."""
+
+    name: Name
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    rules: tuple[SubscriptionRule, ...] = ()
+
+
+class Namespace:
+    """The entities that exist in a namespace."""
+
+    def __init__(self, entities: Iterable[Entity]) -> None:
+        """Index *entities* by their names."""
+        self.entities = {each.name.key: each for each in entities}
+
+    def find(self, name: Name) -> Entity | None:
+        """Return the entity of this name, ignoring case."""
+        return self.entities.get(name.key)
+
+    def sorted(self) -> list[Entity]:
+        """Return the entities in the order in which they would be created."""
+        return sorted(self.entities.values(), key=lambda each: (ORDER[each.name.kind], each.name.key))
+
+
+def text_of(value: Setting, setting: str = "") -> str:
+    """Return a setting's value for people: durations in ISO 8601, and what is off as such."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case timedelta():
+            return format_duration(value)
+        case None:
+            return "none" if setting.startswith("forward") else "unlimited"
+        case _:
+            return str(value)

@@ -1,0 +1,293 @@
+"""
+The entities that a set of tasks needs, computed from its files alone.
+
+1. A source needs its queue, its topic and subscription with the declared rule, or its hub and consumer group. Sessions
+   are as the task says. Deliveries outlast a night of failed holds, and in a new entity three days.
+2. A target or rejects entity needs a queue, topic or hub. A new one detects duplicates for as long as its sources
+   redeliver. A new queue has sessions if all tasks that send to it keep the order of sessions.
+3. `topology.yaml` overrides what is chosen here for new entities, and names the entities of applications.
+
+Source:  docs/decisions/0045-entities-from-tasks.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
+
+from cli.topology.model import RULE_NAME, Kind, Name, Setting, SubscriptionRule
+from cli.topology.topology_file import TopologyFile
+from shared.config.files import Configuration
+from shared.config.journal_models import TapFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, Target, TaskFile
+from shared.config.review.known_properties import key_of
+from shared.config.topology import TOPOLOGY
+from shared.errors import ConfigError, Problem
+from shared.line.deadline import DEFAULT_HOLD
+from shared.rules import parse_action
+from shared.rules.syntax import Scope, Set
+
+LOCK = timedelta(minutes=1)
+SHORTEST_LOCK = timedelta(seconds=30)
+NIGHT, WEEKEND = timedelta(hours=12), timedelta(days=3)
+FEWEST_DELIVERIES, MOST_DELIVERIES = 10, 2000
+SHORTEST_WINDOW, LONGEST_WINDOW = timedelta(minutes=10), timedelta(days=7)
+NEW_PARTITIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """
+    A setting of an entity: what a new one gets, and what one that exists must have.
+
+    `must` is required as it is, `least` at least; without either, one that exists keeps what it has.
+    """
+
+    value: Setting
+    reason: str
+    must: bool = False
+    least: Setting = None
+
+
+@dataclass(slots=True)
+class Needed:
+    """An entity that tasks or topology.yaml need."""
+
+    name: Name
+    needs: dict[str, Need] = field(default_factory=dict)
+    rule: SubscriptionRule | None = None
+    rule_place: str = ""
+    """The task file, or topology.yaml, that declares the rule."""
+    needed_by: list[str] = field(default_factory=list)
+    is_source: bool = False
+    """Whether a task receives from it: it is created after everything that the task sends to."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The entities that are needed in each namespace, by the key of its connection."""
+
+    namespaces: dict[str, dict[tuple[Kind, str], Needed]]
+    aliases: dict[str, str]
+    """The alias by which each namespace is called, by the key of its connection."""
+    twins: tuple[tuple[str, str, Name], ...]
+    """Pairs of namespaces with the queue, topic or hub that tasks copy from one to the other under the same name."""
+
+
+def needs_of(configuration: Configuration, topology: TopologyFile | None) -> Needs:
+    """Return what *configuration* needs; raises ConfigError if two of its files need different things of one entity."""
+    collector = _Collector(configuration)
+    for task in configuration.tasks:
+        collector.add_task(task)
+    for tap in configuration.taps:
+        collector.add_source(tap.source, tap, tap.task, DEFAULT_HOLD, is_tap=True)
+    journal = configuration.journal
+    if journal is not None and journal.event_hub is not None:
+        hub = collector.entity(journal.event_hub.connection, Name(Kind.HUB, (journal.event_hub.hub,)), "journal.yaml")
+        hub.needs.setdefault("partition_count", Need(NEW_PARTITIONS, "for the journal"))
+    collector.add_windows()
+    if topology is not None:
+        collector.add_topology(topology)
+    if collector.problems:
+        raise ConfigError(collector.problems)
+    return Needs(collector.namespaces, collector.aliases, tuple(dict.fromkeys(collector.twins())))
+
+
+class _Collector:
+    """Collects needs by namespace, and the conflicts between them."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.namespaces: dict[str, dict[tuple[Kind, str], Needed]] = {}
+        self.aliases: dict[str, str] = {}
+        self.problems: list[Problem] = []
+        for alias, connection in configuration.connections.items():
+            self.aliases.setdefault(connection.key, alias)
+            self.namespaces.setdefault(connection.key, {})
+
+    def entity(self, alias: str, name: Name, needed_by: str) -> Needed:
+        """Return the needed entity of this name, new if this is the first need of it."""
+        entities = self.namespaces[self.configuration.connections[alias].key]
+        needed = entities.setdefault(name.key, Needed(name))
+        if needed_by not in needed.needed_by:
+            needed.needed_by.append(needed_by)
+        return needed
+
+    def add_task(self, task: TaskFile) -> None:
+        """Add what a task receives from and sends to."""
+        self.add_source(task.source, task, task.task, task.limits.hold)
+        for index, route in enumerate(task.routes):
+            target = self.target(route.target, task.task)
+            if route.target.kind == "queue" and not task.source.dead_letter:
+                # Not yet decided: all tasks that send here have a say.
+                present = target.needs.get("requires_session")
+                if present is None or not present.must:
+                    is_kept = task.source.sessions and route.via == "sdk"
+                    has_sessions = is_kept or sets_session_id(route.action)
+                    has_sessions = has_sessions and (present is None or present.value is True)
+                    reason = f"{task.task} sends session ids" if has_sessions else "not all senders set session ids"
+                    target.needs["requires_session"] = Need(has_sessions, reason)
+            self.partitions(route.target, target, task, f"routes[{index}]")
+        if task.rejects is not None:
+            rejects = self.target(task.rejects, task.task)
+            self.partitions(task.rejects, rejects, task, "rejects")
+            if task.rejects.kind == "queue":
+                self.must(rejects, "requires_session", False, "rejected messages may have no session", task)
+
+    def add_source(
+        self, source: Source, task: TaskFile | TapFile, by: str, hold: timedelta, *, is_tap: bool = False
+    ) -> None:
+        """Add what a task or tap reads from."""
+        if source.hub is not None:
+            self.hub_source(source, by)
+            return
+        if source.queue is not None:
+            needed = self.entity(source.connection, Name(Kind.QUEUE, (source.queue,)), by)
+        else:
+            topic = Name(Kind.TOPIC, (source.topic or "",))
+            self.entity(source.connection, topic, by)
+            name = Name(Kind.SUBSCRIPTION, (source.topic or "", source.subscription or ""))
+            needed = self.entity(source.connection, name, by)
+        if source.dead_letter or (is_tap and source.queue is not None):
+            # The entity is an application's: its deliveries and sessions are, too.
+            return
+        needed.is_source = True
+        self.must(needed, "requires_session", source.sessions, f"{by} says `sessions: {_yaml(source.sessions)}`", task)
+        deliveries = deliveries_for(hold, WEEKEND)
+        least = deliveries_for(hold, NIGHT)
+        needed.needs["lock_duration"] = Need(LOCK, "short enough after a crash, renewed by Busway", least=SHORTEST_LOCK)
+        known = needed.needs.get("max_delivery_count")
+        if known is None or (isinstance(known.value, int) and known.value < deliveries):
+            reason = f"each hold of {_hours(hold)} that fails is a delivery"
+            needed.needs["max_delivery_count"] = Need(deliveries, reason, least=least)
+        if needed.name.kind is Kind.SUBSCRIPTION:
+            needed.needs["dead_lettering_on_filter_evaluation_exceptions"] = Need(
+                True, "an error in the rule must be visible"
+            )
+            if source.rule is not None:
+                rule = SubscriptionRule(RULE_NAME, source.rule.filter, source.rule.action)
+                self.set_rule(needed, rule, f"{self.configuration.place(task)}: source.rule")
+
+    def hub_source(self, source: Source, by: str) -> None:
+        hub = self.entity(source.connection, Name(Kind.HUB, (source.hub or "",)), by)
+        least = max(source.partitions) + 1 if source.partitions else None
+        known = hub.needs.get("partition_count")
+        most = max(NEW_PARTITIONS, least or 0, known.value if known and isinstance(known.value, int) else 0)
+        hub.needs["partition_count"] = Need(most, f"{by} reads partitions" if least else "by default", least=least)
+        group = source.consumer_group or DEFAULT_CONSUMER_GROUP
+        if group.lower() != DEFAULT_CONSUMER_GROUP.lower():
+            name = Name(Kind.CONSUMER_GROUP, (source.hub or "", group))
+            self.entity(source.connection, name, by).is_source = True
+
+    def target(self, target: Target, by: str) -> Needed:
+        kind = {"queue": Kind.QUEUE, "topic": Kind.TOPIC, "hub": Kind.HUB}[target.kind]
+        return self.entity(target.connection, Name(kind, (target.entity,)), by)
+
+    def partitions(self, target: Target, needed: Needed, task: TaskFile, path: str) -> None:
+        """Add the partitions that a target hub needs."""
+        if needed.name.kind is not Kind.HUB:
+            return
+        known = needed.needs.get("partition_count", Need(NEW_PARTITIONS, "by default"))
+        if isinstance(target.partition, int):
+            count = target.partition + 1
+            if not isinstance(known.value, int) or known.value < count:
+                known = Need(count, f"{task.task}: {path} names partition {target.partition}", least=count)
+        needed.needs["partition_count"] = known
+
+    def add_windows(self) -> None:
+        """Let each new target remember ids for as long as its sources redeliver."""
+        for task in self.configuration.tasks:
+            deliveries = 1 if task.source.dead_letter else deliveries_for(task.limits.hold, WEEKEND)
+            window = min(max(SHORTEST_WINDOW, LOCK * deliveries), LONGEST_WINDOW)
+            for target in task.targets():
+                needed = self.target(target, task.task)
+                if needed.name.kind is Kind.HUB:
+                    continue
+                needed.needs["requires_duplicate_detection"] = Need(True, "a retry may send a message twice")
+                known = needed.needs.get("duplicate_detection_history_time_window")
+                if known is None or (isinstance(known.value, timedelta) and known.value < window):
+                    reason = f"{task.task} redelivers for that long after a crash"
+                    needed.needs["duplicate_detection_history_time_window"] = Need(window, reason)
+
+    def add_topology(self, topology: TopologyFile) -> None:
+        """Add what topology.yaml says; a task's need that it contradicts is a conflict."""
+        for alias, entity in topology.entities(self.configuration, self.problems):
+            if entity.name.parent is not None:
+                self.entity(alias, entity.name.parent, TOPOLOGY)
+            needed = self.entity(alias, entity.name, TOPOLOGY)
+            for setting, value in entity.settings.items():
+                present = needed.needs.get(setting)
+                if present is not None and not _fits(present, value):
+                    expected = present.value if present.must else f"at least {present.least}"
+                    text = f"says {setting} {_shown(value)}, but {present.reason}, which needs {_shown(expected)}"
+                    self.problems.append(
+                        Problem(f"{topology.place}: {alias} {entity.name}", text, "change one of them")
+                    )
+                    continue
+                needed.needs[setting] = Need(value, f"{TOPOLOGY} says so", must=True)
+            for rule in entity.rules:
+                self.set_rule(needed, rule, f"{topology.place}: {alias} {entity.name}")
+
+    def must(self, needed: Needed, setting: str, value: Setting, reason: str, task: TaskFile | TapFile) -> None:
+        present = needed.needs.get(setting)
+        if present is not None and present.must and present.value != value:
+            place = f"{self.configuration.place(task)}: {task.task}"
+            text = f"needs {needed.name} with {setting} {_shown(value)}, but {present.reason}"
+            self.problems.append(Problem(place, text, "give each its own entity"))
+            return
+        needed.needs[setting] = Need(value, reason, must=True)
+
+    def set_rule(self, needed: Needed, rule: SubscriptionRule, place: str) -> None:
+        if needed.rule is not None and not needed.rule.does_the_same(rule):
+            text = f"wants {rule} on {needed.name}, but {needed.rule_place} wants {needed.rule}"
+            self.problems.append(Problem(place, text, "give one of the tasks a subscription of its own"))
+            return
+        needed.rule, needed.rule_place = rule, place
+
+    def twins(self) -> Iterator[tuple[str, str, Name]]:
+        """Yield what tasks copy to an entity of the same kind and name in another namespace."""
+        connections = self.configuration.connections
+        for task in self.configuration.tasks:
+            source = task.source
+            kind = Kind.QUEUE if source.queue else Kind.TOPIC if source.topic else Kind.HUB
+            name = Name(kind, (source.queue or source.topic or source.hub or "",))
+            for route in task.routes:
+                here, there = connections[source.connection].key, connections[route.target.connection].key
+                is_same = route.target.kind == kind and route.target.entity.lower() == name.parts[0].lower()
+                if is_same and here != there:
+                    first, second = sorted((here, there))
+                    yield first, second, name
+
+
+def sets_session_id(action: str | None) -> bool:
+    """Return whether an action gives messages a session id."""
+    statements = () if action is None else parse_action(action).statements
+    return any(isinstance(each, Set) and key_of(each.property) == (Scope.SYSTEM, "sessionid") for each in statements)
+
+
+def deliveries_for(hold: timedelta, outage: timedelta) -> int:
+    """Return how many deliveries outlast *outage* if each is held for *hold*."""
+    return min(max(FEWEST_DELIVERIES, ceil(outage / hold)), MOST_DELIVERIES)
+
+
+def _fits(need: Need, value: Setting) -> bool:
+    if need.must:
+        return need.value == value
+    if isinstance(need.least, int) and isinstance(value, int):
+        return value >= need.least
+    if isinstance(need.least, timedelta):
+        return not isinstance(value, timedelta) or value >= need.least
+    return True
+
+
+def _yaml(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def _hours(hold: timedelta) -> str:
+    minutes = hold.total_seconds() / 60
+    return f"{minutes:g} min" if minutes >= 1 else f"{hold.total_seconds():g} s"
+
+
+def _shown(value: object) -> str:
+    return _yaml(value) if isinstance(value, bool) else str(value)

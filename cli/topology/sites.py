@@ -1,0 +1,106 @@
+"""The namespaces of a configuration: reading what each has, and carrying out steps there."""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure.core.exceptions import AzureError
+
+from cli.entities import entities_files
+from cli.topology.config_json import namespace_in
+from cli.topology.hubs import partitions_of
+from cli.topology.live import read_hubs, read_service_bus
+from cli.topology.model import Kind, Name, Namespace
+from cli.topology.needs import Needed
+from shared.azure.administration import administration_client, host_of, translated
+from shared.config.files import Configuration
+from shared.config.models import Connection
+from shared.errors import BuswayError, ConfigError, Problem
+
+if TYPE_CHECKING:
+    from azure.servicebus.management import ServiceBusAdministrationClient
+
+# The SDKs log the errors that they also raise; these commands print them once.
+logging.getLogger("azure").addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach the administration of namespaces, beyond the app settings."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Administration address by alias, for a namespace that is not where its setting says."""
+    authority: Path | None = None
+    settings: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @classmethod
+    def of(cls, options: Iterable[str], authority: Path | None, connections: Mapping[str, Connection]) -> "Access":
+        """Return the access that ALIAS=ADDRESS options give; raises ConfigError."""
+        addresses = {}
+        problems = []
+        for option in options:
+            alias, is_given, address = option.partition("=")
+            if not is_given or alias not in connections:
+                expected = f"CONNECTION=ADDRESS with one of {', '.join(connections) or 'none'}"
+                problems.append(Problem(f"--admin {option}", "names no connection", expected))
+            addresses[alias] = address
+        if authority is not None and not authority.is_file():
+            problems.append(Problem(f"--admin-ca {authority}", "is not a file", "busway broker --admin-tls writes it"))
+        if problems:
+            raise ConfigError(problems)
+        return cls(addresses, authority)
+
+
+def open_client(alias: str, connection: Connection, access: Access) -> "ServiceBusAdministrationClient":
+    """Return the administration client of a Service Bus namespace; raises ConfigError."""
+    if connection.setting is None:
+        hint = "give the connection a `setting` too; the secret stays what the app sends with"
+        raise ConfigError([Problem(alias, "has a secret and no setting, which this command needs", hint)])
+    authority = None if access.authority is None else str(access.authority)
+    address = access.addresses.get(alias)
+    return administration_client(connection.setting, access.settings, address=address, authority=authority)
+
+
+def read_site(
+    alias: str, connection: Connection, access: Access, needed: Mapping[tuple[Kind, str], Needed] | None
+) -> Namespace:
+    """Return what a namespace has, of *needed* or of everything; raises BuswayError if it cannot be read."""
+    if connection.kind == "event-hubs":
+        if needed is None:
+            hint = "Event Hubs lists its hubs only in Resource Manager: az eventhubs eventhub list"
+            raise ConfigError([Problem(alias, "is of kind event-hubs, expected service-bus", hint)])
+        if connection.setting is None:
+            raise ConfigError([Problem(alias, "has a secret and no setting, which this command needs")])
+        setting = connection.setting
+
+        def ask(name: Name) -> int | None:
+            return partitions_of(name, setting, access.settings, alias)
+
+        return read_hubs([need.name for need in needed.values()], ask)
+    topics = (
+        None if needed is None else [each.name.parts[0] for each in needed.values() if each.name.kind is Kind.TOPIC]
+    )
+    with open_client(alias, connection, access) as client:
+        try:
+            return read_service_bus(client, topics)
+        except AzureError as error:
+            raise translated(error, alias) from error
+
+
+def read_files(files: Iterable[str], configuration: Configuration) -> dict[str, Namespace]:
+    """Return the namespaces of Config.json files by the key of their connection; raises ConfigError."""
+    found = entities_files(list(files), configuration.connections)
+    return {key: namespace_in(config) for key, config in found.items()}
+
+
+def place_of(connection: Connection, access: Access, alias: str) -> str:
+    """Return where a namespace is, for people."""
+    return access.addresses.get(alias) or host_of(connection.setting or "", access.settings)
+
+
+def errors_of(error: BuswayError) -> list[str]:
+    """Return an error as lines."""
+    return [str(each) for each in error.problems] if isinstance(error, ConfigError) else [str(error)]

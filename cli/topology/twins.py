@@ -1,0 +1,103 @@
+"""Where two namespaces differ in what tasks copy from one to the other under the same name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cli.topology.model import Entity, Kind, Name, Namespace, text_of
+from cli.topology.needs import Needed, Needs
+
+# What an application notices when it switches to the other site.
+_COMPARED = (
+    "requires_session",
+    "lock_duration",
+    "max_delivery_count",
+    "default_message_time_to_live",
+    "dead_lettering_on_message_expiration",
+    "requires_duplicate_detection",
+    "duplicate_detection_history_time_window",
+    "enable_partitioning",
+    "max_size_in_megabytes",
+    "max_message_size_in_kilobytes",
+    "status",
+    "partition_count",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A difference between two namespaces: the entity, and what each of them has."""
+
+    name: Name
+    what: str
+    first: str
+    """Alias of the first namespace, and what it has."""
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}: {self.first}, {self.second}"
+
+
+def drifts(needs: Needs, present: dict[str, Namespace]) -> list[Drift]:
+    """Return where twins differ in *present*, the namespaces that could be read, by the key of their connection."""
+    found: dict[Drift, None] = {}
+    for first, second, name in needs.twins:
+        if first in present and second in present:
+            found |= dict.fromkeys(_drifts(needs, present, first, second, name))
+    return list(found)
+
+
+def _drifts(needs: Needs, present: dict[str, Namespace], first: str, second: str, name: Name) -> Iterator[Drift]:
+    here, there = present[first], present[second]
+    labels = needs.aliases[first], needs.aliases[second]
+    if here.find(name) is None or there.find(name) is None:
+        return
+    pairs = [name]
+    for namespace in (here, there):
+        for entity in namespace.sorted():
+            parent = entity.name.parent
+            if entity.name.kind is Kind.SUBSCRIPTION and parent is not None and parent.key == name.key:
+                pairs.append(entity.name)
+    for each in {name.key: name for name in pairs}.values():
+        one, other = here.find(each), there.find(each)
+        if one is None or other is None:
+            # A subscription that a task reads may be needed on one side only, as in active-passive.
+            lacking = second if one is not None else first
+            sources = [needs.namespaces[key].get(each.key) for key in (first, second)]
+            if not any(source is not None and source.is_source for source in sources):
+                has = needs.aliases[first if lacking == second else second]
+                yield Drift(each, "exists on one side", f"{has} has it", f"{needs.aliases[lacking]} does not")
+            continue
+        decided = _decided(needs.namespaces[first].get(each.key), needs.namespaces[second].get(each.key))
+        yield from _settings(one, other, labels, decided)
+        yield from _rules(one, other, labels)
+
+
+def _decided(one: Needed | None, other: Needed | None) -> set[str]:
+    """Return the settings that tasks decide for one of the twins, or differently for both."""
+    mine, theirs = ({} if each is None else each.needs for each in (one, other))
+    return {
+        name
+        for name in {*mine, *theirs}
+        if name not in mine or name not in theirs or mine[name].value != theirs[name].value
+    }
+
+
+def _settings(one: Entity, other: Entity, labels: tuple[str, str], decided: set[str]) -> Iterator[Drift]:
+    both_detect = all(each.settings.get("requires_duplicate_detection") for each in (one, other))
+    for setting in _COMPARED:
+        is_known = setting in one.settings and setting in other.settings and setting not in decided
+        if not is_known or (setting == "duplicate_detection_history_time_window" and not both_detect):
+            continue
+        texts = [text_of(each.settings[setting], setting) for each in (one, other)]
+        if texts[0] != texts[1]:
+            yield Drift(one.name, setting, f"{labels[0]} has {texts[0]}", f"{labels[1]} has {texts[1]}")
+
+
+def _rules(one: Entity, other: Entity, labels: tuple[str, str]) -> Iterator[Drift]:
+    only = [
+        [rule for rule in mine.rules if not any(rule.does_the_same(each) for each in theirs.rules)]
+        for mine, theirs in ((one, other), (other, one))
+    ]
+    if any(only):
+        texts = [" and ".join(map(str, rules)) or "no other" for rules in only]
+        yield Drift(one.name, "rules", f"{labels[0]} has {texts[0]}", f"{labels[1]} has {texts[1]}")

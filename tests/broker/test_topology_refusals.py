@@ -1,0 +1,163 @@
+"""What `busway plan` and `apply` say about answers of Azure, which a proxy in front of the broker gives as recorded."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from local.broker.admin.thread import RunningAdmin
+from local.broker.config import NamespaceConfig
+from local.broker.thread import RunningBroker
+
+pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
+
+TASK = """
+task: copy
+source: {connection: west, topic: orders, subscription: replication, rule: {filter: "replication IS NULL"}}
+routes: [{target: {connection: west, queue: copies}}]
+"""
+# As the service answers; the tracking numbers are made up.
+TRACKING = (
+    "TrackingId:6a2cf9e4-01f2-4bb4-9a3a-7d3a3f1b9f0d_G5, SystemTracker:NoSystemTracker, Timestamp:2026-01-01T00:00:00"
+)
+ANSWERS = {
+    401: "401 Unauthorized: Manage,EntityRead claims required for this operation.",
+    403: "403 Forbidden: Ip has been prevented to connect to the endpoint.",
+    404: "404 Not Found: No service is hosted at the specified address.",
+    409: "SubCode=40901. Another conflicting operation is in progress.",
+    400: "SubCode=40000. The value for the DuplicateDetectionHistoryTimeWindow property is out of range.",
+    402: "SubCode=40200. The number of topics has reached the limit of the namespace.",
+}
+
+
+class Proxy:
+    """Passes requests to the broker's administration, except those that *refused* names."""
+
+    def __init__(self, address: str) -> None:
+        self.target = urlsplit(address).netloc
+        self.refused: dict[tuple[str, str], int] = {}
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: Any) -> None:
+                pass
+
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                path = urlsplit(self.path).path.strip("/")
+                status = proxy.refused.get((self.command, path))
+                if status is not None:
+                    text = f"<Error><Code>{status}</Code><Detail>{ANSWERS[status]} {TRACKING}</Detail></Error>".encode()
+                    self.reply(status, "application/xml; charset=utf-8", text)
+                    return
+                connection = http.client.HTTPConnection(proxy.target)
+                headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+                connection.request(self.command, self.path, body, headers)
+                answer = connection.getresponse()
+                self.reply(answer.status, answer.headers["Content-Type"] or "text/plain", answer.read())
+                connection.close()
+
+            def reply(self, status: int, kind: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = do_DELETE = answer  # noqa: N815 - names of the base class
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Site:
+    """A configuration with one namespace behind a proxy."""
+
+    def __init__(self, proxy: Proxy, connection_string: str, folder: Path) -> None:
+        self.proxy = proxy
+        self._options = ["--config", str(folder), "--admin", f"west={proxy.address}"]
+        self._environment = {"WEST": connection_string}
+
+    def run(self, *command: str) -> Result:
+        return CliRunner(env=self._environment).invoke(app, [*command, *self._options])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/copy.yaml").write_text(TASK)
+    (tmp_path / "connections.yaml").write_text("west: {kind: service-bus, setting: WEST}\n")
+    with RunningBroker([NamespaceConfig(name="west")]) as broker, RunningAdmin(broker) as admin:
+        proxy = Proxy(admin.address("west"))
+        yield Site(proxy, broker.connection_string("west"), tmp_path)
+        proxy.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (401, ["does not know this key or identity", "EntityRead claims required", "Azure Service Bus Data Owner"]),
+        (403, ["does not allow this", "Ip has been prevented", "Azure Service Bus Data Owner"]),
+        (404, ["does not exist", "No service is hosted", "check the name"]),
+    ],
+)
+def test_a_namespace_that_refuses_to_be_read_is_named_with_the_remedy(
+    site: Site, status: int, expected: list[str]
+) -> None:
+    site.proxy.refused["GET", "$Resources/queues"] = status
+    for command in (("plan",), ("apply", "--yes")):
+        result = site.run(*command)
+        assert result.exit_code == 1
+        assert result.output.startswith("No namespace could be read.\n")
+        assert [each for each in expected if each not in result.output] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (401, ["does not know this key or identity", "EntityRead claims required", "the right Manage"]),
+        (400, ["is refused", "DuplicateDetectionHistoryTimeWindow property is out of range", "topology.yaml"]),
+        (402, ["answered 402", "reached the limit of the namespace", "the quota or the tier"]),
+        (409, ["Another conflicting operation is in progress", "run the command again"]),
+    ],
+)
+def test_a_refused_step_is_named_with_the_remedy_and_the_others_are_taken(
+    site: Site, status: int, expected: list[str]
+) -> None:
+    site.proxy.refused["PUT", "orders"] = status
+    result = site.run("apply", "--yes")
+    assert result.exit_code == 1
+    assert "done   west: create queue copies" in result.output
+    assert "failed west: create topic orders: west topic orders: " in result.output
+    assert "west: create subscription orders/replication: skipped, because it needs topic orders" in result.output
+    assert [each for each in expected if each not in result.output] == []
+    assert "1 step taken, 1 failed, 1 skipped." in result.output
+
+    site.proxy.refused.clear()
+    rest = site.run("apply", "--yes")
+    # Nobody subscribes to the topic but the task, which is enough for it not to be warned about.
+    assert (rest.exit_code, "2 steps taken. Every entity is as the tasks need it." in rest.output) == (0, True)
+
+
+def test_a_subscription_whose_rule_is_refused_is_not_left_with_the_default_rule(site: Site) -> None:
+    """The rule is part of the request that creates the subscription: both exist, or neither."""
+    site.proxy.refused["PUT", "orders/subscriptions/replication"] = 400
+    assert site.run("apply", "--yes").exit_code == 1
+    site.proxy.refused.clear()
+    planned = site.run("plan")
+    assert "+ create subscription orders/replication" in planned.output
+    assert "only rule: replication IS NULL" in planned.output

@@ -1,0 +1,141 @@
+"""What it takes to get from the entities that exist to those that are needed."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cli.entities import beside
+from cli.topology.difference import Action, after, difference
+from cli.topology.limits import warnings_of
+from cli.topology.model import Entity, Kind, Name, Namespace, Setting, SubscriptionRule
+from cli.topology.needs import Need, Needed
+from cli.topology.planning import load_needs, make_plan
+from cli.topology.sites import Access
+from shared.rules import CorrelationFilter
+
+ROOT = Path(__file__).parents[4]
+EXAMPLES = sorted(each.parent for each in ROOT.glob("config/examples/*/connections.yaml"))
+SUBSCRIPTION = Name(Kind.SUBSCRIPTION, ("t", "s"))
+RULE = SubscriptionRule("busway", "replication IS NULL", "SET replication = 1")
+DEFAULT = SubscriptionRule("$Default", "1=1")
+OTHER = SubscriptionRule("other", "color = 'red'")
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+def test_the_entities_of_every_example_are_as_its_tasks_need_them(folder: Path) -> None:
+    configuration, needs = load_needs(folder)
+    plan = make_plan(configuration, needs, Access(settings={}), [str(file) for file in beside(folder)])
+    assert (plan.exit_code, plan.steps, plan.drifts) == (0, 0, ())
+
+
+def rule_steps(*present: SubscriptionRule) -> list[tuple[Action, str]]:
+    needed = {SUBSCRIPTION.key: Needed(SUBSCRIPTION, rule=RULE)}
+    found = difference(needed, Namespace([Entity(SUBSCRIPTION, {}, present)]))
+    return [(step.action, step.rule.name) for step in (*found.steps, *found.extras) if step.rule is not None]
+
+
+@pytest.mark.parametrize(
+    ("present", "steps"),
+    [
+        ((), [(Action.CREATE_RULE, "busway")]),
+        ((RULE,), []),
+        # Another spelling and another name do the same.
+        ((SubscriptionRule("mark", "replication is null", "set replication=1"),), []),
+        ((DEFAULT,), [(Action.REPLACE_RULE, "$Default")]),
+        ((DEFAULT, RULE), [(Action.DELETE_RULE, "$Default")]),
+        ((OTHER,), [(Action.REPLACE_RULE, "other")]),
+        ((SubscriptionRule("busway", "1=0"), OTHER), [(Action.REPLACE_RULE, "busway"), (Action.DELETE_RULE, "other")]),
+        (
+            (OTHER, SubscriptionRule("third", CorrelationFilter(subject="x"))),
+            [(Action.CREATE_RULE, "busway"), (Action.DELETE_RULE, "other"), (Action.DELETE_RULE, "third")],
+        ),
+    ],
+)
+def test_a_rule_is_replaced_in_place_so_that_no_message_meets_both_or_none(
+    present: tuple[SubscriptionRule, ...], steps: list[tuple[Action, str]]
+) -> None:
+    assert rule_steps(*present) == steps
+
+
+def test_only_the_left_over_default_rule_is_deleted_without_prune() -> None:
+    needed = {SUBSCRIPTION.key: Needed(SUBSCRIPTION, rule=RULE)}
+    changed = SubscriptionRule("$Default", "color = 'red'")
+    for present, extras in (((DEFAULT, RULE), 0), ((changed, RULE), 1), ((OTHER, RULE), 1)):
+        assert len(difference(needed, Namespace([Entity(SUBSCRIPTION, {}, present)])).extras) == extras
+
+
+def test_settings_that_are_fixed_at_creation_come_with_a_way_round() -> None:
+    queue = Name(Kind.QUEUE, ("q",))
+    needs = {
+        "requires_session": Need(True, "a says so", must=True),
+        "max_delivery_count": Need(58, "each hold is a delivery", least=10),
+        "lock_duration": Need(timedelta(minutes=1), "renewed", least=timedelta(seconds=30)),
+        "requires_duplicate_detection": Need(True, "new entities only"),
+    }
+    settings: dict[str, Setting] = {
+        "requires_session": False,
+        "max_delivery_count": 9,
+        "lock_duration": timedelta(seconds=45),
+        "requires_duplicate_detection": False,
+    }
+    found = difference({queue.key: Needed(queue, needs)}, Namespace([Entity(queue, settings)]))
+    [step] = found.steps
+    assert (step.action, step.settings) == (Action.CHANGE, {"max_delivery_count": 58})
+    [obstacle] = found.obstacles
+    assert "requires_session false, needs true" in obstacle.problem
+    assert "create another queue" in obstacle.way_round
+
+
+def test_a_queue_with_the_name_of_a_needed_topic_is_an_obstacle() -> None:
+    topic, queue = Name(Kind.TOPIC, ("orders",)), Name(Kind.QUEUE, ("Orders",))
+    found = difference({topic.key: Needed(topic)}, Namespace([Entity(queue)]))
+    assert found.steps == ()
+    assert "is a queue in the namespace" in found.obstacles[0].problem
+
+
+def test_only_entities_that_apply_has_created_are_extras() -> None:
+    own = {"user_metadata": "busway: orders"}
+    present = Namespace(
+        [
+            Entity(Name(Kind.QUEUE, ("mine",)), own),
+            Entity(Name(Kind.QUEUE, ("theirs",)), {"user_metadata": None}),
+            Entity(Name(Kind.TOPIC, ("t",)), own),
+            Entity(SUBSCRIPTION, own),
+        ]
+    )
+    found = difference({}, present)
+    # The subscription goes with its topic.
+    assert [str(step.name) for step in found.extras] == ["topic t", "queue mine"]
+    assert after(present, found.extras).entities.keys() == {(Kind.QUEUE, "theirs"), SUBSCRIPTION.key}
+
+
+def test_what_is_sent_to_is_created_before_what_sends() -> None:
+    names = [
+        Name(Kind.TOPIC, ("t",)),
+        SUBSCRIPTION,
+        Name(Kind.SUBSCRIPTION, ("t", "application")),
+        Name(Kind.QUEUE, ("source",)),
+        Name(Kind.QUEUE, ("target",)),
+    ]
+    needed = {each.key: Needed(each, is_source=each.parts[-1] in {"s", "source"}) for each in names}
+    steps = difference(needed, Namespace([])).steps
+    assert [str(step.name) for step in steps] == [
+        "queue target",
+        "topic t",
+        "subscription t/application",
+        "queue source",
+        "subscription t/s",
+    ]
+
+
+def test_warns_before_the_limits_of_the_service() -> None:
+    topic = Name(Kind.TOPIC, ("t",))
+    full = [Entity(Name(Kind.SUBSCRIPTION, ("t", f"s{number}")), {}, (OTHER,)) for number in range(1800)]
+    needed = {topic.key: Needed(topic)}
+    warnings = list(warnings_of("west", needed, Namespace([Entity(topic), *full])))
+    assert warnings == [
+        "west/t: 1800 subscriptions, which is near the service's limit of 2000",
+        "west/t: 1800 SQL rules, which is near the service's limit of 2000",
+    ]
+    assert list(warnings_of("west", needed, Namespace([Entity(topic), *full[1:]]))) == []
