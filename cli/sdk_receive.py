@@ -9,6 +9,7 @@ from azure.eventhub import EventData, EventHubConsumerClient
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSubQueue
 
 from cli.places import Place
+from cli.sdk_clients import consumer_client, service_bus_client
 from shared.printable import printable
 
 _DEAD_LETTERS = "/$deadletterqueue"
@@ -33,7 +34,7 @@ def _messages(
     place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool
 ) -> Iterator[str]:
     with (
-        ServiceBusClient.from_connection_string(place.connection_string) as client,
+        service_bus_client(place) as client,
         _receiver(client, place.path, session) as receiver,
     ):
         if is_peek:
@@ -73,12 +74,9 @@ def _message_line(message: ServiceBusReceivedMessage) -> str:
 
 def _events(place: Place, wait: float, *, with_position: bool) -> Iterator[str]:
     """Yield the events of all partitions, in order within each partition."""
-    consumer = EventHubConsumerClient.from_connection_string(
-        place.connection_string, consumer_group="$Default", eventhub_name=place.path
-    )
     lines: dict[str, list[str]] = {}
     complete = threading.Event()
-    with consumer:
+    with consumer_client(place, "$Default") as consumer:
         last = _last_numbers(consumer, wait)
         if not last:
             return

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from azure.eventhub import EventData, EventHubProducerClient
+from azure.eventhub import EventData
 from azure.eventhub.amqp import AmqpAnnotatedMessage
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
 from cli.places import Place
+from cli.sdk_clients import producer_client, service_bus_client
 
 
 class Content(TypedDict):
@@ -28,7 +29,7 @@ def send(place: Place, contents: Sequence[Content], session: str | None, key: st
 
 def _send_messages(place: Place, contents: Sequence[Content], session: str | None, key: str | None) -> None:
     with (
-        ServiceBusClient.from_connection_string(place.connection_string) as client,
+        service_bus_client(place) as client,
         # The SDK's two kinds of sender differ only in the name of this argument. Without keep-alive: its thread checks
         # once a second whether the sender is closed, and close() waits for it.
         client.get_queue_sender(place.path, keep_alive=0) as sender,
@@ -48,7 +49,6 @@ def _send_messages(place: Place, contents: Sequence[Content], session: str | Non
 
 
 def _send_events(place: Place, contents: Sequence[Content], key: str | None) -> None:
-    producer = EventHubProducerClient.from_connection_string(place.connection_string, eventhub_name=place.path)
     events: list[EventData | AmqpAnnotatedMessage] = []
     for content in contents:
         event = EventData(content["body"])
@@ -56,5 +56,5 @@ def _send_events(place: Place, contents: Sequence[Content], key: str | None) -> 
             event.message_id = content["message_id"]
         event.properties = dict(content["properties"])
         events.append(event)
-    with producer:
+    with producer_client(place) as producer:
         producer.send_batch(events, partition_key=key)

@@ -1,0 +1,1 @@
+"""`busway smoke`."""

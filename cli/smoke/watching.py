@@ -1,0 +1,140 @@
+"""Where a message of a smoke test shows: in queues and subscriptions by peek, in a hub by reading its new events."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cli.dead.letters import Letter
+from cli.dead.peeking import CHECK
+from cli.dead.places import Place
+from cli.smoke.choosing import MARK, Probe
+from local.host.event_hubs_connection import EventHub
+from local.host.settings import Connection
+from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
+from shared.azure.peek import Peeker, peeker
+from shared.errors import TargetUnavailable
+from shared.message.arrival import Origin
+from shared.message.peeked import PeekedMessage
+
+MOST_WAITING = 20_000
+# Azure puts the partition of a partitioned entity into the upper 16 bits: its numbers do not rise.
+_PARTITIONED = 1 << 48
+_EVENTS_AT_ONCE = 500
+_EVENT_SECONDS = 0.2
+
+
+class Sight(NamedTuple):
+    """A message that was seen, and where."""
+
+    where: str
+    letter: Letter
+
+
+def is_of(letter: Letter, probe: Probe, run: str) -> bool:
+    """Return whether a message is *probe*, or a part of it: by its id, or by its session if an editor changes ids."""
+    if letter.message_id is not None and letter.message_id.startswith(probe.message_id):
+        rest = letter.message_id.removeprefix(probe.message_id)
+        return not rest[:1].isdigit()
+    return is_of_run(letter, run) and letter.session_id is not None and letter.session_id == probe.session_id
+
+
+def is_of_run(letter: Letter, run: str) -> bool:
+    """Return whether a message is of the smoke test *run*."""
+    if letter.message is None:
+        return False
+    mark = letter.message.application_property(MARK)
+    if mark is not None:
+        return mark.payload == run
+    return letter.message_id is not None and letter.message_id.startswith(f"{MARK}-{run}-")
+
+
+class EntityWatch:
+    """Peeks at a queue or subscription over a connection that stays open; continues where it was."""
+
+    def __init__(self, place: Place, settings: Mapping[str, str]) -> None:
+        """Watch *place*."""
+        self.place = place
+        self._settings = settings
+        self._next = 1
+        self._opened = contextlib.AsyncExitStack()
+        self._peeker: Peeker | None = None
+
+    async def start(self) -> None:
+        """Pass over what the entity has already; raises ConfigError, TargetUnavailable if it cannot be peeked."""
+        await self.look()
+
+    async def look(self) -> list[Sight]:
+        """Return the messages since the last look; raises as `start`, also for an entity with too many."""
+        if self._peeker is None:
+            client = await self._opened.enter_async_context(service_bus_client(self.place.setting, self._settings))
+            self._peeker = await self._opened.enter_async_context(peeker(client, self.place.origin))
+        found: list[Sight] = []
+        highest = self._next - 1
+        while messages := await self._peeked(highest + 1):
+            found += [Sight(str(self.place), Letter(each.content, self.place.origin)) for each in messages]
+            if len(found) > MOST_WAITING:
+                raise TargetUnavailable(f"{self.place}: more than {MOST_WAITING:,} messages wait there")
+            last = max((each.sequence_number or 0 for each in messages), default=highest)
+            if last <= highest:
+                break
+            highest = last
+        self._next = highest + 1 if highest < _PARTITIONED else 1
+        return found
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._opened.aclose()
+        self._peeker = None
+
+    async def _peeked(self, first: int) -> list[PeekedMessage]:
+        assert self._peeker is not None  # noqa: S101 - `look` opens it
+        try:
+            return await self._peeker.peek(first)
+        except TargetUnavailable as error:
+            raise TargetUnavailable(f"{error}; {CHECK}") from error
+
+
+class HubWatch:
+    """Reads the events that come into a hub after `start`."""
+
+    def __init__(self, site: str, setting: str, hub: str, settings: Mapping[str, str], group: str = "$Default") -> None:
+        """Watch *hub* as the consumer group *group*."""
+        self.place = Origin(site, hub)
+        connection = Connection(setting, settings.get(setting), settings.get(setting + NAMESPACE_SUFFIX))
+        self._hub = EventHub(connection, hub, group)
+        self._opened: list[Any] = []
+
+    async def start(self) -> None:
+        """Open a link to the end of each partition; raises TargetUnavailable and TargetRefused."""
+        for partition in await self._hub.partition_ids():
+            self._opened.append(await self._hub.open(partition, "@latest", _EVENTS_AT_ONCE))
+
+    async def look(self) -> list[Sight]:
+        """Return the events since the last look."""
+        where = f"{self.place.site}/{self.place.entity}"
+        return [
+            Sight(where, Letter(event.payload, self.place))
+            for each in self._opened
+            for event in await each.link.receive(_EVENTS_AT_ONCE, _EVENT_SECONDS)
+        ]
+
+    async def close(self) -> None:
+        """Close the links."""
+        for each in self._opened:
+            await each.close()
+        await self._hub.close()
+
+
+type Watch = EntityWatch | HubWatch
+
+
+@contextlib.asynccontextmanager
+async def started(watches: Sequence[Watch]) -> AsyncIterator[None]:
+    """Start *watches*, and close them at the end."""
+    try:
+        for each in watches:
+            await each.start()
+        yield
+    finally:
+        for each in watches:
+            await each.close()

@@ -1,0 +1,94 @@
+"""
+The commands with an Azure identity and no connection string, as where `disableLocalAuth` is true.
+
+The SDKs are unmodified: they get their token from a managed identity's endpoint over HTTP, connect to the port of Azure
+with TLS, and hand the token over. Only the endpoint, the namespace and the authority that they trust are of this
+machine: they look for authorities in the package certifi alone.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import certifi
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from local.broker.admin.certificate import server_context
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from tests.end_to_end.tls_port import ADDRESS, TlsPort
+from tests.vault import Vault
+
+type Run = Callable[..., Result]
+
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+hubs: {kind: event-hubs, setting: HUBS}
+"""
+TASK = "task: copy\nsource: {connection: west, queue: orders}\nroutes: [{target: {connection: west, queue: copies}}]\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("identity")
+    (folder / "tasks").mkdir()
+    (folder / "connections.yaml").write_text(CONNECTIONS)
+    (folder / "tasks" / "copy.yaml").write_text(TASK)
+    site = NamespaceConfig(
+        name="west", queues=(QueueConfig(name="orders"), QueueConfig(name="copies")), hubs=(HubConfig(name="events"),)
+    )
+    with (
+        Vault(folder) as identity,
+        RunningBroker([site]) as broker,
+        TlsPort(server_context(folder), broker.port("west")),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(certifi, "where", lambda: identity.authority)
+        settings = {
+            "WEST__fullyQualifiedNamespace": ADDRESS,
+            "HUBS__fullyQualifiedNamespace": ADDRESS,
+            **identity.identity(),
+        }
+
+        def run_command(*arguments: str, environment: dict[str, str | None] | None = None) -> Result:
+            given = {**settings, **(environment or {})}
+            return CliRunner().invoke(app, [*arguments, "--config", str(folder)], env=given)
+
+        yield run_command
+
+
+def test_messages_are_sent_tried_and_received_without_a_connection_string(run: Run, tmp_path: Path) -> None:
+    sent = run("send", "west/orders", "two bicycles", "--id", "a", "--property", "priority=7")
+    assert (sent.exit_code, sent.output) == (0, "1 sent to west/orders\n")
+    tried = run("try", "copy", "--peek", "1", "--json", "--save", str(tmp_path / "saved.jsonl"))
+    assert tried.exit_code == 0, tried.output
+    assert json.loads(tried.output)["ends"][0]["outcome"] == "sent"
+    seen = run("status", "copy", "--json")
+    assert json.loads(seen.stdout)["tasks"][0]["backlog"] == 1, seen.output
+    received = run("receive", "west/orders")
+    assert (received.exit_code, received.output) == (0, "two bicycles  message_id=a priority=7\n")
+
+
+def test_events_are_sent_and_received_without_a_connection_string(run: Run) -> None:
+    sent = run("send", "hubs/events", "reading", "--id", "r")
+    assert (sent.exit_code, sent.output) == (0, "1 sent to hubs/events\n")
+    received = run("receive", "hubs/events")
+    assert received.exit_code == 0
+    assert received.output.startswith("reading  partition="), received.output
+
+
+def test_without_a_token_the_command_ends_with_one_line_that_says_what_to_do(run: Run) -> None:
+    nobody: dict[str, str | None] = {"IDENTITY_HEADER": "wrong", "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential"}
+    for place in ("west/orders", "hubs/events"):
+        refused = run("send", place, "x", environment=nobody)
+        assert refused.exit_code == 1
+        assert len(refused.output.splitlines()) == 1, refused.output
+        assert refused.output.startswith(f"{place}: not authorized: ")
+
+
+def test_without_a_setting_both_forms_are_named(run: Run) -> None:
+    refused = run("send", "west/orders", "x", environment={"WEST__fullyQualifiedNamespace": None})
+    assert refused.exit_code == 1
+    assert "set WEST to a connection string or WEST__fullyQualifiedNamespace" in refused.output
