@@ -1,7 +1,6 @@
 """Entities as the command line names them, CONNECTION/ENTITY, like tables and log lines."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +9,19 @@ from azure.core.exceptions import AzureError
 from azure.eventhub.exceptions import EventHubError
 
 from cli.output import fail
-from shared.azure.connections import setting_problem
 from shared.config.files import load
 from shared.config.models import Connection
 from shared.errors import ConfigError, Problem
+
+# What DefaultAzureCredential says, which the clients wrap into errors of their own.
+_NO_TOKEN = "failed to retrieve a token"  # noqa: S105 - no secret
 
 
 @dataclass(frozen=True)
 class Place:
     """An entity of a connection; its path is the services' own, such as `events/Subscriptions/application`."""
 
+    alias: str
     connection: Connection
     path: str
 
@@ -28,16 +30,8 @@ class Place:
         """Whether it is an event hub."""
         return self.connection.kind == "event-hubs"
 
-    @property
-    def connection_string(self) -> str:
-        """The connection string in the app setting that the connection names; raises ConfigError if it is missing."""
-        setting = self.connection.key
-        problem = setting_problem(setting, os.environ)
-        if problem is None and setting not in os.environ:
-            problem = Problem(setting, "the app setting is missing", "this command needs a connection string")
-        if problem is not None:
-            raise ConfigError([problem])
-        return os.environ[setting]
+    def __str__(self) -> str:
+        return f"{self.alias}/{self.path}"
 
 
 @contextlib.contextmanager
@@ -48,7 +42,15 @@ def open_place(text: str, folder: Path) -> Iterator[Place]:
     except ConfigError as error:
         fail(error.problems)
     except (AzureError, EventHubError) as error:
-        fail([f"{text}: {type(error).__name__}: {error}"])
+        fail([f"{text}: {_line(error)}"])
+
+
+def _line(error: Exception) -> str:
+    """Return an error of an SDK in one line: without a token it lists every way that it has tried to get one."""
+    if _NO_TOKEN in str(error):
+        return "not authorized: there is no token (sign in with az login, or set a connection string)"
+    first, *_ = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {first}"
 
 
 def _parse(text: str, connections: Mapping[str, Connection]) -> Place:
@@ -56,4 +58,4 @@ def _parse(text: str, connections: Mapping[str, Connection]) -> Place:
     if alias not in connections or not path:
         expected = ", ".join(f"{each}/ENTITY" for each in connections)
         raise ConfigError([Problem(text, "is not an entity of a connection", f"expected {expected}")])
-    return Place(connections[alias], path)
+    return Place(alias, connections[alias], path)

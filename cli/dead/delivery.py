@@ -1,0 +1,106 @@
+"""Sends messages and records each step in the ledger before the next one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cli.dead.edits import Edits
+from cli.dead.ledger import REFUSED, SENDING, SENT, Ledger
+from cli.dead.letters import Letter
+from cli.dead.places import Destination, Scene
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.routing import Target
+from shared.message.mapping import fit_between
+from shared.protocols import Outgoing, Output
+
+_SEND_SECONDS = 30.0
+
+type Routing = Callable[[Letter], Destination | str]
+"""Returns where a message goes, or why that is not known."""
+
+
+class Ready(NamedTuple):
+    """A message to send: its key, and where it goes in which form."""
+
+    key: str
+    destination: Destination
+    outgoing: Outgoing
+
+
+@dataclass(slots=True)
+class Delivered:
+    """The result of one attempt: keys by what happened to them, and the error that ended it, if any."""
+
+    sent: list[str] = field(default_factory=list)
+    rejected: dict[str, str] = field(default_factory=dict)
+    """Messages that the target refuses, with the reason; the others go on."""
+    refused: list[str] = field(default_factory=list)
+    """Messages that the target has not accepted, for a reason that is not theirs."""
+    unclear: list[str] = field(default_factory=list)
+    """Messages that the target may have accepted, although no answer came."""
+    error: BuswayError | None = None
+
+
+class Delivery:
+    """Sends messages of one entity to their destinations."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        ledger: Ledger,
+        edits: Edits,
+        routing: Routing,
+        outputs: Mapping[str, Output],
+    ) -> None:
+        """Send through *outputs*, by the alias of their connection."""
+        self._scene = scene
+        self.ledger = ledger
+        self._edits = edits
+        self._routing = routing
+        self._outputs = outputs
+
+    def prepare(self, letter: Letter) -> Ready | str:
+        """Return *letter* as it is to be sent, or why it cannot be sent."""
+        destination = self._routing(letter)
+        if isinstance(destination, str):
+            return destination
+        kind = self._scene.configuration.connections[destination.alias].kind
+        fit = fit_between("service-bus", kind)
+        target = Target(self._outputs[destination.alias], destination.site, destination.entity, fit)
+        try:
+            outgoing = target.outgoing(self._edits.resent(letter, self._scene.place))
+        except MessageRejected as error:
+            return str(error)
+        return Ready(letter.key or "", destination, outgoing)
+
+    async def send(self, messages: Sequence[Ready]) -> Delivered:
+        """Send *messages*, all to one destination, in their order."""
+        destination = messages[0].destination
+        keys = [each.key for each in messages]
+        self.ledger.note(SENDING, keys, str(destination))
+        output = self._outputs[destination.alias]
+        answers = await output.send(
+            destination.entity, [each.outgoing for each in messages], timeout_seconds=_SEND_SECONDS
+        )
+        result = Delivered()
+        for key, answer in zip(keys, answers, strict=True):
+            if answer is None:
+                result.sent.append(key)
+            elif isinstance(answer, MessageRejected):
+                result.rejected[key] = answer.description
+            elif _was_answered(answer):
+                result.refused.append(key)
+            else:
+                result.unclear.append(key)
+            if isinstance(answer, TargetRefused | TargetUnavailable):
+                result.error = answer
+        self.ledger.note(SENT, result.sent, str(destination))
+        self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
+        return result
+
+
+def _was_answered(error: BuswayError) -> bool:
+    """Return whether the target itself has said that it did not accept the message."""
+    if isinstance(error, TargetUnavailable):
+        return error.retry_after is not None  # it is busy, and says when to come back
+    return isinstance(error, TargetRefused)

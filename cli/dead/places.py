@@ -1,0 +1,167 @@
+"""The entities that the commands work on, and where their messages came from."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from local.host.settings import Connection
+from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
+from shared.errors import ConfigError, Problem
+from shared.message.arrival import Origin
+from shared.message.metadata import DEAD_LETTER_QUEUES
+
+DEAD_LETTERS = "/$DeadLetterQueue"
+SUBSCRIPTION = "/subscriptions/"
+_SERVICE_BUS = "service-bus"
+
+
+class Place(NamedTuple):
+    """A queue, subscription or dead-letter queue, as the services name it."""
+
+    alias: str
+    site: str
+    setting: str
+    entity: str
+
+    @property
+    def origin(self) -> Origin:
+        """The place as the source of its messages."""
+        return Origin(self.site, self.entity)
+
+    @property
+    def is_dead_letter_queue(self) -> bool:
+        """Whether it is the dead-letter queue of an entity."""
+        return self.entity.lower().endswith(DEAD_LETTER_QUEUES)
+
+    def connection(self, settings: Mapping[str, str]) -> Connection:
+        """Return its namespace for a receiver; raises ConfigError without the app setting."""
+        problem = setting_problem(self.setting, settings)
+        if problem is not None:
+            raise ConfigError([problem])
+        return Connection(self.setting, settings.get(self.setting), settings.get(self.setting + NAMESPACE_SUFFIX))
+
+    def __str__(self) -> str:
+        return f"{self.site}/{self.entity}"
+
+
+class Scene(NamedTuple):
+    """An entity to work on, with the configuration and the app settings."""
+
+    place: Place
+    configuration: Configuration
+    settings: Mapping[str, str]
+
+
+class Destination(NamedTuple):
+    """A queue, topic or event hub that messages are sent to."""
+
+    alias: str
+    site: str
+    entity: str
+
+    def __str__(self) -> str:
+        return f"{self.site}/{self.entity}"
+
+
+def dead_letter_queue(text: str, configuration: Configuration) -> Place:
+    """Return the dead-letter queue that *text* names: CONNECTION/ENTITY or a task, for its source."""
+    task = task_named(text, configuration)
+    if task is not None and task.source.hub is not None:
+        where = f"the source of {task.task}"
+        raise ConfigError([Problem(where, "is an event hub, which has no dead-letter queue", "see `busway rejects`")])
+    found = (
+        entity_named(text, configuration)
+        if task is None
+        else _place(task.source.connection, task.source.entity, configuration)
+    )
+    return found if found.is_dead_letter_queue else found._replace(entity=found.entity + DEAD_LETTERS)
+
+
+def rejects_of(text: str, configuration: Configuration) -> Place:
+    """Return the entity with rejected messages that *text* names: CONNECTION/ENTITY or a task."""
+    task = task_named(text, configuration)
+    if task is None:
+        return entity_named(text, configuration)
+    if task.rejects is None:
+        hint = f"its rejected messages are dead letters: busway dead list {task.task}"
+        raise ConfigError([Problem(f"task {task.task}", "has no rejects", hint)])
+    if task.rejects.queue is None:
+        hint = "name a subscription of it, or a queue" if task.rejects.topic else "its events cannot be completed"
+        found = f"sends its rejected messages to the {task.rejects.kind} {task.rejects.entity}, expected a queue"
+        raise ConfigError([Problem(f"task {task.task}", found, hint)])
+    return _place(task.rejects.connection, task.rejects.queue, configuration)
+
+
+def task_named(name: str, configuration: Configuration) -> TaskFile | None:
+    """Return the task of this name, in any case."""
+    return next((each for each in configuration.tasks if each.task.lower() == name.lower()), None)
+
+
+def entity_named(text: str, configuration: Configuration) -> Place:
+    """Return the queue or subscription that *text* names as CONNECTION/ENTITY; raises ConfigError."""
+    alias, _, entity = text.partition("/")
+    connection = configuration.connections.get(alias)
+    entity = entity.strip("/")
+    if connection is None or connection.kind != _SERVICE_BUS or connection.setting is None or not entity:
+        known = [
+            f"{name}/ENTITY"
+            for name, each in configuration.connections.items()
+            if each.kind == _SERVICE_BUS and each.setting is not None
+        ]
+        tasks = [each.task for each in configuration.tasks]
+        expected = ", ".join([*known, *tasks]) or "a connection of kind service-bus in connections.yaml"
+        raise ConfigError([Problem(text, "is not a queue or subscription, or a task", f"expected {expected}")])
+    return _place(alias, entity, configuration)
+
+
+def destination_named(text: str, configuration: Configuration) -> Destination:
+    """Return the queue, topic or hub that *text* names as CONNECTION/ENTITY; raises ConfigError."""
+    alias, _, entity = text.partition("/")
+    entity = entity.strip("/")
+    if alias not in configuration.connections or not entity:
+        expected = ", ".join(f"{name}/ENTITY" for name in configuration.connections)
+        raise ConfigError([Problem(f"--to {text}", "is not an entity of a connection", f"expected {expected}")])
+    if SUBSCRIPTION in entity.lower() or entity.lower().endswith(DEAD_LETTER_QUEUES):
+        found = "takes no messages from senders"
+        raise ConfigError([Problem(f"--to {text}", found, "expected a queue, a topic or an event hub")])
+    return Destination(alias, configuration.site(alias), entity)
+
+
+def destination_of(text: str, configuration: Configuration) -> Destination:
+    """Return the destination whose text, SITE/ENTITY, is *text*; raises ConfigError if no connection leads there."""
+    site, _, entity = text.partition("/")
+    aliases = [alias for alias in configuration.connections if configuration.site(alias) == site]
+    service_bus = [each for each in aliases if configuration.connections[each].kind == _SERVICE_BUS]
+    return destination_named(f"{next(iter(service_bus or aliases), site)}/{entity}", configuration)
+
+
+def original(path: str, site: str, configuration: Configuration, *, prefer: str | None = None) -> Destination | str:
+    """
+    Return the entity *path* of *site* as a destination, or the reason why messages cannot simply go back to it.
+
+    *prefer* is the alias to use if several connections lead to the site.
+    """
+    if SUBSCRIPTION in path.lower():
+        topic = path[: path.lower().index(SUBSCRIPTION)]
+        return (
+            f"came from {site}/{path}: only the topic {topic} takes messages, and all its subscriptions would get them"
+        )
+    if path.lower().endswith(DEAD_LETTER_QUEUES):
+        return f"came from {site}/{path}, which takes no messages from senders"
+    aliases = [alias for alias in configuration.connections if configuration.site(alias) == site]
+    kinds = {configuration.connections[alias].kind for alias in aliases}
+    hubs = {task.source.hub for task in configuration.tasks if task.source.connection in aliases}
+    if len(kinds) > 1:
+        wanted = "event-hubs" if path in hubs else _SERVICE_BUS
+        aliases = [alias for alias in aliases if configuration.connections[alias].kind == wanted]
+    if not aliases:
+        return f"came from {site}/{path}: no connection in connections.yaml leads to this site"
+    return Destination(prefer if prefer in aliases else aliases[0], site, path)
+
+
+def _place(alias: str, entity: str, configuration: Configuration) -> Place:
+    setting = configuration.connections[alias].setting
+    if setting is None:
+        raise ConfigError([Problem(f"connection {alias}", "has only a secret", "expected a setting to receive with")])
+    return Place(alias, configuration.site(alias), setting, entity)

@@ -1,0 +1,173 @@
+"""
+Receiving with locks that this process renews, over the connection that `local.host` has for raw messages.
+
+A message that is not wanted is held until the end, because one that is given back comes again before all others.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from azure.core.exceptions import AzureError
+from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
+
+from cli.dead.letters import Letter
+from cli.dead.places import Place
+from local.host import frames
+from local.host.raw_link import Delivery, RawLink
+from local.host.service_bus_connection import ServiceBusConnection
+from shared.azure.connections import service_bus_client
+from shared.azure.service_bus_internals import ManagementConnection
+from shared.errors import LockLost, TargetRefused, TargetUnavailable
+
+SESSION_LOCKED = "com.microsoft:session-cannot-be-locked"
+
+# 8 KB in a request: it must fit the frames of the service.
+_TOKENS_AT_ONCE = 500
+_TIMEOUT_SECONDS = 30.0
+_SESSION_SECONDS = 5.0
+# Renewed when less than this part of a lock is left; nothing is sent with less than the second part left.
+_RENEW_BELOW, _SEND_ABOVE = 0.6, 0.3
+_SHORTEST_LOCK = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A locked message; the content of one that is not wanted is not kept."""
+
+    key: str | None
+    delivery: Delivery
+    letter: Letter | None
+    until: float
+    """When its lock ends, a time of `time.monotonic`."""
+    duration: float
+    """The seconds for which it was locked."""
+
+    @property
+    def left(self) -> float:
+        """The part of its lock that is left."""
+        return (self.until - time.monotonic()) / self.duration
+
+    def forget(self) -> None:
+        """Drop the content."""
+        self.delivery = self.delivery._replace(payload=b"")
+        self.letter = None
+
+
+class Receiver:
+    """Receives from one queue, subscription or dead-letter queue, or from one session of it."""
+
+    def __init__(self, place: Place, settings: Mapping[str, str], session_id: str | None = None) -> None:
+        """Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks."""
+        self._place = place
+        self._settings = settings
+        self._session_id = session_id
+        self._opened = contextlib.AsyncExitStack()
+        self._connection: ServiceBusConnection
+        self._link: RawLink
+        self._management: ManagementConnection
+
+    async def __aenter__(self) -> Self:
+        """Open the link; raises TargetUnavailable, TargetRefused, and LinkClosed with the condition of the service."""
+        async with contextlib.AsyncExitStack() as stack:
+            entity = {"queue_name": self._place.entity}
+            connection = self._place.connection(self._settings)
+            has_session = self._session_id is not None
+            self._connection = await ServiceBusConnection.open(connection, entity, sessions=has_session)
+            stack.push_async_callback(self._connection.close)
+            self._link = await self._connection.attach(
+                session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self._session_id
+            )
+            client = await stack.enter_async_context(service_bus_client(self._place.setting, self._settings))
+            self._management = ManagementConnection.to(client, self._place.entity)
+            stack.push_async_callback(self._management.close)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections."""
+        with contextlib.suppress(TargetUnavailable, TargetRefused, AzureError, OSError):
+            await self._connection.raw.detach(self._link)
+        await self._opened.aclose()
+
+    async def receive(self, count: int, seconds: float) -> list[Held]:
+        """Return up to *count* messages, none if nothing comes for *seconds*; raises TargetUnavailable."""
+        deliveries = await self._link.receive(count, seconds)
+        now, clock = time.monotonic(), time.time()
+        return [self._held(each, now, clock) for each in deliveries]
+
+    async def complete(self, messages: Sequence[Held]) -> list[Held]:
+        """Remove messages from the entity; return those whose lock was lost, which come again."""
+        if not messages:
+            return []
+        failures = await self._connection.raw.settle(self._link, [each.delivery for each in messages], frames.ACCEPTED)
+        return [each for each in messages if each.delivery.delivery_id in failures]
+
+    async def give_back(self, messages: Iterable[Held]) -> None:
+        """Make messages available to other receivers again, where they were; errors end with the locks anyway."""
+        waiting = [each.delivery for each in messages]
+        with contextlib.suppress(TargetUnavailable, TargetRefused, OSError):
+            if self._place.is_dead_letter_queue:
+                # Azure puts what is released behind all others. Deliveries from a dead-letter queue have no limit.
+                for start in range(0, len(waiting), _TOKENS_AT_ONCE):
+                    some = waiting[start : start + _TOKENS_AT_ONCE]
+                    await self._connection.raw.settle(self._link, some, frames.MODIFIED)
+            else:
+                await self._connection.raw.release(self._link, waiting)
+
+    async def renew(self, messages: Sequence[Held]) -> list[Held]:
+        """Renew the locks that end soon; return the messages whose lock was lost. Raises TargetUnavailable."""
+        due = [each for each in messages if each.left < _RENEW_BELOW]
+        if not due:
+            return []
+        if self._session_id is not None:
+            return await self._renew_session(messages)
+        lost: list[Held] = []
+        for start in range(0, len(due), _TOKENS_AT_ONCE):
+            lost += await self._renew_some(due[start : start + _TOKENS_AT_ONCE])
+        return lost
+
+    @staticmethod
+    def may_send(message: Held) -> bool:
+        """Return whether the lock lasts long enough to send the message and complete it."""
+        return message.left > _SEND_ABOVE
+
+    async def _renew_some(self, messages: Sequence[Held]) -> list[Held]:
+        tokens = [each.delivery.tag for each in messages]
+        try:
+            ends = await self._management.renew_locks(tokens, _TIMEOUT_SECONDS)
+        except MessageLockLostError:
+            if len(messages) == 1:
+                return [*messages]
+            middle = len(messages) // 2
+            return [*await self._renew_some(messages[:middle]), *await self._renew_some(messages[middle:])]
+        except (AzureError, OSError) as error:
+            raise TargetUnavailable(f"{self._place}: the locks cannot be renewed, {type(error).__name__}") from error
+        self._extend(messages, ends)
+        return []
+
+    async def _renew_session(self, messages: Sequence[Held]) -> list[Held]:
+        try:
+            end = await self._management.renew_session_lock(self._session_id or "", _TIMEOUT_SECONDS)
+        except SessionLockLostError:
+            return [*messages]
+        except (AzureError, OSError) as error:
+            raise LockLost(f"{self._place}: the session cannot be renewed, {type(error).__name__}") from error
+        self._extend(messages, [end] * len(messages))
+        return []
+
+    @staticmethod
+    def _extend(messages: Sequence[Held], ends: Sequence[int]) -> None:
+        now, clock = time.monotonic(), time.time()
+        for each, end in zip(messages, ends, strict=True):
+            each.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
+            each.until = now + each.duration
+
+    def _held(self, delivery: Delivery, now: float, clock: float) -> Held:
+        letter = Letter(delivery.payload, self._place.origin)
+        end = None if letter.message is None else letter.message.arrival.locked_until
+        # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
+        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - clock)
+        return Held(letter.key, delivery, letter, now + duration, duration)

@@ -1,0 +1,146 @@
+"""The runs of `list`, `show` and `export`, which only read."""
+
+import asyncio
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from cli.dead import listing, showing
+from cli.dead.exporting import exported_line
+from cli.dead.history import history
+from cli.dead.kinds import REJECTS, Kind, problems
+from cli.dead.letters import Letter
+from cli.dead.listing import Groups, messages
+from cli.dead.peeking import peeked
+from cli.dead.places import Place
+from cli.dead.selecting import Selection
+from cli.dead.wanted import print_unevaluated
+from cli.output import fail
+from shared.config.files import Configuration, load
+from shared.errors import BuswayError, ConfigError, Problem
+from shared.printable import json_line
+from shared.private_file import open_private
+
+
+def list_and_print(
+    kind: Kind, text: str | None, selection: Selection, folder: Path, *, each: bool, as_json: bool
+) -> None:
+    """Print the groups of an entity, or each message; of all entities that the tasks name if *text* is None."""
+    with problems():
+        configuration = load(folder)
+        places = [kind.place(text, configuration)] if text is not None else _places(kind, configuration)
+        if not places:
+            raise ConfigError([Problem(f"busway {kind.command} list", "no task has one", "name CONNECTION/ENTITY")])
+        asyncio.run(_list(places, selection, each=each, as_json=as_json))
+
+
+async def _list(places: list[Place], selection: Selection, *, each: bool, as_json: bool) -> None:
+    now = datetime.now(UTC)
+    failed: list[BuswayError] = []
+    for number, place in enumerate(places):
+        groups = Groups(place, now)
+        try:
+            async for some in peeked(place, os.environ):
+                for letter, _ in some:
+                    if not selection.takes(letter):
+                        continue
+                    if each:
+                        if not groups.count and not as_json:
+                            typer.echo(f"{place}\n{listing.HEADING}")
+                        shown = json_line(listing.document(letter, place)) if as_json else listing.line(letter, now)
+                        typer.echo(shown)
+                    groups.add(letter)
+        except BuswayError as error:
+            if len(places) == 1:
+                raise
+            failed.append(error)
+            continue
+        if as_json and not each:
+            typer.echo(json_line(groups.document()))
+        elif not as_json and not (each and groups.count):
+            typer.echo("\n" * (number > 0) + "\n".join(groups.lines()))
+    print_unevaluated(selection)
+    if failed:
+        fail(failed)
+
+
+def show_and_print(kind: Kind, text: str, number: int, folder: Path, *, with_body: bool, with_journal: bool) -> None:
+    """Print one message, and what the journals have about it."""
+    with problems():
+        configuration = load(folder)
+        place = kind.place(text, configuration)
+        asyncio.run(_show(place, number, folder, with_body=with_body, with_journal=with_journal))
+
+
+async def _show(place: Place, number: int, folder: Path, *, with_body: bool, with_journal: bool) -> None:
+    letter: Letter | None = None
+    async with contextlib.aclosing(peeked(place, os.environ, number)) as found:
+        async for some in found:
+            letter = next((each for each, _ in some if each.number == number), None)
+            break
+    if letter is None:
+        hint = "the numbers are in the first column of `list --each`"
+        raise ConfigError([Problem(f"{place}: {number}", "no message has this sequence number", hint)])
+    now = datetime.now(UTC)
+    typer.echo("\n".join(showing.lines(letter, place, letter.age(now), with_body=with_body)))
+    if not with_journal:
+        return
+    try:
+        records = await asyncio.to_thread(history, letter, folder)
+    except ConfigError as error:
+        records = [str(error.problems[0])]
+    except BuswayError as error:
+        records = [f"the journal cannot be read: {error}"]
+    typer.echo("  journal:\n" + "\n".join(f"    {each}" for each in records))
+
+
+def export_and_print(kind: Kind, text: str, selection: Selection, folder: Path, file: Path) -> None:
+    """Write the selected messages to a file, as they are."""
+    with problems():
+        configuration = load(folder)
+        place = kind.place(text, configuration)
+        asyncio.run(_export(place, selection, file))
+
+
+async def _export(place: Place, selection: Selection, file: Path) -> None:
+    count = 0
+    # Complete or not there: nobody drops messages because of half a file.
+    beside = file.with_name(file.name + ".part")
+    try:
+        with open_private(beside) as opened:
+            async with contextlib.aclosing(peeked(place, os.environ)) as found:
+                async for some in found:
+                    chosen = [letter for letter, _ in some if selection.takes(letter)]
+                    opened.writelines(exported_line(letter, place) for letter in chosen)
+                    count += len(chosen)
+                    if selection.is_complete:
+                        break
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(file)
+    except OSError as error:
+        raise ConfigError([Problem(str(file), f"cannot be written: {error.strerror}")]) from error
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    print_unevaluated(selection)
+    typer.echo(f"{messages(count)} of {place} in {file}; they stay in the entity")
+
+
+def _places(kind: Kind, configuration: Configuration) -> list[Place]:
+    """Return the entities that the tasks name: with dead letters those of their sources and target queues too."""
+    texts: dict[str, None] = {}
+    for task in configuration.tasks:
+        if kind is REJECTS:
+            if task.rejects is not None and task.rejects.queue is not None:
+                texts[f"{task.rejects.connection}/{task.rejects.queue}"] = None
+            continue
+        if task.source.hub is None:
+            texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
+        for target in task.targets():
+            if target.queue is not None and configuration.connections[target.connection].setting is not None:
+                texts[f"{target.connection}/{target.queue}"] = None
+    return [kind.place(each, configuration) for each in texts]

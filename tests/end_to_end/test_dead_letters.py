@@ -1,0 +1,392 @@
+"""`busway dead` and `busway rejects` with the local broker."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dead import delivery, evidence
+from cli.dead.ledger import Ledger, ledger_of
+from cli.dead.places import Place
+from cli.demo.message_file import read_templates
+from local.broker.admin.thread import RunningAdmin
+from local.broker.core.content import read_content
+from local.broker.core.namespace import Namespace
+from local.broker.thread import RunningBroker
+from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
+from shared.errors import MessageRejected
+from shared.line.rejection import set_aside, wrapped
+from shared.line.routing import Target
+from shared.line.states import Rejection, Stage
+from shared.message.arrival import Arrival, Origin
+from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
+from tests.end_to_end.killed_resend import resend_with_kills
+from tests.messages import delivered
+
+TYPES: dict[str, Value] = {
+    "long": long(2**40),
+    "ubyte": ubyte(7),
+    "time": timestamp(1_763_874_000_123),
+    "offset": described(symbol("com.microsoft:datetime-offset"), long(638_000_000_000_000_000)),
+    "char": char("é"),
+    "null": NULL,
+}
+NOW = round(time.time() * 1000)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with RunningBroker([WEST, EAST]) as broker:
+        yield broker
+
+
+@pytest.fixture
+def site(running: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    running.reset()
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # no process is killed here
+    return Site(running, tmp_path)
+
+
+def many(count: int, **options: Any) -> list[bytes]:
+    return [delivered(n, session_id=f"s-{n % 3}", named={"n": long(n)}, **options) for n in range(count)]
+
+
+def test_groups_show_reason_source_and_age_and_single_messages_no_body(site: Site) -> None:
+    site.bury("orders", many(3, body=b"secret"), "MaxDeliveryCountExceeded")
+    site.bury("orders", many(1), None)
+    site.bury("orders", [delivered(9, message_id="\x1b]0;evil\x07")], "two\nlines")
+    listed = site.run("dead", "list")
+    assert listed.returncode == 0
+    assert "west/orders/$DeadLetterQueue: 5 messages, the oldest from " in listed.stdout
+    assert re.search(r"^       3  \d+ s  +MaxDeliveryCountExceeded  west/orders$", listed.stdout, re.MULTILINE)
+    assert "(no reason)" in listed.stdout
+    assert r"two\nlines" in listed.stdout
+    assert "east/orders/$DeadLetterQueue: no messages" in listed.stdout
+    each = site.run("dead", "list", "ORDERS-west-to-east", "--each")
+    assert len(each.stdout.splitlines()) == 2 + 5
+    assert r"\x1b]0;evil\x07" in each.stdout
+    assert "secret" not in listed.stdout + each.stdout
+    groups = json.loads(site.run("dead", "list", "west/orders", "--json").stdout)
+    assert [(group["reason"], group["count"]) for group in groups["groups"]] == [
+        ("MaxDeliveryCountExceeded", 3),
+        ("(no reason)", 1),
+        ("two\nlines", 1),
+    ]
+    assert all(max(map(len, text.stdout.splitlines())) <= 80 for text in (listed, each))
+
+
+def test_one_message_is_shown_with_types_and_body(site: Site) -> None:
+    site.bury("orders", [delivered(1, named=TYPES, body=b'{"a": [1]}')])
+    shown = site.run("dead", "show", "west/orders", "1").stdout
+    assert "reason: Broken" in shown
+    assert "  property long: 1099511627776 (long)\n" in shown
+    assert '    {\n      "a": [\n        1\n' in shown
+    assert "journal.yaml: names no blob container" in shown
+    hidden = site.run("dead", "show", "west/orders", "1", "--no-body").stdout
+    assert '"a"' not in hidden
+    missing = site.run("dead", "show", "west/orders", "77")
+    assert (missing.returncode, "77: no message has this sequence number" in missing.stderr) == (1, True)
+
+
+def test_what_is_resent_keeps_types_and_sections_and_loses_only_the_reason(site: Site) -> None:
+    before = delivered(1, named=TYPES, subject=string("s"), time_to_live=60_000, body=b"\x00\xff")
+    site.bury("orders", [before, delivered(2)])
+    dry = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--dry-run")
+    assert (dry.returncode, "2 to west/orders" in dry.stdout, len(site.dead())) == (0, True, 2)
+    done = site.run("dead", "resend", "west/orders", "--where", "sys.MessageId = 'm-1'", "--same-ids")
+    assert (done.returncode, done.stderr) == (0, "")
+    (found,) = site.there("orders")
+    assert dict(found.application_properties()) == {
+        **TYPES,
+        "repl-resent-from": string(f"west/orders/$deadletterqueue/1/{stamped(found)}"),
+    }
+    assert (found.subject, found.time_to_live, found.body) == ("s", 60_000, b"\x00\xff")
+    assert ids(site.dead()) == ["m-2"]
+
+
+def test_what_the_entity_would_drop_as_a_duplicate_stays(site: Site, running: RunningBroker) -> None:
+    """The queue has accepted the id of the dead letter, and its window is not over."""
+    site.publish("once", many(2))
+    with site.client() as client, client.get_queue_receiver("once") as receiver:
+        for each in receiver.receive_messages(2, max_wait_time=5):
+            receiver.dead_letter_message(each, reason="Broken")
+    with RunningAdmin(running) as admin:
+        where = ("--admin", f"west={admin.address('west')}")
+        left = site.run("dead", "resend", "west/once", "--all", *where)
+        assert left.returncode == 1
+        assert "2 left: west/once detects duplicates within 0:10:00 and would drop the copy" in left.stdout
+        assert (len(site.dead("once")), site.there("once")) == (2, [])
+        # The loss that this prevents.
+        dropped = site.run("dead", "resend", "west/once", "--number", "1", "--same-ids")
+        assert (dropped.returncode, site.there("once")) == (0, [])
+        assert site.run("dead", "resend", "west/once", "--all", "--new-ids").returncode == 0
+        assert [each.application_property("n") for each in site.there("once")] == [long(1)]
+        # This queue detects none.
+        site.bury("orders", many(1))
+        assert site.run("dead", "resend", "west/orders", "--all", *where).returncode == 0
+
+
+def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site) -> None:
+    site.bury("orders", many(1))
+    asked = site.run("dead", "resend", "west/orders", "--all")
+    assert asked.returncode == 1
+    assert "west/orders: it is not known whether it detects duplicates" in asked.stderr
+    assert "--same-ids" in asked.stderr
+    assert len(site.dead()) == 1
+
+
+def stamped(message: Any) -> str:
+    return str(property_of(message, "repl-resent-from")).rpartition("/")[2]
+
+
+def test_edits_and_a_new_id_and_another_target(site: Site) -> None:
+    site.bury("orders", many(2))
+    options = (
+        "--set",
+        "priority = 5",
+        "--set",
+        "sys.Subject = 'again'",
+        "--remove",
+        "n",
+        "--editors",
+        "orders-west-to-east",
+    )
+    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--new-ids", *options)
+    assert done.returncode == 0
+    found = site.there("orders", site="east")
+    assert [(property_of(each, "priority"), property_of(each, "checked"), each.subject) for each in found] == [
+        (5, "yes", "again")
+    ] * 2
+    assert all(each.application_property("n") is None for each in found)
+    assert len({*ids(found)}) == 2
+    assert not {"m-0", "m-1"} & {*ids(found)}
+
+
+def test_wrong_options_are_reported_before_anything_is_sent(site: Site) -> None:
+    site.bury("orders", many(1))
+    for options, expected in (
+        ((), "none are selected"),
+        (("--where", "n = ("), "--where"),
+        (("--where", "sys.Nothing = 1"), "unknown broker property sys.Nothing"),
+        (("--all", "--set", "n ="), "--set"),
+        (("--all", "--older-than", "soon"), "is not a duration"),
+        (("--all", "--to", "north/x"), "expected west/ENTITY, east/ENTITY"),
+        (("--all", "--to", "west/news/Subscriptions/app"), "takes no messages from senders"),
+        (("--all", "--editors", "gone"), "unknown task"),
+    ):
+        failed = site.run("dead", "resend", "west/orders", *options)
+        assert failed.returncode == 1
+        assert expected in failed.stderr
+    for place in ("north/orders", "west", "nothing"):
+        assert "expected west/ENTITY" in site.run("dead", "list", place).stderr
+    assert len(site.dead()) == 1
+
+
+def test_a_subscription_needs_another_target_because_all_subscriptions_would_get_copies(site: Site) -> None:
+    site.bury("orders", [])
+
+    def put(namespace: Namespace) -> None:
+        namespace.subscription("news", "app").backlog.dead_letters.add(read_content(delivered(1)))
+
+    site.broker.inspect("west", put)
+    place = "west/news/Subscriptions/app"
+    refused = site.run("dead", "resend", place, "--all")
+    assert refused.returncode == 1
+    assert "all its subscriptions would get them: use --to" in refused.stdout
+    assert site.run("dead", "resend", place, "--all", "--to", "west/news", "--same-ids").returncode == 0
+    assert [len(site.there(f"news/Subscriptions/{name}")) for name in ("app", "b")] == [1, 1]
+
+
+def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Site) -> None:
+    site.bury("large", [delivered(1), delivered(2, body=b"x" * 400_000), delivered(3)])
+    done = site.run("dead", "resend", "west/large", "--all", "--to", "east/orders")
+    assert done.returncode == 1
+    assert "1 left: the target refuses it: east/orders: the message has" in done.stdout
+    assert "(sequence number 2)" in done.stdout
+    assert ids(site.there("orders", site="east")) == ["m-1", "m-3"]
+    assert ids(site.dead("large")) == ["m-2"]
+
+
+def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Site, monkeypatch: Any) -> None:
+    monkeypatch.setattr("cli.dead.resending._WAITS", (0.01, 0.01))
+    site.bury("orders", many(30, body=b"x" * 60_000))
+    full = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small")
+    assert full.returncode == 1
+    assert "its quota is exceeded" in full.stderr
+    arrived = ids(site.there("small", site="east"))
+    assert 0 < len(arrived) < 30
+    assert {*arrived} | {*ids(site.dead())} == {f"m-{n}" for n in range(30)}
+    while True:
+        site.empty("small", site="east")
+        more = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small")
+        arrived += ids(site.there("small", site="east"))
+        if more.returncode == 0:
+            break
+    assert arrived == [f"m-{n}" for n in range(30)]
+
+
+def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site: Site) -> None:
+    site.bury("orders", many(1))
+    path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
+    with Ledger(path, "west/orders/$deadletterqueue"):
+        second = site.run("dead", "resend", "west/orders", "--all", "--same-ids")
+    assert second.returncode == 1
+    assert "is in use by process" in second.stderr
+    assert len(site.dead()) == 1
+    # The text of the first one is still in the file of the lock.
+    assert path.with_name(path.name + ".lock").read_text().startswith("process")
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids").returncode == 0
+
+
+class Killed(BaseException):
+    """Ends a run as SIGKILL would: nothing after it is recorded."""
+
+
+def test_an_answer_that_was_lost_and_a_message_that_was_consumed_meanwhile_are_unclear(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.bury("orders", [delivered(1), delivered(2)])
+    send = delivery.Delivery.send
+
+    async def unanswered(self: delivery.Delivery, messages: Any) -> Any:
+        await send(self, messages)
+        raise Killed
+
+    monkeypatch.setattr(delivery.Delivery, "send", unanswered)
+    note = Ledger.note
+
+    def only_sending(self: Ledger, state: str, keys: Any, to: str) -> None:
+        if state == "sending":
+            note(self, state, keys, to)
+
+    monkeypatch.setattr(Ledger, "note", only_sending)
+    with pytest.raises(Killed):
+        site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+    monkeypatch.undo()
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    site.empty("orders", site="east")
+    again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+    assert again.returncode == 1
+    assert "1 left: unclear: an interrupted run may have sent it to east/orders" in again.stdout
+    assert ids(site.dead()) == ["m-1"]
+    known = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "complete")
+    assert (known.returncode, "1 completed: an earlier run had sent them" in known.stdout) == (0, True)
+    assert ids(site.there("orders", site="east")) == ["m-2"]
+
+
+def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: Site) -> None:
+    site.bury("orders", [delivered(1, named=TYPES, body=b'{"n": 1}'), delivered(2)])
+    file = site.folder / "saved.jsonl"
+    assert site.run("dead", "export", "west/orders", str(file), "--number", "1").returncode == 0
+    assert file.stat().st_mode & 0o077 == 0
+    tried = site.run("try", "orders-west-to-east", "--messages", str(file))
+    assert (tried.returncode, "would be sent to east/orders" in tried.stdout) == (0, True)
+    (template,) = read_templates(file)
+    assert (template.body, template.properties["long"]) == (b'{"n": 1}', long(2**40))
+    refused = site.run("dead", "drop", "west/orders", "--all")
+    assert (refused.returncode, "export them first" in refused.stderr) == (1, True)
+    dropped = site.run("dead", "drop", "west/orders", "--exported", str(file))
+    assert (dropped.returncode, "1 dropped" in dropped.stdout) == (0, True)
+    assert ids(site.dead()) == ["m-2"]
+    for expected in ("1 sent", "1 not sent: an earlier run had sent them"):
+        again = site.run("dead", "resend", "west/orders", "--all", "--file", str(file), "--to", "east/orders")
+        assert (again.returncode, expected in again.stdout) == (0, True)
+    (resent,) = site.there("orders", site="east")
+    assert resent.application_property("long") == long(2**40)
+    assert resent.application_property("DeadLetterReason") is None
+    # An export of another entity says nothing about these.
+    assert site.run("rejects", "drop", "west/rejected", "--exported", str(file)).returncode == 1
+    assert site.run("dead", "drop", "west/orders", "--older-than", "1h", "--yes").returncode == 0
+    assert site.run("dead", "drop", "west/orders", "--all", "--yes").returncode == 0
+    assert site.dead() == []
+
+
+def rejected(number: int, *, is_wrapped: bool = False, task: str = "gone", **options: Any) -> bytes:
+    """Return a message as a task that no longer exists has sent it to its rejects."""
+    arrival = Arrival(Origin("west", "orders"), number, None, NOW)
+    target = Target(object(), "west", "rejected")  # type: ignore[arg-type] # nothing is sent
+    rejection = Rejection(MessageRejected("Bad", "it is bad"), Stage.EDITED, task)
+    make = wrapped if is_wrapped else set_aside
+    return make(target, delivered(number, **options), arrival, rejection).content
+
+
+def test_rejects_go_back_to_the_source_without_their_stamps(site: Site) -> None:
+    site.publish("rejected", [rejected(1, named={"a": long(1)}), rejected(2, is_wrapped=True, named={"a": long(2)})])
+    listed = site.run("rejects", "list", "orders-west-to-east")
+    assert "Bad     west/orders, task gone" in listed.stdout
+    shown = site.run("rejects", "show", "west/rejected", "2").stdout
+    assert "the message is the body of this one" in shown
+    assert site.run("rejects", "resend", "orders-west-to-east", "--all", "--same-ids").returncode == 0
+    found = site.there("orders")
+    assert [{name for name, _ in each.application_properties()} for each in found] == [{"a", "repl-resent-from"}] * 2
+    assert ids(found) == ["m-1", "m-2"]
+
+
+def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> None:
+    contents = [rejected(n, session_id=f"s-{n % 2}") for n in range(4)]
+    site.publish("rejected-sessions", contents)
+    with (
+        site.client() as west,
+        west.get_queue_receiver("rejected-sessions", session_id="s-1"),
+    ):
+        done = site.run("rejects", "resend", "west/rejected-sessions", "--all", "--same-ids")
+    assert done.returncode == 1
+    assert "2 left: its session is locked by another receiver" in done.stdout
+    assert ids(site.there("orders")) == ["m-0", "m-2"]
+    assert ids(site.there("rejected-sessions")) == ["m-1", "m-3"]
+    assert site.run("rejects", "drop", "west/rejected-sessions", "--all", "--yes").returncode == 0
+
+
+def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: Site) -> None:
+    site.bury("orders", many(60))
+    process = site.start("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--rate", "10")
+    while process.poll() is None and len(site.there("orders", site="east")) < 1:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, "stopped: locks are released" in err) == (1, True)
+    arrived = ids(site.there("orders", site="east"))
+    assert f"{len(arrived):>8,} sent" in out
+    assert arrived + ids(site.dead()) == [f"m-{n}" for n in range(60)]
+    assert site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders").returncode == 0
+    assert ids(site.there("orders", site="east")) == [f"m-{n}" for n in range(60)]
+
+
+def test_a_killed_process_loses_and_doubles_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    resend_with_kills(site, 200, 1, seed=round(datetime.now(UTC).timestamp()))
+
+
+def test_a_purge_counts_first_and_then_lets_the_service_delete(site: Site) -> None:
+    site.publish("orders", many(1_200))
+    assert site.run("purge", "west/orders").returncode == 1  # neither --dry-run nor --apply
+    counted = site.run("purge", "west/orders", "--dry-run")
+    assert (counted.returncode, "would delete 1,200 messages" in counted.stdout) == (0, True)
+    assert site.run("purge", "west/orders", "--older-than", "1h", "--apply").stdout == "       0 deleted\n"
+    with site.client() as west, west.get_queue_receiver("orders") as receiver:
+        (locked,) = receiver.receive_messages(1)
+        purged = site.run("purge", "west/orders", "--apply")
+        receiver.abandon_message(locked)
+    assert (purged.returncode, purged.stderr) == (1, "")
+    assert "   1,199 deleted\n       1 left: locked by a receiver, deferred or scheduled\n" in purged.stdout
+    assert site.run("purge", "west/orders", "--apply").returncode == 0
+    assert site.there("orders") == []
+
+
+def test_a_purge_by_rule_and_one_of_sessions_receive_the_messages(site: Site) -> None:
+    site.bury("orders", many(6))
+    done = site.run("purge", "west/orders/$DeadLetterQueue", "--where", "n < 4", "--apply")
+    assert (done.returncode, "4 dropped" in done.stdout) == (0, True)
+    assert ids(site.dead()) == ["m-4", "m-5"]
+    site.publish("rejected-sessions", many(4))
+    done = site.run("purge", "west/rejected-sessions", "--apply")
+    assert (done.returncode, "the service deletes no batches of this entity" in done.stderr) == (0, True)
+    assert site.there("rejected-sessions") == []
+    missing = site.run("purge", "west/nothing", "--apply")
+    assert (missing.returncode, "west/nothing: its messages cannot be deleted" in missing.stderr) == (1, True)

@@ -1,0 +1,83 @@
+"""
+Dead letters resent by runs that are killed: at every step, and 5,000 of them by processes at random moments.
+
+It takes minutes: `BUSWAY_SLOW=1 .venv/bin/python -m pytest tests/faults/test_dead_letters.py`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.dead import evidence
+from cli.dead.ledger import Ledger
+from local.broker.thread import RunningBroker
+from shared.amqp.values import long
+from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
+from tests.end_to_end.killed_resend import resend_with_kills
+from tests.messages import delivered
+
+COUNT = 6
+
+
+def test_5000_dead_letters_survive_five_kills_in_order_per_session(tmp_path: Path) -> None:
+    with RunningBroker([WEST, EAST]) as broker:
+        resend_with_kills(Site(broker, tmp_path), 5_000, 5, seed=22)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with RunningBroker([WEST, EAST]) as broker:
+        yield Site(broker, tmp_path)
+
+
+class Killed(BaseException):
+    """Ends a run as SIGKILL would: nothing after it is recorded."""
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """Each write to the ledger is a step; the run is killed before it, or after it and before what follows."""
+    monkeypatch.setattr("cli.dead.resending.AT_ONCE", 3)
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # a send that was cut off here never arrives later
+    contents = [delivered(n, session_id=f"s-{n % 3}", named={"n": long(n)}) for n in range(COUNT)]
+    append = Ledger._append
+    killed = 0
+    for step in range(1, 40):
+        site.broker.reset()
+        for each in (site.folder / "build").rglob("*.jsonl"):
+            each.unlink()
+        site.bury("orders", contents)
+        left = iter(range(step))
+
+        def dying(self: Ledger, line: object, left: Iterator[int] = left) -> None:
+            if next(left, None) is not None:
+                return append(self, line)
+            if is_written:
+                append(self, line)
+            raise Killed
+
+        monkeypatch.setattr(Ledger, "_append", dying)
+        try:
+            site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+        except Killed:
+            killed += 1
+        finally:
+            monkeypatch.setattr(Ledger, "_append", append)
+        again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+        if again.returncode:
+            # The first send of all has no evidence of earlier ones; nothing consumes here.
+            assert "unclear: an interrupted run may have sent it" in again.stdout
+            again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "send")
+        assert again.returncode == 0, again.stdout + again.stderr
+        arrived = site.there("orders", site="east")
+        assert sorted(ids(arrived)) == [f"m-{n}" for n in range(COUNT)]
+        for session_id in ("s-0", "s-1", "s-2"):
+            numbers = [property_of(each, "n") for each in arrived if each.session_id == session_id]
+            assert numbers == sorted(numbers)
+        assert site.dead() == []
+        if next(left, None) is not None:
+            break
+    assert killed > 6
