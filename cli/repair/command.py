@@ -10,7 +10,7 @@ from cli.output import fail
 from shared.errors import Problem
 
 
-def repair(
+def repair(  # noqa: PLR0917 - typer reads options from parameters
     manifest: Annotated[Path, typer.Argument(help="The repair.jsonl of a run of `busway reconcile`.")],
     apply: Annotated[
         bool | None, typer.Option("--apply/--dry-run", help="Send the messages, or only show what would be sent.")
@@ -28,6 +28,12 @@ def repair(
             help="The file that records what was sent. [default: repaired.jsonl in the folder of the results]"
         ),
     ] = None,
+    expired: Annotated[
+        bool,
+        typer.Option(
+            "--expired", help="Send messages too that their source expired before their task could send them."
+        ),
+    ] = False,
     folder: Folder = Path("config"),
 ) -> None:
     """
@@ -40,11 +46,16 @@ def repair(
     journal records as the original. The command only reads the entities: the copies stay where they are.
 
     A ledger, `repaired.jsonl` beside the folder `runs`, records what was sent, so that no manifest of another night
-    sends it again. If you copy a manifest to another folder, its ledger is there too, unless you use `--ledger`. If a
-    repair is interrupted, or gets no answer from the target, the next repair sends that one message again: it may
-    arrive twice, unless the target detects duplicates. A message that is still in a queue of its target is not sent.
-    The command cannot look into topics and hubs, or see what was already consumed: the next reconciliation shows that.
-    It waits a few seconds for an unavailable target, whatever the task's `limits.hold` is.
+    sends it again. Only one repair at a time can use a ledger: a second one ends with the process that has it. If you
+    copy a manifest to another folder, its ledger is there too, unless you use `--ledger`. If a repair is interrupted,
+    or gets no answer from the target, the next repair sends that one message again: it may arrive twice, unless the
+    target detects duplicates. A message that is still in a queue of its target is not sent. The command cannot look
+    into topics and hubs, or see what was already consumed: the next reconciliation shows that.
+
+    Messages that their source expired before their task could send them are only listed, unless you use `--expired`:
+    the receivers may not want them any longer. They get their whole time to live again.
+
+    The command waits a few seconds for an unavailable target, whatever the task's `limits.hold` is.
 
     Exit code 0: nothing is left to do. 1: some messages were not found or not sent.
     """
@@ -53,5 +64,5 @@ def repair(
 
     from cli.repair.run import repair_and_print
 
-    if not repair_and_print(manifest, copies or [], ledger, folder, apply=apply):
+    if not repair_and_print(manifest, copies or [], ledger, folder, apply=apply, sends_expired=expired):
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """The manifest that a reconciliation wrote, and the ledger that repairs write."""
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -7,13 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from cli.file_lock import locked
 from shared.errors import ConfigError, Problem
 from shared.printable import printable
 from shared.private_file import open_private
 
 LEDGER = "repaired.jsonl"
 
-_VERSION = 1
+_VERSIONS = (1, 2)
+_EXPIRED = "expired-unsent"
 _RUNS = "runs"
 
 
@@ -34,19 +37,33 @@ class Missing(NamedTuple):
     body_digest: str | None
     property_digest: str | None
     copies: int
-    taps: tuple[str, ...] = ()
-    """The taps that saw it at its source: their entities may have a copy."""
+    seen: tuple[tuple[str, int, int], ...] = ()
+    """The taps that saw it at its source, with partition and number: their entities may have a copy."""
+    has_expired: bool = False
+    """Its source expired it before its task could send it."""
 
     @property
     def key(self) -> str:
         """The key that identifies it, also if its entity was deleted and created."""
+        if self.sequence_number is None:
+            # Only taps saw it: they know neither its number at the source nor when the source enqueued it.
+            numbers = ";".join(f"{tap}/{partition}/{number}" for tap, partition, number in self.seen)
+            return f"{self.task}|{self.site}/{self.entity}|{self.message_id}|{self.body_digest}|{numbers}"
         return f"{self.task}|{self.site}/{self.entity}|{self.partition}|{self.sequence_number}|{self.enqueued_time}"
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """The names of the taps that saw it, each once."""
+        return tuple(dict.fromkeys(tap for tap, _, _ in self.seen))
 
     @property
     def name(self) -> str:
         """Its task, id and sequence number, for people."""
         identity = printable(self.message_id or "(no message id)")
-        return f"{self.task}: {identity}, sequence number {self.sequence_number}"
+        number = (
+            "unknown sequence number" if self.sequence_number is None else f"sequence number {self.sequence_number}"
+        )
+        return f"{self.task}: {identity}, {number}"
 
 
 def read(path: Path) -> tuple[list[Missing], int]:
@@ -54,8 +71,8 @@ def read(path: Path) -> tuple[list[Missing], int]:
     try:
         lines = [json.loads(line) for line in _lines_of(path)]
         head, rows = lines[0], lines[1:]
-        if head["manifest"] != _VERSION:
-            found = f"has version {head['manifest']}, expected {_VERSION}"
+        if head["manifest"] not in _VERSIONS:
+            found = f"has version {head['manifest']}, expected {' or '.join(map(str, _VERSIONS))}"
             raise ConfigError([Problem(str(path), found, "use the version of Busway that wrote it")])
         if head["messages"] != len(rows):
             raise ConfigError(
@@ -92,7 +109,12 @@ def _missing(row: dict[str, Any]) -> Missing:
         row.get("body_digest"),
         row.get("property_digest"),
         row.get("copies", 0),
-        tuple(dict.fromkeys(each["tap"] for each in row.get("places", ()) if each["in"] == "tap")),
+        tuple(
+            (each["tap"], each.get("partition", 0), each["number"])
+            for each in row.get("places", ())
+            if each["in"] == "tap"
+        ),
+        row.get("verdict") == _EXPIRED,
     )
 
 
@@ -112,13 +134,17 @@ class Ledger:
     The states of repaired messages, in a file to which each step is appended before the next one.
 
     A message is `sending` before it is sent, and then `sent`, or `refused` if no target accepted it. After an
-    interruption, the one message that is still `sending` may or may not have been sent.
+    interruption, the one message that is still `sending` may or may not have been sent. While a repair has it open for
+    writing, no other one can open it.
     """
 
     def __init__(self, path: Path) -> None:
         """Read the states of earlier repairs; an incomplete line is ignored."""
         self.path = path
         self._states: dict[str, str] = {}
+        self._read()
+
+    def _read(self) -> None:
         for line in self._lines():
             try:
                 entry = json.loads(line)
@@ -130,8 +156,17 @@ class Ledger:
         return _lines_of(self.path) if self.path.exists() else []
 
     def __enter__(self) -> Self:
-        """Open the file for writing."""
-        self._file = open_private(self.path, "a")
+        """
+        Open the file for writing, as the only process that does.
+
+        Raises ConfigError if another repair has it.
+        """
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(locked(self.path))
+            # Another repair may have written to it since it was read.
+            self._read()
+            self._file = opened.enter_context(open_private(self.path, "a"))
+            self._opened = opened.pop_all()
         # An interrupted repair may have left an incomplete line.
         self._file.write("\n" if self._file.tell() else "")
         return self
@@ -140,7 +175,7 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
-        self._file.close()
+        self._opened.close()
 
     def state(self, message: Missing) -> str | None:
         """Return `sending`, `refused`, `sent`, or None for a new message."""

@@ -7,7 +7,7 @@ and journal records.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from cli.repair.journal import sink_of
 from cli.repair.manifest import Ledger, Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, symbol, timestamp
+from shared.clock import SystemClock
 from shared.config.assembly import pipelines
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
@@ -26,6 +27,7 @@ from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
+from shared.message.ttl import MAX_MILLISECONDS
 from shared.protocols import Outcome, Outgoing, Output
 from shared.rules.rule import parse_action
 
@@ -42,6 +44,7 @@ class State(StrEnum):
     DONE = "done before"
     THERE = "there already"
     WAITS = "waits"
+    EXPIRED = "expired"
     LOST = "no copy"
     LEFT = "left alone"
     FAILED = "failed"
@@ -51,7 +54,7 @@ class State(StrEnum):
 _HOLD = timedelta(seconds=10)
 _FAILURES_IN_A_ROW = 3
 
-GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS)
+GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS, State.EXPIRED)
 
 
 class Report(NamedTuple):
@@ -94,9 +97,12 @@ class Repair:
         ledger: Ledger,
         *,
         hold: timedelta = _HOLD,
+        sends_expired: bool = False,
     ) -> None:
         """
         Look for copies in *places* too (connection and entity), and wait for an unavailable target for *hold*.
+
+        With *sends_expired* it sends messages too that their source expired before their task could send them.
 
         Raises ConfigError.
         """
@@ -104,6 +110,7 @@ class Repair:
         self._settings = settings
         self._places = places
         self._ledger = ledger
+        self._sends_expired = sends_expired
         outputs = open_outputs(configuration, settings)
         self._outputs = {alias: _Watched(each) for alias, each in outputs.items()}
         self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs), is_repair=True)
@@ -139,6 +146,8 @@ class Repair:
         """Return the reason why this repair must not send a message, or None."""
         if self._ledger.state(missing) == "sent":
             return Report(missing, State.DONE, f"an earlier repair sent it (ledger: {self._ledger.path})")
+        if missing.has_expired and not self._sends_expired:
+            return Report(missing, State.EXPIRED, "its source expired it before it was sent; --expired sends it too")
         if missing.task not in self._tasks:
             known = ", ".join(self._tasks)
             return Report(missing, State.LEFT, f"no task has this name; the tasks are {known}")
@@ -158,7 +167,9 @@ class Repair:
             return Report(missing, State.THERE, f"is in {there.place.site}/{there.place.entity}")
         source = task.source
         if source.hub is None:
-            waiting = (await self._contents(task, source.connection, source.entity)).numbered(missing)
+            contents = await self._contents(task, source.connection, source.entity)
+            is_numbered = missing.sequence_number is not None
+            waiting = contents.numbered(missing) if is_numbered else contents.alike(missing)
             if waiting is not None:
                 return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
         return None
@@ -172,7 +183,8 @@ class Repair:
             output.may_have_accepted = was_cut_off
         self._ledger.note(missing, "sending")
         try:
-            outcomes = await pipeline.run([_as_it_entered(copy, missing, task)], copy.place.partition)
+            content = _as_it_entered(copy, missing, task, SystemClock().now())
+            outcomes = await pipeline.run([content], copy.place.partition)
         except BaseException as error:
             self._failures[task.task] += isinstance(error, TargetUnavailable | TargetRefused)
             if not any(output.may_have_accepted for output in self._outputs.values()):
@@ -227,7 +239,7 @@ class Repair:
         return self._contents_by_place[key]
 
 
-def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile) -> bytes:
+def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile, now: datetime) -> bytes:
     """Return the copy as the task's source would deliver it."""
     source = Origin(missing.site, missing.entity)
     raw = sections.split(copy.content)
@@ -240,6 +252,10 @@ def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile) -> bytes:
     elif task.source.rule is not None and task.source.rule.action is not None:
         # The rule of the task's own subscription was not applied to a copy in another one.
         parse_action(task.source.rule.action).apply(RuleProperties(message))
+    if missing.has_expired and missing.enqueued_time is not None and message.time_to_live and task.ttl == "remaining":
+        # The task subtracts the age of the message, so that its whole life remains.
+        age = round(now.timestamp() * 1000) - missing.enqueued_time
+        message.time_to_live = min(message.time_to_live + max(age, 0), MAX_MILLISECONDS)
     changes: dict[str, Value | None] = {"x-opt-deadletter-source": None, "x-opt-locked-until": None}
     if missing.sequence_number is not None:
         changes["x-opt-sequence-number"] = long(missing.sequence_number)

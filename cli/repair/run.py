@@ -17,14 +17,22 @@ from shared.errors import ConfigError, Problem
 from shared.printable import printable
 
 
-def repair_and_print(manifest: Path, copies: Sequence[str], ledger: Path | None, folder: Path, *, apply: bool) -> bool:
+def repair_and_print(
+    manifest: Path,
+    copies: Sequence[str],
+    ledger: Path | None,
+    folder: Path,
+    *,
+    apply: bool,
+    sends_expired: bool = False,
+) -> bool:
     """Print what happens to each message of *manifest*; return whether nothing is left to do."""
     try:
         messages, more = read(manifest)
         configuration = load(folder)
         places = [_place(text, configuration) for text in copies]
         opened = Ledger(ledger or ledger_of(manifest))
-        counts = asyncio.run(_repair(opened, messages, configuration, places, apply=apply))
+        counts = asyncio.run(_repair(opened, messages, configuration, places, apply=apply, sends_expired=sends_expired))
     except ConfigError as error:
         fail(error.problems)
     for state, count in sorted(counts.items()):
@@ -43,9 +51,10 @@ async def _repair(
     places: Sequence[tuple[str, str]],
     *,
     apply: bool,
+    sends_expired: bool,
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
-    repair = Repair(configuration, os.environ, places, ledger)
+    repair = Repair(configuration, os.environ, places, ledger, sends_expired=sends_expired)
     try:
         with ledger if apply else contextlib.nullcontext():
             for message in messages:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +158,15 @@ def encoded(message_id: str, body: bytes, properties: dict[str, int]) -> bytes:
     return message.encode()
 
 
-def dead_letter(site: Site, count: int, queue: str = "orders") -> list[dict[str, Any]]:
+def dead_letter(
+    site: Site, count: int, queue: str = "orders", *, life: timedelta | None = None
+) -> list[dict[str, Any]]:
     with site.west.get_queue_sender(queue) as sender:
         for n in range(count):
             sender.send_messages(
-                ServiceBusMessage(b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n})
+                ServiceBusMessage(
+                    b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n}, time_to_live=life
+                )
             )
     rows: list[dict[str, Any]] = []
     each: Any

@@ -69,6 +69,39 @@ def test_the_ledger_is_next_to_the_runs_or_to_a_copied_manifest(tmp_path: Path) 
     assert {ledger_of(night) for night in copied} == {tmp_path / "laptop" / "repaired.jsonl"}
 
 
+@pytest.mark.parametrize("policy", ["keep", "remaining"])
+def test_expired_messages_are_sent_only_if_asked_for_and_live_again(site: Site, policy: str) -> None:
+    tasks = site.folder / "tasks" / "all.yaml"
+    tasks.write_text(tasks.read_text().replace("---", f"ttl: {policy}\n---", 1))
+    life, age = timedelta(minutes=10), timedelta(hours=2)
+    rows = dead_letter(site, 2, life=life)
+    # It was enqueued two hours ago, by the manifest: its life is over.
+    ended = {
+        "verdict": "expired-unsent",
+        "enqueued_time": rows[1]["enqueued_time"] - round(age.total_seconds()) * 1_000_000,
+    }
+    site.missing([rows[0], rows[1] | ended])
+    first = site.repair("--apply")
+    assert (first.returncode, first.stdout.count("--expired sends it too")) == (0, 1)
+    assert [each.message_id for each in site.arrived("orders")] == ["o-0"]
+    second = site.repair("--apply", "--expired")
+    assert (second.returncode, second.stderr) == (0, "")
+    (found,) = site.arrived("orders")
+    assert found.message_id == "o-1"
+    assert abs(found.time_to_live - life) < timedelta(minutes=1)
+
+
+def test_messages_that_only_a_tap_saw_are_distinguished_by_its_numbers(site: Site) -> None:
+    rows = dead_letter(site, 3)
+    for number, each in enumerate(rows):
+        del each["src_seq"], each["enqueued_time"]
+        each["places"] = [{"in": "tap", "tap": "watch", "partition": 0, "number": 7 + number}]
+    site.missing(rows)
+    assert site.repair("--apply").returncode == 0
+    assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]
+    assert site.repair("--apply").stdout.count("done before") == 3 + 1
+
+
 def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: Site) -> None:
     (site.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
     site.missing(dead_letter(site, 4, "gone"))
