@@ -1,0 +1,1 @@
+"""`busway new` and `busway package`: a project that holds only a configuration."""

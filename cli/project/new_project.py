@@ -1,0 +1,44 @@
+"""Writes a new project."""
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+import typer
+
+from cli.output import fail
+from cli.project.app_folder import VERSION_FILE
+from cli.stack import ROOT
+from shared.errors import Problem
+
+_TEMPLATE = Path(__file__).parent / "template"
+_EXAMPLES = ROOT / "config" / "examples"
+
+
+def write_project(folder: Path, example: str) -> None:
+    """Write a project with the configuration of an example into an empty *folder*."""
+    examples = sorted(each.name for each in _EXAMPLES.iterdir() if (each / "connections.yaml").is_file())
+    if example not in examples:
+        fail([Problem(f"--example {example}", "unknown example", f"expected one of {', '.join(examples)}")])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            fail([Problem(str(folder), "is not empty", "name a new folder")])
+        _write(folder, example)
+    except OSError as error:
+        fail([Problem(str(folder), f"cannot be written: {error.strerror}")])
+    typer.echo(f"{folder}: written for Busway {version('busway')}, with the example {example}")
+    typer.echo("next, in that folder: busway check, then busway start --port 0")
+
+
+def _write(folder: Path, example: str) -> None:
+    shutil.copytree(_EXAMPLES / example, folder / "config")
+    shutil.copy(ROOT / "host.json", folder)
+    (folder / VERSION_FILE).write_text(version("busway") + "\n")
+    (folder / ".gitignore").write_text((_TEMPLATE / "gitignore").read_text())
+    workflows = folder / ".github" / "workflows"
+    workflows.mkdir(parents=True)
+    shutil.copy(_TEMPLATE / "deploy.yml", workflows)
+    page = (_TEMPLATE / "README.md").read_text()
+    page = page.replace("NAME\n", f"{folder.resolve().name}\n", 1).replace("BUSWAY_VERSION", version("busway"))
+    (folder / "README.md").write_text(page)

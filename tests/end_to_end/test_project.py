@@ -1,0 +1,104 @@
+"""A project of a user: written in an empty folder, checked, started, packaged, and upgraded by its version."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from tests.end_to_end.busway_process import BuswayProcess
+
+
+def busway(*arguments: str, settings: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(app, [*arguments], env={"BUSWAY_CONFIG": None, **(settings or {})})
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "my-replicator"
+    assert busway("new", str(folder)).exit_code == 0
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_new_project_checks_starts_and_carries_a_message(project: Path) -> None:
+    checked = busway("check")
+    assert (checked.exit_code, "host.json" in checked.stderr) == (0, True), checked.output
+    with BuswayProcess("start", "--port", "0", folder=project) as running:
+        while not running.lines(1)[0].startswith("Press Ctrl-C"):
+            pass
+        text = (project / "build/start/settings").read_text()
+        settings = dict(re.findall(r'^export (\w+)="?(.*?)"?$', text, re.MULTILINE))
+        sent = busway("send", "west/orders", "two bicycles", "--session", "a", settings=settings)
+        assert sent.exit_code == 0, sent.output
+        passed = busway("smoke", "--yes", "--wait", "30", settings=settings)
+        assert passed.exit_code == 0, passed.output
+
+
+def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
+    result = busway("package")
+    assert result.exit_code == 0, result.output
+    out = project / "build/app"
+    assert sorted(each.name for each in out.iterdir()) == [
+        "config", "function_app.py", "functions", "host.json", "requirements.txt", "shared",
+    ]  # fmt: skip
+    assert not (out / "config/entities").exists()
+    code = "import function_app, shared.errors; print(shared.errors.__file__)\n"
+    code += "print(*[each.get_function_name() for each in function_app.app.get_functions()])"
+    emulated = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
+    ran = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code],
+        cwd=out,
+        env={**os.environ, "PYTHONPATH": str(out), "BUSWAY_CONFIG": "config", "WEST": emulated, "EAST": emulated},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    place, functions = ran.stdout.splitlines()
+    assert Path(place) == out / "shared/errors.py"
+    assert "orders-west-to-east" in functions
+    assert busway("package").exit_code == 0  # again, over the first
+
+
+def test_another_version_must_be_chosen_on_purpose(project: Path) -> None:
+    (project / ".busway-version").write_text("0.1.0\n")
+    refused = busway("package")
+    assert refused.exit_code == 1
+    assert f".busway-version: is '0.1.0', but this is Busway {version('busway')}" in refused.stderr
+    assert not (project / "build/app").exists()
+
+
+def test_nothing_that_is_not_an_app_is_replaced(project: Path) -> None:
+    for folder in (".", "config", ".github"):
+        assert busway("package", "--out", folder).exit_code == 1
+    assert (project / "config/connections.yaml").is_file()
+    again = busway("new", str(project))
+    assert again.exit_code == 1
+    assert "is not empty" in again.stderr
+
+
+def test_every_example_makes_a_project_without_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = busway("new", str(tmp_path / "x"), "--example", "y")
+    names = re.findall(r"[a-z-]+", unknown.stderr.split("expected one of ")[1])
+    assert len(names) > 10
+    for name in names:
+        folder = tmp_path / name
+        assert busway("new", str(folder), "--example", name).exit_code == 0
+        monkeypatch.chdir(folder)
+        assert busway("check").exit_code == 0, name
+
+
+def test_the_workflow_is_yaml_and_runs_commands_that_exist(project: Path) -> None:
+    document = yaml.safe_load((project / ".github/workflows/deploy.yml").read_text())
+    steps = document["jobs"]["deploy"]["steps"]
+    assert any(each.get("run") == "../busway/.venv/bin/busway package" for each in steps)
+    page = (project / "README.md").read_text()
+    for command in re.findall(r"^busway (\w+)", page, re.MULTILINE):
+        assert busway(command, "--help").exit_code == 0
