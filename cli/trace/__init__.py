@@ -1,0 +1,1 @@
+"""`busway trace`: what the journals know of one message."""

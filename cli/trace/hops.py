@@ -1,0 +1,78 @@
+"""The hops of a message, from the records of its journals."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+type Record = Mapping[str, Any]
+
+_WITHOUT_END = {"received", "seen"}
+
+
+class Place(NamedTuple):
+    """The message at the source of a task: the task, the entity with its partition, and the sequence number there."""
+
+    task: str
+    site: str
+    entity: str
+    partition: int
+    sequence_number: int | None
+    message_id: str | None
+    """Only without a sequence number: a source that does not show it."""
+
+
+class Hop(NamedTuple):
+    """The records of a message in one task and its taps, in order of time."""
+
+    place: Place
+    records: list[Record]
+
+    @property
+    def began(self) -> int:
+        """When the source enqueued the message, or else when it was first seen; in microseconds since 1970 UTC."""
+        known = [int(each["enqueued_time"]) for each in self.records if "enqueued_time" in each]
+        return min([*known, int(self.records[0]["journal_time"])])
+
+    @property
+    def outcome(self) -> Record | None:
+        """The task's last outcome, None if it has recorded none."""
+        found = [each for each in self.records if each["observer"] == "task" and each["outcome"] not in _WITHOUT_END]
+        return found[-1] if found else None
+
+    def changes(self) -> list[str]:
+        """Return what the editors of the task changed, as far as the journal has it."""
+        received = next((each for each in self.records if each["outcome"] == "received"), None)
+        sent = [each for each in self.records if each["outcome"] == "sent" and each.get("edited")]
+        if received is None or not sent:
+            return []
+        found: dict[str, None] = {}
+        for each in sent:
+            part = f"part {each['part']}: " if "part" in each else ""
+            if each.get("body_digest", received.get("body_digest")) != received.get("body_digest"):
+                sizes = f"{received.get('body_size', 0):,} to {each.get('body_size', 0):,} bytes"
+                found[f"{part}an editor changed the body, {sizes}"] = None
+            if each.get("property_digest", received.get("property_digest")) != received.get("property_digest"):
+                found[f"{part}an editor changed the properties"] = None
+            for name, text in (("message_id", "message id"), ("order_key", "session id or partition key")):
+                if name in each and each[name] != received.get(name):
+                    found[f"{part}the {text} became {each[name]}"] = None
+        return list(found)
+
+
+def place_of(record: Record) -> Place:
+    """Return where *record* saw the message."""
+    number = record.get("src_seq")
+    partition = record.get("src_part") or 0
+    other = record.get("message_id") if number is None else None
+    return Place(record["task"], record["src_site"], record["src_entity"], partition, number, other)
+
+
+def hops(records: Iterable[Record]) -> list[Hop]:
+    """Return the hops of *records*, the earliest first."""
+    by_place: dict[Place, list[Record]] = {}
+    for record in records:
+        by_place.setdefault(place_of(record), []).append(record)
+    found = [
+        Hop(place, sorted(same, key=lambda each: (each["journal_time"], each["role"] == "target")))
+        for place, same in by_place.items()
+    ]
+    return sorted(found, key=lambda hop: (hop.began, hop.place.task))

@@ -1,0 +1,273 @@
+"""`busway trace`, over journals that the product's own pipelines have written."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import ContainerClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.trace.hops import hops
+from cli.trace.search import files_in, search
+from shared.amqp import sections
+from shared.amqp.values import Value, long, string, timestamp
+from shared.clock import ManualClock
+from shared.errors import TargetUnavailable
+from shared.journal.in_memory import MemorySink
+from shared.journal.task import TaskJournal
+from shared.line.pipeline import Pipeline
+from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
+from shared.message.arrival import Origin
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Message
+from shared.message.ttl import Keep
+from shared.protocols import Output
+from shared.rules.rule import parse_filter
+from tests.azurite import running_azurite
+from tests.fakes import OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
+from tests.messages import annotations, delivered
+
+EXAMPLE = Path(__file__).parents[3] / "config/examples/all-active"
+
+
+class Rename:
+    """Gives the message another id and another body."""
+
+    name = "rename"
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        message.message_id = string("order-1-renamed")
+        message.sections.body = sections.data(b"another body")
+        return [message]
+
+
+class Sites:
+    """Tasks between sites, whose journals are files below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock: ManualClock = clock_at_delivery()
+        self.sink = MemorySink()
+
+    def carry(
+        self,
+        task: str,
+        content: bytes,
+        source: tuple[str, str],
+        target: tuple[str, str],
+        *,
+        renames: bool = False,
+        output: Output | None = None,
+    ) -> bytes | None:
+        """Let a task carry a message, and return what arrived at the target, None if nothing did."""
+        self.clock.advance(0.25)
+        accepting = OutputThatAccepts() if output is None else output
+        journal = TaskJournal(task, self.sink, is_hub=False, is_required=True, clock=self.clock)
+        made = Task(
+            task,
+            Origin(*source),
+            [Rename()] if renames else [],
+            Router([Route(Target(accepting, *target), parse_filter("unwanted IS NULL"))]),
+            Target(OutputThatAccepts(), "west", "rejected"),
+            Keep(),
+            LoopGuard(),
+            hold=timedelta(seconds=2),
+        )
+        with contextlib.suppress(TargetUnavailable):
+            asyncio.run(Pipeline(made, journal, self.clock, sleep_by(self.clock)).run([content]))
+        sent = accepting.accepted.get(target[1], []) if isinstance(accepting, OutputThatAccepts) else []
+        return sent[0].content if sent else None
+
+    def enqueued(self, content: bytes, number: int, named: Mapping[str, Value] | None = None) -> bytes:
+        """Return *content* as an entity delivers it, with the sequence number *number*."""
+        message = Message.received(content, Origin("x", "y"))
+        message.set_properties(dict(named or {}))
+        raw = sections.split(message.encode())
+        now = round(self.clock.now().timestamp() * 1000)
+        service = {"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(now)}
+        raw.message_annotations = annotations(service)
+        return raw.encode()
+
+    def write(self) -> Path:
+        for stream, members in self.sink.members.items():
+            hour = f"date={self.clock.now():%Y-%m-%d}/hour={self.clock.now():%H}"
+            file = self.folder / f"task={stream.task}/{hour}/role={stream.role}/memory-0-1.jsonl.gz"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"".join(members))
+        return self.folder
+
+    @property
+    def hour(self) -> str:
+        return f"{self.clock.now():%Y-%m-%dT%H}"
+
+
+@pytest.fixture
+def three_hops(tmp_path: Path) -> Sites:
+    """A message that goes from west to east, is renamed on the way to north, and is filtered there."""
+    sites = Sites(tmp_path / "journal")
+    others = [delivered(number, message_id=f"other-{number}") for number in range(30, 40)]
+    for each in others:
+        sites.carry("west-to-east", each, ("west", "orders"), ("east", "orders"))
+    first = sites.carry("west-to-east", delivered(3, message_id="order-1"), ("west", "orders"), ("east", "orders"))
+    assert first is not None
+    second = sites.carry(
+        "east-to-north", sites.enqueued(first, 30), ("east", "orders"), ("north", "orders"), renames=True
+    )
+    assert second is not None
+    third = sites.enqueued(second, 5, {"unwanted": string("yes")})
+    assert sites.carry("north-to-south", third, ("north", "orders"), ("south", "orders")) is None
+    sites.write()
+    return sites
+
+
+def traced(sites: Sites, message_id: str, *options: str) -> str:
+    result = CliRunner().invoke(
+        app, ["trace", message_id, "--journal", str(sites.folder), "--from", sites.hour, "--to", sites.hour, *options]
+    )
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("message_id", ["order-1", "order-1-renamed"])
+def test_every_hop_is_shown_whichever_id_is_given(three_hops: Sites, message_id: str) -> None:
+    text = traced(three_hops, message_id)
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert words.startswith(f"{message_id}: 3 hops. At ")
+    assert "north-to-south filtered it" in words.partition("1. west-to-east")[0]
+    first, second = words.index("1. west-to-east: west/orders, sequence number 3"), words.index("2. east-to-north")
+    assert first < words.index("sent it, and east/orders accepted it") < second
+    assert "an editor changed the body, 4 to 12 bytes" in words
+    assert "the message id became order-1-renamed" in words
+    assert words.index("3. north-to-south: north/orders, sequence number 5") > second
+    assert "+250 ms" in words
+    assert "other-" not in text
+
+
+def test_json_has_the_records_as_the_journal_has_them(three_hops: Sites) -> None:
+    document = json.loads(traced(three_hops, "order-1", "--json"))
+    assert [(hop["task"], hop["sequence_number"]) for hop in document["hops"]] == [
+        ("west-to-east", 3),
+        ("east-to-north", 30),
+        ("north-to-south", 5),
+    ]
+    assert [[each["outcome"] for each in hop["records"]] for hop in document["hops"]] == [
+        ["received", "sent"],
+        ["received", "sent"],
+        ["received", "filtered"],
+    ]
+
+
+def test_a_message_without_an_outcome_is_reported_as_such(tmp_path: Path) -> None:
+    sites = Sites(tmp_path / "journal")
+    sites.carry(
+        "copy", delivered(1, message_id="held"), ("west", "orders"), ("east", "orders"), output=OutputThatIsDown()
+    )
+    stream = next(each for each in sites.sink.members if each.role == "target")
+    retried = traced_folder(sites, "held")
+    assert "copy could not send it, and will retry" in retried
+    del sites.sink.members[stream]
+    (tmp_path / "journal").rename(tmp_path / "before")
+    sites.write()
+    assert "held: 1 hop. copy has no outcome on record" in traced_folder(sites, "held")
+
+
+def traced_folder(sites: Sites, message_id: str) -> str:
+    sites.write()
+    return " ".join(traced(sites, message_id).split())
+
+
+def test_an_unknown_id_is_not_found(three_hops: Sites) -> None:
+    hour = three_hops.hour
+    options = ["--journal", str(three_hops.folder), "--from", hour, "--to", hour]
+    result = CliRunner().invoke(app, ["trace", "order", *options])
+    assert (result.exit_code, result.stdout) == (1, f"order: no record in 6 journal files, {hour} to {hour}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--from", "yesterday"], "--from: got 'yesterday' (expected a day or an hour in UTC"),
+        (["--from", "2026-11-20", "--to", "2026-11-19"], "2026-11-20T00 to 2026-11-19T23: has 0 hours"),
+        (["--from", "1970-01-01"], "at most 400 days"),
+    ],
+)
+def test_wrong_hours_are_reported(tmp_path: Path, options: list[str], problem: str) -> None:
+    result = CliRunner().invoke(app, ["trace", "m", "--journal", str(tmp_path), *options])
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
+def test_a_damaged_file_is_reported_and_the_others_are_read(three_hops: Sites) -> None:
+    (file,) = three_hops.folder.glob("task=east-to-north/*/*/role=target/*")
+    file.write_bytes(file.read_bytes()[:-20])
+    hour = three_hops.hour
+    options = ["--journal", str(three_hops.folder), "--from", hour, "--to", hour]
+    result = CliRunner().invoke(app, ["trace", "order-1", *options])
+    assert result.exit_code == 0
+    assert f"{file}: damaged, EOFError" in result.stderr
+    assert "west-to-east" in result.stdout
+
+
+def test_a_hostile_id_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    sites = Sites(tmp_path / "journal")
+    name = "a\x1b[2J\x9b\nb"
+    sites.carry("copy", delivered(1, message_id=name), ("west", "orders"), ("east", "orders"))
+    sites.write()
+    text = traced(sites, name)
+    assert not set("\x1b\x9b") & set(text)
+    assert "1 hop" in text
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
+def test_any_id_is_found_in_what_the_journal_wrote(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    sites = Sites(tmp_path_factory.mktemp("journal"))
+    sites.carry("copy", delivered(1, message_id=name), ("west", "orders"), ("east", "orders"))
+    sites.carry("copy", delivered(2, message_id=f"{name}2"), ("west", "orders"), ("east", "orders"))
+    found = search(files_in(sites.write(), [sites.hour]), name)
+    assert [(hop.place.sequence_number, len(hop.records)) for hop in hops(found.records)] == [(1, 2)]
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_azurite(tmp_path_factory.mktemp("azurite")) as string:
+        yield string
+
+
+def test_the_journal_of_a_container_is_downloaded_once(
+    three_hops: Sites, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = ContainerClient.from_connection_string(storage, "journal")
+    client.create_container()
+    for file in three_hops.folder.rglob("*.gz"):
+        client.upload_blob(str(file.relative_to(three_hops.folder)), file.read_bytes())
+    config = tmp_path / "config"
+    shutil.copytree(EXAMPLE, config)
+    (config / "journal.yaml").write_text("blob: {setting: JOURNAL}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JOURNAL", storage)
+    arguments = ["trace", "order-1", "--config", str(config), "--from", three_hops.hour, "--to", three_hops.hour]
+    first = CliRunner().invoke(app, arguments)
+    assert "order-1: 3 hops." in first.stdout, first.output
+    files = list((tmp_path / "build/trace").rglob("*.gz"))
+    assert len(files) == 6
+    assert all(each.stat().st_mode & 0o077 == 0 for each in files)
+    times = [each.stat().st_mtime_ns for each in files]
+    assert CliRunner().invoke(app, arguments).stdout == first.stdout
+    assert [each.stat().st_mtime_ns for each in files] == times
+
+
+def test_without_a_journal_the_file_is_named() -> None:
+    result = CliRunner().invoke(app, ["trace", "m", "--config", str(EXAMPLE)])
+    assert result.exit_code == 2
+    assert "names no blob container" in result.stderr
