@@ -19,6 +19,7 @@ from shared.message.message import Message
 from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, visited_sites
 
 AS_SENT = ", as sent"
+AUXILIARY_WAY = " → auxiliary"
 
 MAX_DELIVERY_COUNT = 3
 """How often a site delivers a job: the value in infra/emulators."""
@@ -89,7 +90,7 @@ def way_of(sample: Sample, delivery: Delivery) -> str:
     if not delivery.is_copy:
         return f"{own}{AS_SENT}"
     if sample.failures > 1:
-        return f"{own} → {pair} → auxiliary"
+        return f"{own} → {pair}{AUXILIARY_WAY}"
     return f"{own} → {pair}"
 
 

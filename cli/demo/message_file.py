@@ -1,4 +1,4 @@
-"""Messages from a file with one JSON object per line."""
+"""Messages from a file with one JSON object per line: written by hand, or exported."""
 
 import base64
 import binascii
@@ -10,7 +10,9 @@ from cli.demo.messages import MAX_IDENTIFIER_CHARACTERS, TYPED, Template
 from cli.demo.property_types import property_value
 from shared.amqp.codec import encode
 from shared.amqp.values import Value
-from shared.errors import ConfigError, Problem
+from shared.errors import ConfigError, MessageRejected, Problem
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 # A message of the Standard tier has at most 256 KB, 64 KB of them headers and properties; the stamps need some of it.
 _MAX_BODY_BYTES = 180 * 1024
@@ -54,6 +56,8 @@ def _text_of(error: ValueError) -> str:
 def _template(line: object) -> Template:
     if not isinstance(line, dict):
         raise ValueError(f"is {type(line).__name__}, expected a JSON object")  # noqa: TRY004 - the line is at fault
+    if "raw" in line:
+        return _exported(line)
     unknown = sorted(line.keys() - _KEYS)
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(sorted(_KEYS))}")
@@ -65,6 +69,36 @@ def _template(line: object) -> Template:
         properties=_properties(line.get("properties", {})),
         **texts,
     )
+
+
+def _exported(line: Mapping[str, object]) -> Template:
+    """Return the content of a message that `busway dead export` or `busway try --save` has written."""
+    encoded = line["raw"]
+    try:
+        content = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
+        message = Message.received(content, Origin("", ""))
+        body, session_id = message.body, message.session_id
+        texts = {key: getattr(message, key) for key in ("subject", "content_type", "to", "reply_to")}
+        correlation_id = message.correlation_id
+        found = dict(message.application_properties())
+    except (binascii.Error, MessageRejected) as error:
+        raise ValueError("raw: expected an encoded message in Base64") from error
+    if body is None:
+        raise ValueError("raw: the body is a value or a sequence, expected data")
+    return Template(
+        body=_limited(body),
+        session_id=session_id or "default",
+        # The reason of a dead letter and the stamps of Busway belong to the way that the message has taken.
+        properties=_limited_properties({name: value for name, value in found.items() if not _is_taken(name)}),
+        correlation_id=correlation_id.payload
+        if correlation_id is not None and isinstance(correlation_id.payload, str)
+        else None,
+        **texts,
+    )
+
+
+def _is_taken(name: str) -> bool:
+    return not name or name.lower() in _TAKEN or name.lower().startswith((TYPED, "repl-"))
 
 
 def _text(line: Mapping[str, object], key: str) -> str | None:
@@ -94,6 +128,10 @@ def _body(line: Mapping[str, object]) -> bytes:
             body = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
         except binascii.Error as error:
             raise ValueError("body_base64: expected Base64 text") from error
+    return _limited(body)
+
+
+def _limited(body: bytes) -> bytes:
     if len(body) > _MAX_BODY_BYTES:
         raise ValueError(f"body: has {len(body)} bytes, expected at most {_MAX_BODY_BYTES}")
     return body
@@ -104,12 +142,16 @@ def _properties(content: object) -> dict[str, Value]:
         raise ValueError("properties: expected an object")  # noqa: TRY004 - the line is at fault
     properties = {}
     for name, value in content.items():
-        if not name or name.lower() in _TAKEN or name.lower().startswith((TYPED, "repl-")):
+        if _is_taken(name):
             raise ValueError(f"properties: the name {name!r} is taken, expected another")
         try:
             properties[name] = property_value(value)
         except ValueError as error:
             raise ValueError(f"properties: {name}: {error}") from error
+    return _limited_properties(properties)
+
+
+def _limited_properties(properties: dict[str, Value]) -> dict[str, Value]:
     size = sum(len(name.encode()) + len(encode(value)) for name, value in properties.items())
     if size > _MAX_PROPERTY_BYTES:
         raise ValueError(f"properties: have {size} bytes, expected at most {_MAX_PROPERTY_BYTES}")

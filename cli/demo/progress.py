@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cli.demo.messages import Sample
 from cli.demo.observations import Place, deliveries
 
-_LINE_SECONDS = 2.0
+_LINE_SECONDS = 5.0
+_SENT, _GOT = " sent ", " got "
 
 
 class Watch:
@@ -66,13 +67,17 @@ class Watch:
 
     def _print_line(self) -> None:
         self._last_line = time.monotonic()
-        counts = (f"{name} {self._counts[name]}/{total}" for name, total in sorted(self._totals.items()))
-        self._console.print(f"{self._last_line - self._started:4.0f} s  {', '.join(counts)}", soft_wrap=True)
+        seconds = self._last_line - self._started
+        self._console.print(f"{seconds:4.0f} s  sent {self._count(_SENT)}, arrived {self._count(_GOT)}")
+
+    def _count(self, word: str) -> str:
+        names = [name for name in self._totals if word in name]
+        return f"{sum(self._counts[name] for name in names):,} of {sum(self._totals[name] for name in names):,}"
 
 
 def _sending(sample: Sample) -> str:
-    return f"{sample.site} sent {sample.pattern}"
+    return f"{sample.site}{_SENT}{sample.pattern}"
 
 
 def _arriving(place: Place) -> str:
-    return f"{place.site} got {place.entity.partition('/')[0]}"
+    return f"{place.site}{_GOT}{place.entity.partition('/')[0]}"

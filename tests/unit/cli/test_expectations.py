@@ -1,8 +1,10 @@
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cli.demo.expectations import MAX_DELIVERY_COUNT, Verdict, foreign_receipts, judge, way_of
 from cli.demo.fidelity import PAYMENT_LIFE
@@ -10,7 +12,6 @@ from cli.demo.messages import PAIR, Pattern, Sample, Template, samples
 from cli.demo.observations import AUXILIARY, Delivery, Observations, Place, Receipt, deliveries
 from cli.demo.report import print_report
 from cli.demo.sender import encoded
-from cli.output import console
 from local.broker.config_file import load_config
 from shared.amqp.values import Value, int_, long, string
 from shared.message.arrival import Arrival, Origin
@@ -66,24 +67,48 @@ def way(verdicts: list[Verdict], pattern: Pattern, name: str) -> Verdict:
     return found
 
 
-def test_a_run_without_faults_has_no_differences(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
+def printed(verdicts: list[Verdict], others: Sequence[str] = (), *, width: int = 160) -> str:
+    """Return the report as text, which is a success if nothing differs."""
+    console = Console(highlight=False, markup=False, width=width, record=True, file=io.StringIO())
+    has_passed = print_report(console, verdicts, others, 200, 1.0)
+    assert has_passed == (not others and not any(each.differences for each in verdicts))
+    return console.export_text().strip()
+
+
+def test_a_run_without_faults_has_no_differences(made: list[Sample]) -> None:
     verdicts = observed(made)
     assert [verdict.differences for verdict in verdicts if verdict.differences] == []
     assert sum(verdict.sent for verdict in verdicts) == sum(verdict.arrived for verdict in verdicts) == 370
     assert way(verdicts, Pattern.ALL_ACTIVE, "west → east").lags == [250] * 70
-    assert print_report(console(), verdicts, [], 200, 1.0)
-    assert "All expectations hold" in capsys.readouterr().out
+    assert printed(verdicts).startswith("All expectations hold: 200 messages, 370 deliveries in 1.0 s (176 where they ")
 
 
-def test_a_message_that_did_not_arrive_is_lost(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_fits_a_terminal() -> None:
+    verdicts = observed(samples([TEMPLATE], 40))
+    for each in verdicts:
+        each.sent = each.arrived = 100_000
+        each.lags = [lag + 1_000_000 for lag in each.lags]
+    for width in (80, 100, 160):
+        lines = printed(verdicts, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert not [line for line in lines if "…" in line]
+        events = next(line.split() for line in lines if line.startswith("  west, as sent"))
+        assert events[3:] == ["100000", "100000", "0", "0", "0", "0", "0"]
+
+
+def test_the_report_says_why_the_journals_count_other_messages_than_were_sent(made: list[Sample]) -> None:
+    text = " ".join(printed(observed(made)).split())
+    assert "6 jobs never failed, so no task took them, and 6 were carried by two tasks." in text
+
+
+def test_a_message_that_did_not_arrive_is_lost(made: list[Sample]) -> None:
     gone = made[0]
     verdicts = observed(made, lambda seen: seen.receipts.remove(seen.receipts[1]))
     verdict = way(verdicts, Pattern.ALL_ACTIVE, "west → east")
     assert (verdict.sent, verdict.arrived) == (70, 69)
     about = f"{gone.message_id} at east/events/Subscriptions/application"
     assert verdict.differences == {"did not arrive": [about]}
-    assert not print_report(console(), verdicts, ["west/jobs-rejected: 1 messages, expected none"], 200, 1.0)
-    out = capsys.readouterr().out
+    out = printed(verdicts, ["west/jobs-rejected: 1 messages, expected none"])
     assert "FAILED: 2 differences" in out
     assert f"events, west → east: {about}: did not arrive" in out
     assert "west/jobs-rejected: 1 messages" in out
