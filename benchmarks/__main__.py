@@ -28,6 +28,8 @@ BENCHMARKS = (
     "benchmarks.reconcile",
     "benchmarks.batch_editors",
 )
+_HOLDS = {None: "", True: "yes", False: "[red]no[/red]"}
+_MANY = 100
 
 
 def main() -> int:
@@ -44,11 +46,22 @@ def main() -> int:
             failed.append(name)
         measurements += [Measurement(**json.loads(line)) for line in done.stdout.splitlines()]
     rows = [
-        {"name": each.name, "value": each.value, "unit": each.unit, "bar": each.bar, "holds": each.holds}
+        {
+            "name": each.name,
+            "value": each.value,
+            "unit": each.unit,
+            "bar": each.bar,
+            "holds": each.holds,
+            **({"beside": dict(each.beside)} if each.beside else {}),
+        }
         for each in measurements
     ]
     (folder / "bench.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    console.print(_table(measurements))
+    plain = [each for each in measurements if not each.beside]
+    if plain:
+        console.print(_table(plain))
+    for unit in dict.fromkeys(each.unit for each in measurements if each.beside):
+        console.print(_table_with_others([each for each in measurements if each.beside and each.unit == unit]))
     for name in failed:
         console.print(f"{name} failed to run; its error is above", style="red")
     return 1 if failed else 0
@@ -59,10 +72,32 @@ def _table(measurements: list[Measurement]) -> Table:
     for heading in ("figure", "value", "unit", "bar", "holds"):
         table.add_column(heading, justify="left" if heading in ("figure", "unit") else "right")
     for each in measurements:
-        bar = "" if each.bar is None else f"{each.direction} {each.bar:g}"
-        holds = {None: "", True: "yes", False: "[red]no[/red]"}[each.holds]
-        table.add_row(each.name, f"{each.value:,.{2 if each.value >= 1 else 4}f}", each.unit, bar, holds)
+        table.add_row(each.name, _text(each.value), each.unit, _bar(each), _HOLDS[each.holds])
     return table
+
+
+def _table_with_others(measurements: list[Measurement]) -> Table:
+    """Return a table of figures that have others beside them, which all have the same."""
+    table = Table(title=measurements[0].unit)
+    table.add_column("figure", min_width=24)
+    headings = [*dict.fromkeys(heading for each in measurements for heading in each.beside)]
+    for heading in ("value", "bar", *headings):
+        table.add_column(heading, justify="right")
+    for each in measurements:
+        others = [
+            format(each.beside[heading], ".3g" if each.beside[heading] < _MANY else ",.0f") for heading in headings
+        ]
+        value = _text(each.value) if each.holds is not False else f"[red]{_text(each.value)}[/red]"
+        table.add_row(each.name, value, _bar(each), *others)
+    return table
+
+
+def _text(value: float) -> str:
+    return f"{value:,.{2 if value >= 1 else 4}f}"
+
+
+def _bar(measurement: Measurement) -> str:
+    return "" if measurement.bar is None else f"{measurement.direction} {measurement.bar:g}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 
@@ -13,6 +15,8 @@ class Measurement(NamedTuple):
     unit: str
     bar: float | None = None
     direction: Literal["at most", "at least"] = "at most"
+    beside: Mapping[str, float] = MappingProxyType({})
+    """Other figures of the same run, by the headings of their columns."""
 
     @property
     def holds(self) -> bool | None:
@@ -25,4 +29,4 @@ class Measurement(NamedTuple):
 def report(measurements: list[Measurement]) -> None:
     """Write *measurements* to standard output for the parent process, one JSON object per line."""
     for measurement in measurements:
-        sys.stdout.write(json.dumps(measurement._asdict()) + "\n")
+        sys.stdout.write(json.dumps(measurement._asdict() | {"beside": dict(measurement.beside)}) + "\n")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import MessageSizeExceededError
 
 from cli.children import Child
 
@@ -56,8 +57,8 @@ async def running_host(stack: Stack) -> AsyncIterator[Child]:
         await host.stop()
 
 
-async def fill(connection_string: str, count: int) -> None:
-    """Send *count* messages of 1 KB with five properties to the source queue."""
+async def fill(connection_string: str, count: int, body_bytes: int = BODY_BYTES) -> None:
+    """Send *count* messages with five properties to the source queue."""
     properties: dict[Any, Any] = {f"property-{number}": f"value {number}" for number in range(5)}
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
@@ -66,9 +67,15 @@ async def fill(connection_string: str, count: int) -> None:
         for start in range(0, count, 200):
             batch = await to.create_message_batch()
             for number in range(start, min(start + 200, count)):
-                batch.add_message(
-                    ServiceBusMessage(b"x" * BODY_BYTES, message_id=str(number), application_properties=properties)
+                message = ServiceBusMessage(
+                    b"x" * body_bytes, message_id=str(number), application_properties=properties
                 )
+                try:
+                    batch.add_message(message)
+                except MessageSizeExceededError:
+                    await to.send_messages(batch)
+                    batch = await to.create_message_batch()
+                    batch.add_message(message)
             await to.send_messages(batch)
 
 
@@ -116,10 +123,16 @@ def resident_megabytes(child: Child) -> float:
     raise OSError(msg)
 
 
-def cpu_seconds(child: Child) -> float:
-    """Return the CPU time of a child process, user and system."""
-    fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def worker_of(host: Child) -> int:
+    """Return the process id of the worker that a host has started."""
+    (worker,) = Path(f"/proc/{host.pid}/task/{host.pid}/children").read_text(encoding="ascii").split()
+    return int(worker)
 
 
 def free_port() -> int:
