@@ -84,6 +84,11 @@ class Child:
         except TimeoutError:
             raise self._failed(f"was not ready after {timeout_seconds:.0f} s") from None
 
+    def match(self, pattern: str) -> re.Match[str] | None:
+        """Return the first match of *pattern* in the lines so far, None without one."""
+        expected = re.compile(pattern)
+        return next((match for line in self._lines if (match := expected.search(line))), None)
+
     async def ended(self) -> NoReturn:
         """Wait for the process to end, and raise ChildFailed."""
         # The caller may be cancelled, and the reading must continue.

@@ -10,7 +10,7 @@ from local.host.host import Host, run
 from shared.errors import ConfigError
 
 
-def run_host(*, wire: bool) -> None:
+def run_host(*, wire: bool, http_port: int | None = None, lose_every: int | None = None) -> None:
     """Run the function app in the current folder until SIGTERM or SIGINT."""
     folder = Path.cwd()
     if not (folder / "function_app.py").exists():
@@ -20,9 +20,12 @@ def run_host(*, wire: bool) -> None:
     logging.getLogger("azure").setLevel(logging.WARNING)
 
     def on_ready(running: Host) -> None:
-        print_ready(*(function.name for function in running.functions))
+        if running.http_port is not None:
+            # Before the line that a parent process waits for.
+            print(f"http http://127.0.0.1:{running.http_port}", file=sys.stderr, flush=True)
+        print_ready(*(each.name for each in running.functions if each.trigger["type"] != "httpTrigger"))
 
     try:
-        asyncio.run(run(folder, wire=wire, on_ready=on_ready))
+        asyncio.run(run(folder, wire=wire, http_port=http_port, lose_every=lose_every, on_ready=on_ready))
     except ConfigError as error:
         fail(error.problems)

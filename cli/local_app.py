@@ -1,28 +1,38 @@
 """The function app and everything it needs, on this machine: what `busway start` runs."""
 
 import asyncio
+import contextlib
 import shlex
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cli.broker import DEFAULT_ADMIN_PORT
 from cli.children import ChildFailed
-from cli.entities import beside, settings_of
+from cli.entities import beside, entities_of, settings_of
+from cli.folders import free_folder
+from cli.host_file import host_file_above
 from cli.output import fail
 from cli.stack import ROOT, Stack, run_until_signalled, running_stack
-from shared.config.files import load
+from shared.config.files import Configuration, load
+from shared.config.review import Severity, review
 from shared.errors import ConfigError, Problem
 from shared.private_file import write_private
 
 LOGS = Path("build/start")
-SETTINGS = LOGS / "settings"
 STORAGE = Path(".azurite")
+_AZURITE_PORTS = (10000, 10001, 10002)
 
 
 def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
     """Run everything until a signal; without *configs*, those of the folder or else of the repository."""
     try:
-        namespaces = _namespaces(folder, configs or beside(folder) or _sites_of_the_repository())
-        run_until_signalled(_start(folder.resolve(), namespaces, Path.cwd(), port))
+        configuration = load(folder)
+        namespaces = _namespaces(folder, configuration, configs or beside(folder) or _sites_of_the_repository())
+        _check(folder, configuration, namespaces)
+        _check_ports(port, len(set(namespaces.values())))
+        with free_folder(LOGS) as logs:
+            run_until_signalled(_start(folder.resolve(), namespaces, logs, port))
     except ConfigError as error:
         fail(error.problems)
     except ChildFailed as error:
@@ -33,9 +43,47 @@ def _sites_of_the_repository() -> list[Path]:
     return [ROOT / "infra/emulators/west.json", ROOT / "infra/emulators/east.json"]
 
 
-def _namespaces(folder: Path, configs: Sequence[Path]) -> dict[str, Path]:
+def _check(folder: Path, configuration: Configuration, namespaces: Mapping[str, Path]) -> None:
+    """Raise ConfigError for the errors of `busway check`: the host would wait a minute for a missing queue."""
+    files = [f"{setting}={file}" for setting, file in namespaces.items()]
+    findings = review(configuration, entities_of(files, configuration.connections), host_file_above(folder))
+    errors = [finding.problem for finding in findings if finding.check.severity is Severity.ERROR]
+    if errors:
+        raise ConfigError(errors)
+
+
+def _check_ports(first: int, count: int) -> None:
+    """Raise ConfigError if a port of the namespaces, of their administration or of Azurite is in use."""
+    if first == 0:
+        return
+    wanted = {
+        **dict.fromkeys(range(first, first + count), "a namespace"),
+        **dict.fromkeys(range(DEFAULT_ADMIN_PORT, DEFAULT_ADMIN_PORT + count), "the administration of a namespace"),
+        **dict.fromkeys(_AZURITE_PORTS, "Azurite"),
+    }
+    hint = "stop the other program, or let every port be a free one: --port 0"
+    problems = [
+        Problem(f"port {port}", f"is in use, expected a free port for {what}", hint)
+        for port, what in wanted.items()
+        if _is_taken(port)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _is_taken(port: int) -> bool:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+def _namespaces(folder: Path, configuration: Configuration, configs: Sequence[Path]) -> dict[str, Path]:
     """Return *configs* by the app settings of the connections with their names; raises ConfigError."""
-    connections = load(folder).connections
+    connections = configuration.connections
     namespaces: dict[str, Path] = {}
     problems = []
     for config in configs:
@@ -49,14 +97,19 @@ def _namespaces(folder: Path, configs: Sequence[Path]) -> dict[str, Path]:
     return namespaces
 
 
-async def _start(folder: Path, namespaces: Mapping[str, Path], app: Path, port: int) -> None:
+async def _start(folder: Path, namespaces: Mapping[str, Path], logs: Path, port: int) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
-    async with running_stack(namespaces, LOGS, app=app, folder=folder, port=port, storage=app / STORAGE) as stack:
-        settings = app / SETTINGS
+    here = Path.cwd()
+    # A project has no app of its own: it is deployed with the one of this Busway.
+    app = here if (here / "function_app.py").is_file() else ROOT
+    # A second stack beside this one has a folder of its own, and so it has for the data of Azurite.
+    storage = here / f"{STORAGE}{logs.name.removeprefix(LOGS.name)}"
+    async with running_stack(namespaces, logs, app=app, folder=folder, port=port, storage=storage) as stack:
+        settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]
         write_private(settings, "\n".join(exports))
-        print(introduction(stack, app / LOGS), flush=True)
-        print(f"To set all of these in another terminal: . {shlex.quote(str(SETTINGS))}")
+        print(introduction(stack, here / logs), flush=True)
+        print(f"To set all of these in another terminal: . {shlex.quote(str(settings))}")
         print("Press Ctrl-C to stop everything.", flush=True)
         await stack.while_it_runs(asyncio.Event().wait())
 
@@ -64,6 +117,9 @@ async def _start(folder: Path, namespaces: Mapping[str, Path], app: Path, port: 
 def introduction(stack: Stack, logs: Path) -> str:
     """Return the functions, settings and log file of a running stack, as text."""
     lines = ["Running: " + stack.tasks, "", *_exports(stack), ""]
+    lines += [f"Administration of {setting}: {address}" for setting, address in stack.administration.items()]
+    if stack.status is not None:
+        lines.append(f"Dashboard: {stack.status}")
     lines.append(f"The log of the function app: tail -f {shlex.quote(str(logs / 'host.log'))}")
     return "\n".join(lines)
 

@@ -23,12 +23,29 @@ class _Entry(NamedTuple):
 _COMMANDS = {
     "demo": _Entry("cli.demo.command", "demo", "Run two sites, send 2,000 messages to them, and check what arrives."),
     "start": _Entry("cli.start", "start", "Run the function app and two sites on this machine."),
+    "new": _Entry("cli.project.new_command", "new", "Write a project that holds only a configuration."),
+    "import": _Entry(
+        "cli.sample_import.command", "import_sample", "Write task files from those of Microsoft's C# sample."
+    ),
     "check": _Entry("cli.check", "check", "Report every problem in the configuration."),
+    "plan": _Entry("cli.topology.plan_command", "plan", "Compare the entities that tasks need with those that exist."),
+    "apply": _Entry("cli.topology.apply_command", "apply", "Create and change entities as the tasks need them."),
+    "export": _Entry("cli.topology.export_command", "export", "Print what a namespace has as Config.json."),
+    "status": _Entry("cli.status.command", "status", "Show what every task does now, how far behind it is, and why."),
+    "pause": _Entry("cli.pause.command", "pause", "Stop tasks; their messages stay at the sources."),
+    "drain": _Entry("cli.pause.command", "drain", "Pause tasks, and wait for what they have in hand."),
+    "resume": _Entry("cli.pause.command", "resume", "Undo pause and drain."),
     "try": _Entry("cli.dry_run.command", "try_task", "Show what a task would do with messages, without sending any."),
+    "package": _Entry("cli.project.package_command", "package", "Write the app with a project's configuration."),
+    "smoke": _Entry("cli.smoke.command", "smoke", "Send a marked message through each route, and wait for it."),
     "reconcile": _Entry("cli.reconcile", "reconcile", "Reconcile the journals of one day: one verdict per message."),
     "repair": _Entry(
         "cli.repair.command", "repair", "Find and send the messages that a reconciliation reports missing."
     ),
+    "trace": _Entry("cli.trace.command", "trace", "Show every hop of one message, from the journals."),
+    "dead": _Entry("cli.dead.command", "dead", "List, show, resend, export or drop dead letters."),
+    "rejects": _Entry("cli.dead.command", "rejects", "The same for messages that tasks have rejected."),
+    "purge": _Entry("cli.purge", "purge", "Delete messages of a queue or subscription, by rule and age."),
     "send": _Entry("cli.send", "send", "Send messages to a queue, topic or event hub."),
     "receive": _Entry(
         "cli.receive", "receive", "Print and complete the messages of a queue, subscription or event hub."
@@ -85,6 +102,9 @@ Every file in `config/tasks` is a replication task and becomes one Azure Functio
 - `busway demo` runs two sites, sends 2,000 messages to them, and checks what arrives;
 - `busway start` runs two sites and the function app while you write a task;
 - `busway check` reports every problem in your tasks before you deploy them;
+- `busway plan` and `busway apply` create the entities that your tasks need;
+- `busway status` shows what every task does now and how far behind it is;
+- `busway pause` and `busway resume` stop tasks and start them again;
 - `busway try` shows what a task would do with messages, and sends nothing;
 - `busway reconcile` gives one verdict for each message of a day, from the journals.
 

@@ -33,7 +33,8 @@ def receive(
     """
     Receive and complete all messages of an entity, with Microsoft's SDK, and print one line for each.
 
-    A line is the body, then the properties. For an event hub, all events that it holds are printed. Example:
+    A line is the body, then the properties. For an event hub, all events that it holds are printed. App settings are
+    those of `busway send`; an Azure identity needs the role Data Receiver. Example:
 
     busway receive east/events/Subscriptions/application
     """

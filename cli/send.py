@@ -26,8 +26,9 @@ def send(
     """
     Send one message for each BODY, all in one batch, with Microsoft's SDK.
 
-    CONNECTION is a connection in connections.yaml. Its app setting must be an environment variable that holds a
-    connection string; `. build/start/settings` sets those of a running `busway start`. Example:
+    CONNECTION is a connection in connections.yaml, and its app setting an environment variable: NAME with a connection
+    string, or NAME__fullyQualifiedNamespace with a host name, for your own Azure identity (`az login`), which needs the
+    role Data Sender. `. build/start/settings` sets those of a running `busway start`. Example:
 
     busway send west/events hello --id a --property colour=red
     """

@@ -38,6 +38,10 @@ class Stack:
     connection_strings: dict[str, str]
     storage: str
     functions: Sequence[str]
+    administration: dict[str, str]
+    """The addresses for administration clients, by app setting."""
+    status: str | None = None
+    """Address of the app's status, None if the app has no HTTP functions."""
 
     @property
     def tasks(self) -> str:
@@ -83,13 +87,19 @@ async def running_stack(
         lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
         strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         settings = {setting: strings[config] for setting, config in namespaces.items()}
+        lines = await broker.matches(r"^admin (\S+) (.+)$", len(configs), _READY_SECONDS)
+        addresses = {config: line[2] for config, line in zip(configs, lines, strict=True)}
+        administration = {setting: addresses[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
         environment = {**settings, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
-        host = await started("host", _busway("host"), app, environment)
+        ports = [] if port else ["--http-port", "0"]
+        host = await started("host", [*_busway("host"), *ports], app, environment)
         (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
-        yield Stack((azurite, broker, host), settings, storage_string, line[1].split())
+        http = host.match(r"^http (\S+)$")
+        status = None if http is None else f"{http[1]}/api/status"
+        yield Stack((azurite, broker, host), settings, storage_string, line[1].split(), administration, status)
 
 
 def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:

@@ -30,8 +30,10 @@ def start(
     setting that connections.yaml gives for `west`. The namespaces listen on ports 5672, 5673 and so on, in the order of
     their names.
 
-    The function app is the one in the current folder. Logs go to build/start, and so do the app settings for another
-    terminal: `. build/start/settings`. Azurite stores its data in .azurite. Example:
+    The function app is the one in the current folder, or else that of Busway itself. Logs go to build/start, and so do
+    the app settings for another terminal: `. build/start/settings`. Azurite stores its data in .azurite. A second one
+    beside it uses build/start-2 and .azurite-2, with --port 0. Nothing starts if `busway check` finds an error.
+    For example:
 
     busway start config/examples/all-active
     """

@@ -102,3 +102,6 @@ class _NoLocks:
         self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
     ) -> None:
         pass
+
+    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:
+        pass

@@ -25,7 +25,8 @@ _TEXTS = ("session_id", "subject", "content_type", "content_encoding", "to", "re
 _IDS = ("message_id", "correlation_id")
 _NUMBERS = ("time_to_live", "sequence_number", "enqueued_time")
 _KEYS = (*_IDS, *_TEXTS, *_NUMBERS, "partition_key", "partition", "body", "body_base64", "properties")
-_RAW_KEYS = ("raw", "partition")
+# The last one is written by `busway dead export`, for people and for `busway dead drop`.
+_RAW_KEYS = ("raw", "partition", "dead_letter")
 _LAST_TIME = 253_402_300_799_999  # the year 9999
 _LARGEST = {"time_to_live": 2**32 - 1, "sequence_number": 2**63 - 1, "enqueued_time": _LAST_TIME}
 _ANYWHERE = Origin("", "")
@@ -54,7 +55,7 @@ def read_messages(file: Path, now: datetime) -> list[Recorded]:
         if not line.strip():
             continue
         try:
-            messages.append(_message(json.loads(line), number, now))
+            messages.append(written(json.loads(line), number, now))
         except (ValueError, RecursionError) as error:
             # Neither the decoder's errors nor ours quote the message.
             problems.append(Problem(f"{file}: line {number}", _text_of(error)))
@@ -80,7 +81,8 @@ def _text_of(error: Exception) -> str:
     return f"is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
-def _message(line: object, number: int, now: datetime) -> Recorded:
+def written(line: object, number: int, now: datetime) -> Recorded:
+    """Return the message that a line describes, with a number and time of its own; raises ValueError."""
     if not isinstance(line, dict):
         raise ValueError("is not a JSON object")  # noqa: TRY004 - the line is at fault
     known = _RAW_KEYS if "raw" in line else _KEYS
@@ -107,6 +109,11 @@ def _message(line: object, number: int, now: datetime) -> Recorded:
     message.time_to_live = _number(line, "time_to_live")
     message.set_properties(_properties(line.get("properties", {})))
     return Recorded(_arrived(message, line, number, now), partition)
+
+
+def arrived(message: Message, number: int, now: datetime) -> bytes:
+    """Return *message* as a service would deliver it."""
+    return _arrived(message, {}, number, now)
 
 
 def _received(content: bytes, number: int, now: datetime) -> bytes:

@@ -51,7 +51,7 @@ def test_every_problem_is_printed_with_the_path_of_its_file(folder: Path) -> Non
 def test_a_missing_folder_is_a_problem(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere")])
     assert result.exit_code == 1
-    assert "connections.yaml: the file is missing" in result.stderr
+    assert f"{tmp_path / 'nowhere'}: there is no such folder (name the folder that contains" in result.stderr
 
 
 def test_the_configuration_of_the_repository_has_no_problem() -> None:

@@ -17,22 +17,34 @@ HEAVY = (
     *("local.broker", "local.host", "shared.config.models"),
 )
 COMMANDS = (
+    "apply",
     "broker",
     "check",
+    "dead",
     "demo",
+    "export",
     "failover",
     "host",
+    "import",
+    "new",
+    "package",
+    "plan",
     "receive",
+    "purge",
     "reconcile",
+    "rejects",
     "repair",
     "schema",
     "send",
+    "smoke",
     "start",
+    "trace",
     "try",
 )
 HELP = (
     (),
     *((command,) for command in COMMANDS),
+    *(("dead", each) for each in ("list", "show", "resend", "export", "drop")),
     *(("failover", each) for each in ("show", "plan", "switch", "drill")),
 )
 

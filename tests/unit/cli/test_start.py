@@ -1,6 +1,8 @@
 """`busway start` finds the namespaces of a configuration folder; the processes themselves are tested end to end."""
 
+import contextlib
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -33,10 +35,32 @@ def test_a_namespace_file_without_a_connection_is_reported_before_the_start(tmp_
     assert f"entities/aest.json: {problem}" in result.stderr
 
 
+def test_a_missing_queue_is_reported_before_the_start(tmp_path: Path) -> None:
+    folder = tmp_path / "config"
+    shutil.copytree(EXAMPLES / "all-active", folder)
+    entities = folder / "entities/east.json"
+    entities.write_text(entities.read_text().replace('"orders"', '"orders-old"'))
+    result = CliRunner().invoke(app, ["start", str(folder), "--port", "0"])
+    assert result.exit_code == 1
+    assert "all-active.yaml: document 1: routes[0].target" in result.stderr
+    assert "east has no topic orders (create it, or fix its name)" in result.stderr
+    assert "Starting" not in result.stdout
+
+
+def test_a_port_in_use_is_reported_before_the_start() -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = other.getsockname()[1]
+        result = CliRunner().invoke(app, ["start", str(EXAMPLES / "all-active"), "--port", str(port)])
+    assert result.exit_code == 1
+    hint = "(stop the other program, or let every port be a free one: --port 0)"
+    assert f"port {port}: is in use, expected a free port for a namespace {hint}" in result.stderr
+    assert "Starting" not in result.stdout
+
+
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["start", str(tmp_path / "nowhere")])
     assert result.exit_code == 1
-    assert "connections.yaml: the file is missing" in result.stderr
+    assert "there is no such folder" in result.stderr
 
 
 def test_sending_to_an_unknown_connection_lists_the_known_ones() -> None:
