@@ -7,11 +7,17 @@ from pathlib import Path
 import azure.functions as func
 
 from functions.drain import drain_on_signals
+from functions.measurements import register_measurements
 from functions.startup import problems_on_standard_error, warn_about_worker
+from functions.status import register_status
 from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
 from shared.config.journal_assembly import Journals
+from shared.config.loss_assembly import loss_watches
+from shared.config.measurements import measurements_schedule
+from shared.config.orders import pauses
+from shared.config.status_assembly import publisher, recorder_of
 from shared.line.shutdown import Shutdown
 from shared.nightly.settings import nightly_settings
 from shared.telemetry.opening import open_telemetry
@@ -33,13 +39,39 @@ with problems_on_standard_error():
     _journals = Journals(_configuration, os.environ)
     _telemetry = open_telemetry(os.environ)
 
-    for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals, telemetry=_telemetry):
+    _recorders = {_task.task: recorder_of(_task) for _task in _configuration.tasks}
+    for _task, _pipeline in pipelines(
+        _configuration,
+        os.environ,
+        _shutdown,
+        journals=_journals,
+        telemetry=_telemetry,
+        recorders=_recorders,
+        pauses=pauses(_configuration, os.environ),
+    ):
         _setting = _configuration.connections[_task.source.connection].key
         register(app, _task, _pipeline, _setting, _journals.binding())
     for _file, _tap in _journals.taps():
         register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
     for _file, _peeking in _journals.peeking_taps():
         register_peeking_tap(app, _file, _peeking)
+
+    register_status(app, _configuration, os.environ)
+    _publisher = publisher(_configuration, os.environ, list(_recorders.values()))
+    if _publisher is not None:
+        _publisher.start()
+
+    _measured = _telemetry.of_status()
+    _schedule = measurements_schedule(os.environ)
+    if _measured is not None and _schedule is not None:
+        register_measurements(app, _configuration, os.environ, _measured, _schedule)
+
+    _watches = loss_watches(_configuration, os.environ, _telemetry.of_losses())
+    if _watches.watches:
+        # Import lazily: only apps with a journal in blobs need this.
+        from functions.losses import register_losses
+
+        register_losses(app, _watches.watches)
 
     _nightly = nightly_settings(os.environ)
     if _nightly is not None:

@@ -15,6 +15,7 @@ from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.tap import Tap
 from shared.line.binding_output import BindingOutput
+from shared.line.gathering import Gathering
 from shared.line.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("busway.tasks")
@@ -48,6 +49,10 @@ def register(
     if task.journal is False:
         journal = None
     _warn_of_stock_trigger(task)
+    if task.levers.dispatch == "single":
+        gathering = Gathering(pipeline, has_sessions=task.source.sessions)
+        _declare(app, task, _gathered(task, gathering), setting, task.task)
+        return
     for name in task.functions():
         _register(app, task, pipeline.run, setting, journal, name=name, bindings=pipeline.bindings)
 
@@ -93,7 +98,11 @@ def _register(
     name: str,
     bindings: Sequence[BindingOutput] = (),
 ) -> None:
-    decorated = _trigger(app, file, setting)(with_outputs(app, _function(file, run), bindings, journal))
+    _declare(app, file, with_outputs(app, _function(file, run), bindings, journal), setting, name)
+
+
+def _declare(app: func.FunctionApp, file: TaskFile | TapFile, function: object, setting: str, name: str) -> None:
+    decorated = _trigger(app, file, setting)(function)
     if file.source.hub is not None:
         decorated = app.retry(
             strategy="exponential_backoff",
@@ -120,10 +129,24 @@ def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[Non
     return replicate_message if file.source.hub is None else replicate_events
 
 
+def _gathered(task: TaskFile, gathering: Gathering) -> Callable[..., Awaitable[None]]:
+    async def replicate_one(messages: RawMessage) -> None:
+        await gathering.run(messages.content, messages.lock_token)
+
+    async def replicate_stock(messages: func.ServiceBusMessage) -> None:
+        await gathering.run(service_bus_content(messages), next(iter(lock_tokens(messages)), None))
+
+    return replicate_one if task.trigger == "raw" else replicate_stock
+
+
+def _is_single(file: TaskFile | TapFile) -> bool:
+    return isinstance(file, TaskFile) and file.levers.dispatch == "single"
+
+
 def _trigger(app: func.FunctionApp, file: TaskFile | TapFile, setting: str) -> Decorator:
     source = file.source
     # Batches of the stock binding mix up the properties of messages from Service Bus, not those of events.
-    takes_many = file.trigger == "raw" or source.hub is not None
+    takes_many = source.hub is not None or (file.trigger == "raw" and not _is_single(file))
     cardinality = func.Cardinality.MANY if takes_many else func.Cardinality.ONE
     # Leave the sessions flag out rather than set it to false: a dead-letter sub-queue has no sessions.
     sessions = True if source.sessions else None

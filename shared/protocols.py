@@ -1,6 +1,7 @@
 """The interfaces between the pipeline and outputs, locks, editors, journals and telemetry."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -72,6 +73,10 @@ class Locks(Protocol):
         self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
     ) -> None:
         """Move one message to the dead-letter queue of the source."""
+        ...
+
+    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:
+        """Give messages back to the source at once; a session is given back by its receiver only."""
         ...
 
 
@@ -301,6 +306,11 @@ class ReportedMessage(Protocol):
         ...
 
     @property
+    def reason(self) -> str | None:
+        """Why it was not sent."""
+        ...
+
+    @property
     def outgoing(self) -> Outgoing | None:
         """What was to be sent; None if it was withheld, or accepted in an earlier delivery of the batch."""
         ...
@@ -324,6 +334,10 @@ class BatchReport(NamedTuple):
 class Telemetry(Protocol):
     """Receives a report for each batch of one task."""
 
+    def in_hand(self, size: int, oldest: int | None) -> AbstractContextManager[None]:
+        """Return a context for a delivery of *size* messages; *oldest* is the first enqueued time, in milliseconds."""
+        ...
+
     def batch(self, report: BatchReport) -> None:
         """Record a finished batch; raises nothing, waits for nothing and changes nothing."""
         ...
@@ -346,4 +360,28 @@ class NightTelemetry(Protocol):
 
     def night(self, verdict: str) -> None:
         """Record the verdict of a nightly run, or that it has no result."""
+        ...
+
+
+class Measurement(NamedTuple):
+    """A value that was measured once: of a gauge, by its name, with its attributes."""
+
+    metric: str
+    value: float
+    attributes: Mapping[str, str]
+
+
+class StatusTelemetry(Protocol):
+    """Receives what is measured in the status of all tasks."""
+
+    def measured(self, measurements: Sequence[Measurement]) -> None:
+        """Record a complete look: what it does not have is unknown."""
+        ...
+
+
+class LossTelemetry(Protocol):
+    """Receives the losses that are found within minutes."""
+
+    def lost(self, task: str, count: int) -> None:
+        """Record that *count* messages left the source of *task* without a record."""
         ...

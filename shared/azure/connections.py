@@ -1,15 +1,17 @@
 """Clients for the services, from the app's settings; each function imports the SDK that it needs."""
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from azure.eventhub.aio import EventHubProducerClient
     from azure.servicebus.aio import ServiceBusClient
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
+_EMULATOR = "usedevelopmentemulator=true"
 
 
 def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str, str] | None:
@@ -67,7 +69,8 @@ def service_bus_client(setting: str, settings: Mapping[str, str]) -> "ServiceBus
     from azure.identity.aio import DefaultAzureCredential
     from azure.servicebus.aio import ServiceBusClient
 
-    return ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), retry_total=0)
+    credential = DefaultAzureCredential()
+    return _closing(ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], credential, retry_total=0), credential)
 
 
 def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> "EventHubProducerClient":
@@ -78,7 +81,31 @@ def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> "Ev
     from azure.eventhub.aio import EventHubProducerClient
     from azure.identity.aio import DefaultAzureCredential
 
-    return EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, DefaultAzureCredential(), retry_total=0)
+    credential = DefaultAzureCredential()
+    return _closing(
+        EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, credential, retry_total=0), credential
+    )
+
+
+def administration_opener(
+    setting: str, settings: Mapping[str, str]
+) -> "Callable[[], ServiceBusAdministrationClient] | None":
+    """Return what opens the administration client of a namespace; None for an emulator, which has it elsewhere."""
+    connection_string = _connection_string(setting, settings)
+    if connection_string and _EMULATOR in connection_string.lower().replace(" ", ""):
+        return None
+
+    def open_client() -> "ServiceBusAdministrationClient":
+        from azure.identity.aio import DefaultAzureCredential
+        from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+        if connection_string:
+            return ServiceBusAdministrationClient.from_connection_string(connection_string, retry_total=0)
+        namespace = settings[setting + NAMESPACE_SUFFIX]
+        credential = DefaultAzureCredential()
+        return _closing(ServiceBusAdministrationClient(namespace, credential, retry_total=0), credential)
+
+    return open_client
 
 
 def service_bus_client_by(connection_string: str) -> "ServiceBusClient":
@@ -93,6 +120,21 @@ def event_hub_client_by(connection_string: str, hub: str) -> "EventHubProducerCl
     from azure.eventhub.aio import EventHubProducerClient
 
     return EventHubProducerClient.from_connection_string(connection_string, eventhub_name=hub, retry_total=0)
+
+
+def _closing[Client](client: Client, credential: Any) -> Client:
+    """Return *client*, which from now on closes the *credential* that nothing else uses; the SDK's leave it open."""
+    opened: Any = client
+    close = opened.close
+
+    async def close_both(**options: object) -> None:
+        try:
+            await close(**options)
+        finally:
+            await credential.close()
+
+    opened.close = close_both
+    return client
 
 
 def _connection_string(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:

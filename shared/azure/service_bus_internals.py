@@ -15,6 +15,7 @@ of this changes.
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self
 
 from azure.servicebus import ServiceBusMessageBatch
@@ -34,6 +35,8 @@ from shared.protocols import Outgoing
 _LOGGER = logging.getLogger(__name__)
 
 _DATA_SECTIONS = 5
+# The SDK for Python has no name for it.
+_BATCH_DELETE = b"com.microsoft:batch-delete-messages"
 _OK, _EMPTY = 200, (202, 204)
 
 
@@ -103,11 +106,27 @@ class ManagementConnection:
             request["session-id"] = session_id
         await self._request(REQUEST_RESPONSE_UPDATE_DISPOSTION_OPERATION, request, timeout_seconds)
 
+    async def abandon(self, tokens: Sequence[bytes], timeout_seconds: float) -> None:
+        """Give up the locks on messages; each has lost a delivery attempt."""
+        request = {"disposition-status": "abandoned", "lock-tokens": _lock_tokens(tokens)}
+        await self._request(REQUEST_RESPONSE_UPDATE_DISPOSTION_OPERATION, request, timeout_seconds)
+
     async def peek(self, first: int, count: int, timeout_seconds: float) -> list[bytes]:
         """Return up to *count* messages from sequence number *first* on, encoded."""
         request = {"from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first), "message-count": count}
         answer = await self._request(REQUEST_RESPONSE_PEEK_OPERATION, request, timeout_seconds, _peeked_messages)
         return [bytes(each[b"message"]) for each in answer]
+
+    async def delete_batch(self, count: int, before: datetime, timeout_seconds: float) -> int:
+        """
+        Delete up to *count* messages that were enqueued *before* a time and are not locked; return how many.
+
+        The service deletes at most 500 at once on Standard, 4,000 on Premium, and none on partitioned entities. Source:
+        Microsoft Learn, "Batch delete messages"; the request is that of .NET's `DeleteMessagesAsync` (measured).
+        """
+        request = {"message-count": count, "enqueued-time-utc": before}
+        answer = await self._request(_BATCH_DELETE, request, timeout_seconds)
+        return int(answer[b"message-count"])
 
     async def close(self) -> None:
         """Close the connection."""

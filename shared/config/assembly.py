@@ -15,6 +15,7 @@ from shared.config.models import Route as RouteFile
 from shared.config.outputs import open_outputs, open_source_locks
 from shared.editors.options import TaskFacts
 from shared.line.binding_output import BindingOutput
+from shared.line.pausing import Pause
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget
@@ -25,10 +26,10 @@ from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
-from shared.protocols import Locks, Output
+from shared.protocols import Locks, Output, Telemetry
 from shared.rules.rule import parse_action, parse_filter
 from shared.telemetry import names
-from shared.telemetry.opening import Telemetries, open_telemetry
+from shared.telemetry.opening import Both, Telemetries, open_telemetry
 
 
 def pipelines(
@@ -39,6 +40,8 @@ def pipelines(
     journals: Journals | None = None,
     outputs: Mapping[str, Output] | None = None,
     telemetry: Telemetries | None = None,
+    recorders: Mapping[str, Telemetry] = MappingProxyType({}),
+    pauses: Mapping[str, Pause] = MappingProxyType({}),
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
     hold: timedelta | None = None,
@@ -46,8 +49,9 @@ def pipelines(
     """
     Return a pipeline for each task; it abandons the batches in progress when *shutdown* is requested.
 
-    The default clock is that of the machine; tests pass a *clock* and its *sleep*. *hold* replaces the time that each
-    task waits for a target. Raises ConfigError if the app setting of a connection cannot be used.
+    *recorders* get what the telemetry gets, and *pauses* hold batches back, by task. The default clock is that of the
+    machine; tests pass a *clock* and its *sleep*. *hold* replaces the time that each task waits for a target. Raises
+    ConfigError if the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
     outputs = outputs or open_outputs(configuration, settings)
@@ -61,9 +65,13 @@ def pipelines(
     telemetry = telemetry or open_telemetry(settings)
     opened = []
     for file, task in zip(configuration.tasks, tasks, strict=True):
-        reports = telemetry.of_task(_source_attributes(file, configuration))
+        reports = telemetry.of_task(source_attributes(file, configuration))
+        if file.task in recorders:
+            reports = Both(reports, recorders[file.task])
         journal, line = journals.of(file, reports), task if hold is None else replace(task, hold=hold)
-        opened.append((file, Pipeline(line, journal, clock, sleep, shutdown=shutdown, telemetry=reports)))
+        pause = pauses.get(file.task)
+        pipeline = Pipeline(line, journal, clock, sleep, shutdown=shutdown, telemetry=reports, pause=pause)
+        opened.append((file, pipeline))
     return opened
 
 
@@ -110,6 +118,7 @@ def _task(
             model.entity,
             partial(_fit_opened, kind) if is_opened else fit_between(source, kind),
             None if model.partition is None else str(model.partition),
+            at_once=kind == "service-bus" and not file.in_order,
         )
 
     def target_of(route: RouteFile) -> RoutedTarget:
@@ -132,7 +141,7 @@ def _task(
             )
         # An envelope holds a message as it is, whatever the kind of the channel.
         fit = sent.fit if route.body_only else None
-        return sent._replace(output=sent.output if facts.dry_run else binding, fit=fit, binding=binding)
+        return sent._replace(output=sent.output if facts.dry_run else binding, fit=fit, binding=binding, at_once=False)
 
     partitions = file.source.partitions
     routes = [
@@ -153,8 +162,8 @@ def _task(
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
         opens_envelopes=is_opened,
         restore=restore_event if source == "event-hubs" and not is_opened else None,
-        in_order=file.in_order,
         partitions=None if partitions is None else frozenset(map(str, partitions)),
+        one_by_one=file.levers.dispatch == "single",
         locks=locks,
         hold=file.limits.hold,
         rate=file.limits.rate,
@@ -173,7 +182,7 @@ def _fit_opened(kind: Kind, message: Message) -> None:
         fit(message)
 
 
-def _source_attributes(file: TaskFile, configuration: Configuration) -> dict[str, str]:
+def source_attributes(file: TaskFile, configuration: Configuration) -> dict[str, str]:
     """Return the attributes that every measurement of a task has."""
     source = file.source
     is_hub = source.hub is not None

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from shared.config.steps import EditorStep
+from shared.config.throughput import MOST_LANES, Levers, Throughput
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
 from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
@@ -29,7 +30,6 @@ NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 SETTING = r"^[A-Za-z][A-Za-z0-9_]*$"
 DEFAULT_CONSUMER_GROUP = "$Default"
-MOST_LANES = 64
 
 
 type PartitionId = Annotated[int, Field(ge=0)]
@@ -245,6 +245,13 @@ class TaskFile(Strict):
     Functions that take from the queue or subscription side by side, each one batch, with sessions each from another
     session. On a plan that scales each function by itself, every lane has instances of its own.
     """
+    dispatch: Literal["batch", "single"] = "batch"
+    """
+    `single`: the host delivers each message of the queue or subscription by itself, renews its lock and settles it, as
+    many at a time as host.json allows. Busway gathers them into batches for the target.
+    """
+    throughput: Throughput | None = None
+    """Lets Busway choose `lanes` or `dispatch`, unless the task names them."""
     ttl: Annotated[
         Annotated[Literal["keep", "remaining"], Tag("word")] | Annotated[StampedLife, Tag("mapping")],
         Discriminator(_kind_of),
@@ -269,6 +276,37 @@ class TaskFile(Strict):
             raise ValueError("has lanes for a hub, expected none: its partitions are read side by side already")
         if self.lanes > 1 and not self.source.sessions and self.in_order:
             raise ValueError("has lanes and no sessions, expected no lanes: its editors or envelopes need one order")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_dispatched(self) -> Self:
+        if self.dispatch == "batch":
+            return self
+        if self.source.hub is not None:
+            msg = "has `dispatch: single` for a hub, expected none: the host settles the events of a hub in batches"
+            raise ValueError(msg)
+        if self.lanes > 1:
+            msg = "has lanes and `dispatch: single`, expected one of them: each takes messages side by side"
+            raise ValueError(msg)
+        if not self.source.sessions and self.in_order:
+            msg = "has `dispatch: single` and no sessions, expected batches: its editors or envelopes need one order"
+            raise ValueError(msg)
+        if self._has_bindings:
+            msg = "has `dispatch: single` and `via: binding`, expected one of them: a binding sends for one invocation"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _has_throughput_of_use(self) -> Self:
+        if self.throughput is None:
+            return self
+        if self.source.hub is not None:
+            raise ValueError("has throughput for a hub, expected none: its partitions are read side by side already")
+        if not self.source.sessions and self.in_order:
+            raise ValueError("has throughput and no sessions, expected none: its editors or envelopes need one order")
+        if self.source.sessions != (self.throughput.sessions is not None):
+            seen = "no throughput.sessions" if self.source.sessions else "throughput.sessions, and its source has none"
+            raise ValueError(f"has {seen}, expected it with `sessions: true` only")
         return self
 
     @model_validator(mode="after")
@@ -320,9 +358,33 @@ class TaskFile(Strict):
         links = any(step.verb() in {"chain", "verify-chain"} for step in self.editors)
         return source.sessions or source.hub is not None or source.form == "envelope" or links
 
+    @property
+    def levers(self) -> Levers:
+        """How its messages are taken: as it says, or else as `throughput` advises."""
+        if self.advised is not None and self.has_chosen_levers:
+            return self.advised
+        return Levers(self.lanes, self.dispatch)
+
+    @property
+    def has_chosen_levers(self) -> bool:
+        """Whether `throughput` chooses its levers."""
+        return self.throughput is not None and "lanes" not in self.model_fields_set and self.dispatch == "batch"
+
+    @property
+    def advised(self) -> Levers | None:
+        """The levers that fit what `throughput` says, None without it."""
+        if self.throughput is None:
+            return None
+        is_batch = "dispatch" in self.model_fields_set and self.dispatch == "batch"
+        return self.throughput.levers(can_be_single=not (is_batch or self._has_bindings))
+
+    @property
+    def _has_bindings(self) -> bool:
+        return any(route.via == "binding" for route in self.routes)
+
     def functions(self) -> list[str]:
         """Return the names of the task's functions, one for each lane."""
-        return [self.task, *(f"{self.task}-lane-{number}" for number in range(2, self.lanes + 1))]
+        return [self.task, *(f"{self.task}-lane-{number}" for number in range(2, self.levers.lanes + 1))]
 
     def targets(self) -> list[Target]:
         """Return every target of the task, `rejects` last."""

@@ -60,6 +60,7 @@ FIELDS = (
     Field("part", "int", "int"),
     Field("parts", "int", "int"),
     Field("attempt", "int", "int"),
+    Field("scheduled_time", "int", "timestamp"),
     Field("expires_at", "int", "timestamp"),
     Field("message_id", "string", "string"),
     Field("order_key", "string", "string"),

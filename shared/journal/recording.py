@@ -31,6 +31,7 @@ class ReceivedLine(Line):
     dead_letter_reason: str | None = None
     attempt: int | None = None
     parts: int | None = None
+    scheduled_time: int | None = None
 
 
 class OutcomeLine(Line):
@@ -65,6 +66,7 @@ def received_line(entry: Entry) -> ReceivedLine:
         line.dead_letter_reason = imprint.dead_letter_reason
     line.attempt = attempt if attempt is not None and attempt > 1 else None
     line.parts = entry.parts if entry.parts > 1 else None
+    line.scheduled_time = microseconds(arrival.scheduled_time)
     return line
 
 

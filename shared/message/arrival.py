@@ -35,3 +35,5 @@ class Arrival(NamedTuple):
     dead_letter_source: str | None = None
     event: CarriedEvent | None = None
     """What identifies a message from an envelope; the rest is then what the service reported with the envelope."""
+    scheduled_time: int | None = None
+    """When it was due, for a message that was scheduled; it had another sequence number before."""

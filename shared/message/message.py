@@ -47,7 +47,12 @@ SERVICE_ASSIGNED = frozenset(
 )
 
 _ASSIGNED = frozenset(name.encode() for name in SERVICE_ASSIGNED)
-_NUMBERS = (b"x-opt-sequence-number", b"x-opt-enqueued-time", b"x-opt-locked-until")
+_NUMBERS = (
+    b"x-opt-sequence-number",
+    b"x-opt-enqueued-time",
+    b"x-opt-locked-until",
+    b"x-opt-scheduled-enqueue-time",
+)
 _TEXTS = (b"x-opt-offset", b"x-opt-deadletter-source")
 _ARRIVALS = Layouts(_NUMBERS, _TEXTS, _ASSIGNED)
 
@@ -94,9 +99,11 @@ class Message:
             return cls(raw, Arrival(origin))
         usual = _ARRIVALS.read(annotations)
         if usual is not None:
-            (sequence_number, enqueued_time, locked_until), (offset, dead_letter_source) = usual
+            (sequence_number, enqueued_time, locked_until, scheduled), (offset, dead_letter_source) = usual
             raw.message_annotations = b""
-            arrival = Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source)
+            arrival = Arrival(
+                origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source, None, scheduled
+            )
             return cls(raw, arrival)
         map_section.check_unique(annotations, "message-annotations")
         assigned: dict[bytes, bytes] = {}
@@ -109,10 +116,13 @@ class Message:
                 kept.append(annotations[start:stop])
         if assigned:
             raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
-        sequence_number, enqueued_time, locked_until = (integer(assigned, name) for name in _NUMBERS)
+        sequence_number, enqueued_time, locked_until, scheduled = (integer(assigned, name) for name in _NUMBERS)
         is_event = origin.partition is not None
         offset, dead_letter_source = (text_or_none(assigned, name, may_be_number=is_event) for name in _TEXTS)
-        return cls(raw, Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source))
+        arrival = Arrival(
+            origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source, None, scheduled
+        )
+        return cls(raw, arrival)
 
     @classmethod
     def contained(cls, content: bytes, arrival: Arrival) -> "Message":
