@@ -2,6 +2,8 @@
 # than the files which name the packages says that nothing is left to do.
 
 MAKEFLAGS += --no-builtin-rules
+# The tests start hundreds of processes: without compiled modules, half of their time is compilation.
+export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -15,26 +17,27 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check spark bench bench-ocean bench-full faults fuzz format lock clean packages java
+.PHONY: help demo sbom test test-fast check spark bench bench-ocean capacity bench-full faults fuzz format lock broker-wheel clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: packages ## two sites on this machine, 2,000 real messages, a table of what arrived
+demo: installed ## two sites on this machine, 2,000 real messages, a table of what arrived
 	.venv/bin/busway demo
 
-test: packages java ## all tests, of the nightly job the most important: make spark runs the others
+test: installed java ## all tests, of the nightly job the most important: make spark runs the others
 	$(python) -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
 	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
 
-check: $(command) ## formatter, linter, plain English, strict types, import contracts
+check: $(command) ## formatter, linter, plain English, strict types, import contracts, Bicep
 	$(python) -m ruff format --check
 	$(python) -m ruff check
 	$(python) tools/check-english
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
+	tools/check-bicep
 
 spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster of two workers; version=3.5 or 4.2: with that Spark, and Delta
 	BUSWAY_SLOW=1 $(spark_python) -m pytest --quiet tests/jobs
@@ -42,19 +45,22 @@ spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster
 bench: packages java ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks
 
-faults: packages ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
+faults: installed ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
-	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py
+	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py tests/faults/test_losses.py tests/faults/test_repaired.py tests/end_to_end/test_pause.py tests/end_to_end/test_project.py tests/end_to_end/test_smoke.py
 
 minutes ?= 1
-fuzz: packages ## damaged messages for AMQP, codecs, rules, the tasks of all editors, and damaged frames for the broker, with new seeds that are printed; minutes=30 for a longer run
+fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all editors, and damaged frames for the broker, with new seeds that are printed; minutes=30 for a longer run
 	$(python) -m tests.fuzz.amqp --seconds $$(($(minutes) * 10))
 	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 10))
 	$(python) -m tests.fuzz.tasks --seconds $$(($(minutes) * 25))
 	$(python) -m tests.fuzz.frames --seconds $$(($(minutes) * 15))
 
-bench-ocean: packages ## messages per second with round trips of 0 to 150 ms to the target; takes five minutes
+bench-ocean: installed ## messages per second and what they cost, with round trips of 0 to 150 ms to the target; takes ten minutes
 	$(python) -m benchmarks benchmarks.ocean
+
+capacity: packages ## messages per second by round trip and size, written into docs/capacity.md; takes six minutes on a quiet machine
+	$(python) -m benchmarks.capacity
 
 bench-full: packages java ## messages end to end, memory, sessions, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
 	$(python) -m benchmarks.end_to_end
@@ -79,11 +85,17 @@ sbom: $(command) ## build/sbom.json: the packages of the deployed app with versi
 	PYTHONWARNINGS=ignore $(python) -m uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock \
 	  --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
 
+broker-wheel: $(command) ## build/broker: the wheel of busway-broker
+	$(python) tools/build-broker-wheel build/broker
+
 clean: ## remove everything that was installed or built
 	rm -rf .venv node_modules build busway.egg-info clients/build clients/busway_clients.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-packages: $(command) $(node_packages)
+installed: $(command) $(node_packages)
+
+packages: installed ## all packages and, if Java is installed, an archive of Spark's classes: busway reconcile then starts faster
+	@if tools/check-java 2>/dev/null; then $(python) -m jobs.reconcile.archive_classes; fi
 
 $(python_packages): .python-version requirements-dev.lock
 	@interpreter=$$(tools/find-python) && echo "Installing Python packages into .venv" && "$$interpreter" -m venv --clear .venv

@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -8,9 +9,10 @@ AZURE_SETTINGS = ("BUSWAY_TEST_WEST", "BUSWAY_TEST_EAST")
 
 HERE = Path(__file__).parent
 
-# With several workers these start first, because a long file at the end leaves the others idle. Spark needs a core and
-# a gigabyte: its files alternate with files that mostly wait.
+# With several workers these start first, because a long file at the end leaves the others idle. After the
+# first one its worker runs all files of the nightly job, see `pytest_xdist_make_scheduler`.
 LONGEST_FILES = (
+    "jobs/test_verdicts.py",
     "end_to_end/test_patterns_page_first_half.py",
     "end_to_end/test_patterns_page_second_half.py",
     "broker/test_outages.py",
@@ -19,8 +21,8 @@ LONGEST_FILES = (
     "end_to_end/test_patterns_streams.py",
     "faults/test_outages.py",
     "faults/test_kills.py",
-    "jobs/test_verdicts.py",
     "end_to_end/test_failover_page.py",
+    "end_to_end/test_dead_letters.py",
     "end_to_end/test_repair.py",
     "broker/test_clients_without_a_token.py",
     "clients/receivers/test_deduplicating.py",
@@ -31,8 +33,11 @@ LONGEST_FILES = (
     "clients/senders/test_active.py",
     "clients/test_readme.py",
     "end_to_end/test_failover.py",
+    "end_to_end/test_smoke.py",
+    "end_to_end/test_losses.py",
+    "end_to_end/test_project.py",
+    "end_to_end/test_status.py",
     "unit/editors/test_heartbeat.py",
-    "jobs/test_report.py",
 )
 
 # These take minutes on two cores. `make spark` runs those of the nightly job, in the CI workflow too.
@@ -43,12 +48,31 @@ SLOW_FILES = (
     "jobs/test_windows.py",
     "jobs/test_verdicts.py",
     "faults/test_stops.py",
+    "faults/test_dead_letters.py",
+    "end_to_end/test_pause.py",
+    "end_to_end/test_project.py",
+    "end_to_end/test_smoke.py",
 )
-ALWAYS_RUN = "test_every_planted_message_is_found_and_no_other"
+ALWAYS_RUN = (
+    "test_every_planted_message_is_found_and_no_other",
+    "test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed",
+)
 
 # A deadline per example would measure the machine and its neighbours, not the code.
 settings.register_profile("busway", settings(), deadline=None)
 settings.load_profile("busway")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one worker, and all files of the nightly job to the same one: Spark starts once."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - not installed with other versions of Spark
+
+    class OneSpark(LoadFileScheduling):  # type: ignore[misc,unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/jobs" if nodeid.startswith("tests/jobs/") else str(super()._split_scope(nodeid))
+
+    return OneSpark(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: places.get(item.path, len(places)))
     if SLOW not in os.environ:
         slow_files = {HERE / name for name in SLOW_FILES}
-        slow = pytest.mark.skip(reason="takes minutes; make spark or make faults runs it")
+        slow = pytest.mark.skip(reason="takes minutes; make spark, make faults or BUSWAY_SLOW=1 runs it")
         for item in items:
             if item.path in slow_files and not item.name.startswith(ALWAYS_RUN):
                 item.add_marker(slow)

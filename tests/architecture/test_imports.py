@@ -6,7 +6,7 @@ from tests.architecture.imports import OURS, ROOT, imported_names, is_standard, 
 
 APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 
-BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors")
+BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors", "shared.printable")
 
 ONLY_THERE = {
     "aiohttp": ("local.host", "local.broker.admin", "shared.nightly", "clients"),
@@ -27,7 +27,15 @@ ONLY_THERE = {
     "duckdb": ("shared.editors",),
     "jsonschema": ("shared.editors",),
     "msgpack": ("shared.codecs",),
-    "msgspec": ("shared.codecs", "shared.journal"),
+    "msgspec": (
+        "shared.codecs",
+        "shared.journal",
+        "shared.losses",
+        "shared.status",
+        "functions.status",
+        "cli.status",
+        "cli.schema",
+    ),
     "zstandard": ("shared.codecs",),
     "pydantic": ("shared.config", "shared.editors"),
     "referencing": ("shared.editors",),

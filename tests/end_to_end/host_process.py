@@ -22,6 +22,7 @@ logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(messag
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)
 options = {"grace_seconds": float(word.partition("=")[2]) for word in sys.argv if word.startswith("--grace=")}
+options |= {"lose_every": int(word.partition("=")[2]) for word in sys.argv if word.startswith("--lose-every=")}
 asyncio.run(run(Path(sys.argv[1]), wire="--wire" in sys.argv, http_port=0, on_ready=tell, **options))
 """
 

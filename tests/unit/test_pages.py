@@ -15,6 +15,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(path for path in ROOT.glob("docs/**/*.md")),
     ROOT / "clients/README.md",
+    ROOT / "local/broker/README.md",
 ]
 FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\s*)(?:\.venv/bin/)?(busway (?:[^\n\\]|\\\n)+)", re.MULTILINE)
