@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from shared.amqp.values import string
+from shared.codecs.cbor import Cbor
 from shared.config.testing import Carried, edited, message
 from shared.message.message import Message
 from shared.protocols import Outcome
@@ -138,6 +140,15 @@ def test_time_of_other_threads_does_not_count() -> None:
         is_over.set()
         for each in others:
             each.join()
+
+
+def test_limit_is_not_raised_in_the_type_checks_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library in Rust prints such an error and goes on."""
+    dropped: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+    results = asyncio.run(TimeLimit(0.01).each(lambda _: Cbor().write([[]] * 300_000), [message(b"")]))
+    assert dropped == []
+    assert len(results) == 1
 
 
 def test_larger_body_has_a_longer_time_limit() -> None:
