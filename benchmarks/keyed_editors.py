@@ -36,7 +36,8 @@ from shared.message.message import Message
 from shared.protocols import BatchEditor
 from shared.stores.documents import Document
 
-ROUNDS, BATCH = 30, 50
+# The clock of a process with several threads may be some milliseconds off: a round has many batches.
+ROUNDS, BATCHES, BATCH = 3, 20, 50
 MOST = 1.5
 ORIGIN = Origin("west", "orders")
 LINES = [
@@ -123,7 +124,7 @@ def text_of(message: Message, name: str) -> str:
 
 SECRET: Key = OctKey.generate_key(256, cast("Any", {"kid": "k1"}))
 SIGNER: Key = OKPKey.generate_key("Ed25519", cast("Any", {"kid": "k1"}))
-JWE = jwe.JWERegistry()
+JWE = jwe.JWERegistry(strict_check_header=False)
 JWS = jws.JWSRegistry(algorithms=["HS256", "Ed25519"])
 WRAPPED = {"alg": "A256KW", "enc": "A256GCM", "kid": "k1", "cty": "application/json"}
 
@@ -225,17 +226,19 @@ def main() -> None:
 
 
 async def costs(case: Case) -> tuple[float, float]:
-    """Return the processor time of the editor and of the bare call in microseconds, the best of all rounds."""
+    """Return the processor time of the editor and of the bare call in microseconds, the best of some rounds."""
     cost = bare = float("inf")
     for _ in range(ROUNDS):
-        messages = [message.copy() for message in case.messages]
+        batches = [[message.copy() for message in case.messages] for _ in range(BATCHES)]
         started = time.process_time_ns()
-        await case.editor.edit_batch(messages, timeout_seconds=60)
-        cost = min(cost, (time.process_time_ns() - started) / BATCH / 1000)
+        for batch in batches:
+            await case.editor.edit_batch(batch, timeout_seconds=60)
+        cost = min(cost, (time.process_time_ns() - started) / BATCHES / BATCH / 1000)
         started = time.process_time_ns()
-        for message in messages:
-            case.bare(message)
-        bare = min(bare, (time.process_time_ns() - started) / BATCH / 1000)
+        for batch in batches:
+            for message in batch:
+                case.bare(message)
+        bare = min(bare, (time.process_time_ns() - started) / BATCHES / BATCH / 1000)
     return cost, bare
 
 
