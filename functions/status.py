@@ -44,7 +44,9 @@ class Remembered[Key, Value]:
         try:
             return await asyncio.shield(answer)
         except Exception:
-            self._answers.pop(key, None)
+            # Another caller may have asked again already.
+            if self._answers.get(key, (0.0, None))[1] is answer:
+                del self._answers[key]
             raise
 
 

@@ -3,17 +3,14 @@
 from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError
+from azure.servicebus.management import SubscriptionProperties
 
 from cli.topology.sites import Access, open_client
 from shared.azure.administration import translated
 from shared.config.models import Connection, Source
 
 if TYPE_CHECKING:
-    from azure.servicebus.management import (
-        QueueProperties,
-        ServiceBusAdministrationClient,
-        SubscriptionProperties,
-    )
+    from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient
 
 ACTIVE = "Active"
 PAUSED_FORMS = {ACTIVE: "ReceiveDisabled", "SendDisabled": "Disabled"}
@@ -59,10 +56,10 @@ class Entity:
     def _update(
         self, client: "ServiceBusAdministrationClient", properties: "QueueProperties | SubscriptionProperties"
     ) -> None:
-        if self._source.queue is not None:
-            client.update_queue(properties)  # type: ignore[arg-type] # what get_queue has returned
+        if isinstance(properties, SubscriptionProperties):
+            client.update_subscription(self._source.topic or "", properties)
         else:
-            client.update_subscription(self._source.topic or "", properties)  # type: ignore[arg-type] # likewise
+            client.update_queue(properties)
 
 
 def _status(properties: "QueueProperties | SubscriptionProperties") -> str:

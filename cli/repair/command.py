@@ -10,8 +10,9 @@ from cli.output import fail
 from shared.errors import Problem
 
 
-def repair(  # noqa: PLR0917 - typer reads options from parameters
+def repair(
     manifest: Annotated[Path, typer.Argument(help="The repair.jsonl of a run of `busway reconcile`.")],
+    *,
     apply: Annotated[
         bool | None, typer.Option("--apply/--dry-run", help="Send the messages, or only show what would be sent.")
     ] = None,

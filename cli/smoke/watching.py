@@ -65,12 +65,10 @@ class EntityWatch:
 
     async def look(self) -> list[Sight]:
         """Return the messages since the last look; raises as `start`, also for an entity with too many."""
-        if self._peeker is None:
-            client = await self._opened.enter_async_context(service_bus_client(self.place.setting, self._settings))
-            self._peeker = await self._opened.enter_async_context(peeker(client, self.place.origin))
+        source = self._peeker or await self._open()
         found: list[Sight] = []
         highest = self._next - 1
-        while messages := await self._peeked(highest + 1):
+        while messages := await _peeked(source, highest + 1):
             found += [Sight(str(self.place), Letter(each.content, self.place.origin)) for each in messages]
             if len(found) > MOST_WAITING:
                 raise TargetUnavailable(f"{self.place}: more than {MOST_WAITING:,} messages wait there")
@@ -86,12 +84,17 @@ class EntityWatch:
         await self._opened.aclose()
         self._peeker = None
 
-    async def _peeked(self, first: int) -> list[PeekedMessage]:
-        assert self._peeker is not None  # noqa: S101 - `look` opens it
-        try:
-            return await self._peeker.peek(first)
-        except TargetUnavailable as error:
-            raise TargetUnavailable(f"{error}; {CHECK}") from error
+    async def _open(self) -> Peeker:
+        client = await self._opened.enter_async_context(service_bus_client(self.place.setting, self._settings))
+        self._peeker = await self._opened.enter_async_context(peeker(client, self.place.origin))
+        return self._peeker
+
+
+async def _peeked(source: Peeker, first: int) -> list[PeekedMessage]:
+    try:
+        return await source.peek(first)
+    except TargetUnavailable as error:
+        raise TargetUnavailable(f"{error}; {CHECK}") from error
 
 
 class HubWatch:

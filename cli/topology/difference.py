@@ -174,7 +174,7 @@ def _changes(need: Needed, entity: Entity) -> Iterator[Change]:
 def _satisfies(need: Need, has: Setting) -> bool:
     if need.must:
         return has == need.value
-    return need.least is None or has is None or not has < need.least  # type: ignore[operator]
+    return need.least is None or has is None or not has < need.least  # type: ignore[operator] # both are of the setting's type
 
 
 def _fixed(need: Needed, change: Change) -> Obstacle:

@@ -102,7 +102,13 @@ class Message:
             (sequence_number, enqueued_time, locked_until, scheduled), (offset, dead_letter_source) = usual
             raw.message_annotations = b""
             arrival = Arrival(
-                origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source, None, scheduled
+                origin,
+                sequence_number,
+                offset,
+                enqueued_time,
+                locked_until,
+                dead_letter_source,
+                scheduled_time=scheduled,
             )
             return cls(raw, arrival)
         map_section.check_unique(annotations, "message-annotations")
@@ -120,7 +126,7 @@ class Message:
         is_event = origin.partition is not None
         offset, dead_letter_source = (text_or_none(assigned, name, may_be_number=is_event) for name in _TEXTS)
         arrival = Arrival(
-            origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source, None, scheduled
+            origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source, scheduled_time=scheduled
         )
         return cls(raw, arrival)
 
