@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measurement import Measurement, report
-from local.host.raw_link import Delivery
 from local.host.worker import EmbeddedWorker, Function
 from local.host.worker_input import Input, service_bus_input
 from shared.amqp.codec import encode
@@ -25,6 +24,7 @@ from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, double, int_, long, string, symbol, timestamp, uint
 from shared.amqp.values import uuid as amqp_uuid
+from shared.azure.receivers.raw_link import Delivery
 from shared.line.accepted_sends import REMEMBERED_SENDS
 
 ROUNDS = 5

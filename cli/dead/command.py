@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.dead.unclear import Unclear
 from cli.options import Folder
 from cli.topology.options import AdminAddresses
+from shared.dead_letters.unclear import Unclear
 
 if TYPE_CHECKING:
     from cli.dead.kinds import Kind
-    from cli.dead.selecting import Selection
+    from shared.dead_letters.selecting import Selection
 
 _DEAD = "dead"
 _OPTIONS = typer.Option
@@ -144,8 +144,12 @@ def _make(command: str, about: str) -> typer.Typer:
             _OPTIONS(metavar="FILE", help="Send the messages that `export` has written to FILE; nothing is removed."),
         ] = None,
         ledger: Annotated[
-            Path | None,
-            _OPTIONS(help="The file that records what was sent. [default: a file per entity in build/resend]"),
+            str | None,
+            _OPTIONS(
+                metavar="FILE|app",
+                help="The file that records what was sent; `app` is that of the app, which the dashboard uses too. "
+                "[default: a file per entity in build/resend]",
+            ),
         ] = None,
         config: Folder = Path("config"),
     ) -> None:
@@ -161,7 +165,7 @@ def _make(command: str, about: str) -> typer.Typer:
             busway dead resend west/orders --reason MaxDeliveryCountExceeded --dry-run
         """
         from cli.dead.resend_run import ResendRequest, resend_and_print
-        from cli.dead.resending import Options
+        from shared.dead_letters.resending import Options
 
         chosen = _selection(where, reason, older_than, number, limit, everything=everything)
         options = Options(rate, unclear, wait)

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 
-from cli.dead.peeking import peeked
-from cli.dead.places import Place
-from cli.dead.receiving import SESSION_LOCKED, Held, Receiver
-from local.host.raw_link import LinkClosed
+from shared.azure.receivers.raw_link import LinkClosed
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import Place
+from shared.dead_letters.receiving import SESSION_LOCKED, Held, Receiver
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 
 _AT_ONCE = 100

@@ -1,55 +1,17 @@
-"""Changes to messages before they are sent again: `--set`, `--remove`, and the editors of a task."""
+"""The options `--set`, `--remove`, `--editors` and `--new-ids`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cli.dead.letters import Letter
-from cli.dead.places import Place, task_named
 from cli.dry_run.line import NoOutput
-from shared.amqp.values import string
 from shared.config.assembly import assemble
 from shared.config.files import Configuration
-from shared.errors import ConfigError, MessageRejected, Problem
-from shared.message.message import Message
-from shared.message.metadata import deterministic_id
-from shared.message.rule_properties import RuleProperties
-from shared.protocols import BatchEditor, Editor, Withheld
+from shared.dead_letters.edits import Edits
+from shared.dead_letters.places import task_named
+from shared.errors import ConfigError, Problem
+from shared.protocols import BatchEditor, Editor
 from shared.rules.errors import RuleSyntaxError
 from shared.rules.rule import Action, parse_action, unknown_system_properties
-
-RESENT_FROM = "repl-resent-from"
-"""The property that identifies the message of which this one is a copy: site, entity, sequence number, time."""
-
-
-class Edits:
-    """What is changed in every message that is sent again."""
-
-    def __init__(
-        self, actions: Sequence[Action] = (), editors: Sequence[Editor] = (), *, new_ids: bool = False
-    ) -> None:
-        """Apply *editors* and then *actions*; with *new_ids* each message gets an id of its own."""
-        self._actions = actions
-        self._editors = editors
-        self._new_ids = new_ids
-
-    def resent(self, letter: Letter, place: Place) -> Message:
-        """Return the message to send for a letter of *place*; raises MessageRejected."""
-        message = letter.unwrapped()
-        for editor in self._editors:
-            message = _edited(editor, message)
-        properties = RuleProperties(message)
-        for action in self._actions:
-            action.apply(properties)
-        if self._new_ids:
-            identity = deterministic_id(message.arrival)
-            message.message_id = None if identity is None else string(identity)
-        message.set_properties({RESENT_FROM: string(stamp_of(place, letter.key or ""))})
-        return message
-
-
-def stamp_of(place: Place, key: str) -> str:
-    """Return the value of RESENT_FROM for the message of *place* with *key*; names of entities have no case."""
-    return f"{place.site}/{place.entity.lower()}/{key}"
 
 
 def edits_of(
@@ -108,19 +70,3 @@ def _editors(name: str, configuration: Configuration, settings: Mapping[str, str
     if not found:
         raise ConfigError([Problem(f"--editors {name}", "the task has no editors")])
     return found
-
-
-def _edited(editor: Editor, message: Message) -> Message:
-    try:
-        result = editor.edit(message)
-    except MessageRejected:
-        raise
-    except Exception as error:  # an editor of the user's own may raise anything
-        text = f"the editor {editor.name} failed with {type(error).__name__}"
-        raise MessageRejected("EditorFailed", text) from error
-    if isinstance(result, Withheld):
-        raise MessageRejected("Withheld", f"the editor {editor.name} withholds it: {result.reason}")
-    if len(result) != 1:
-        made = f"{len(result)} messages" if result else "nothing"
-        raise MessageRejected("Split", f"the editor {editor.name} makes {made} of it, expected one message")
-    return result[0]

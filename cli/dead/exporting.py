@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cli.dead.letters import Letter
-from cli.dead.listing import document
-from cli.dead.places import Place
+from shared.dead_letters.groups import document
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Place
 from shared.errors import ConfigError, Problem
 
 WHERE = "dead_letter"

@@ -6,15 +6,15 @@ import binascii
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cli.dead.delivery import Delivery, Ready
-from cli.dead.evidence import Answer, Question, answers, by_destination
 from cli.dead.exporting import WHERE, exported_objects
-from cli.dead.ledger import COMPLETED, REFUSED, SENDING, SENT
-from cli.dead.letters import Letter
-from cli.dead.places import Scene, destination_of
-from cli.dead.resending import AT_ONCE, Result
-from cli.dead.selecting import Selection
-from cli.dead.unclear import Unclear
+from shared.dead_letters.delivery import Delivery, Ready
+from shared.dead_letters.evidence import Answer, Question, answers, by_destination
+from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, SENT
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Scene, destination_of
+from shared.dead_letters.resending import AT_ONCE, Result
+from shared.dead_letters.selecting import Selection
+from shared.dead_letters.unclear import Unclear
 from shared.errors import BuswayError, ConfigError, Problem
 
 
@@ -111,8 +111,8 @@ class FileResend:
             refused = [key for key, answer in found.items() if answer is Answer.NOT_SENT]
             sent += unclear if self._unclear is Unclear.COMPLETE else []
             refused += unclear if self._unclear is Unclear.SEND else []
-            self._ledger.note(SENT, sent, to)
-            self._ledger.note(REFUSED, refused, to)
+            await self._ledger.note(SENT, sent, to)
+            await self._ledger.note(REFUSED, refused, to)
 
     async def _send(self, batch: list[Ready]) -> None:
         delivered = await self._delivery.send(batch)

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cli.dead.letters import Letter
 from cli.reconcile import journal_at
-from cli.trace.hops import hops
 from cli.trace.run import on_this_machine
-from cli.trace.search import files_in, search
 from cli.trace.show import as_text
+from shared.dead_letters.letters import Letter
+from shared.journal.hops import hops
+from shared.journal.search import files_in, search
 from shared.printable import printable
 
 _HOURS = 4

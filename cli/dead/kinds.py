@@ -4,21 +4,22 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from cli.dead.places import Place, dead_letter_queue, rejects_of
 from cli.output import fail
 from shared.config.files import Configuration
+from shared.dead_letters.places import Place, dead_letter_queue, dead_letter_queues, rejects_of, rejects_queues
 from shared.errors import BuswayError, ConfigError
 
 
 class Kind(NamedTuple):
-    """Dead letters, or rejected messages: the command's name, and what its argument names."""
+    """Dead letters, or rejected messages: the command's name, what its argument names, and what the tasks name."""
 
     command: str
     place: Callable[[str, Configuration], Place]
+    places: Callable[[Configuration], list[Place]]
 
 
-DEAD = Kind("dead", dead_letter_queue)
-REJECTS = Kind("rejects", rejects_of)
+DEAD = Kind("dead", dead_letter_queue, dead_letter_queues)
+REJECTS = Kind("rejects", rejects_of, rejects_queues)
 
 
 @contextlib.contextmanager

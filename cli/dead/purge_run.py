@@ -8,17 +8,19 @@ from pathlib import Path
 import typer
 from azure.core.exceptions import AzureError
 
+from cli.dead.ages import duration_of
 from cli.dead.drop_run import remove
 from cli.dead.kinds import problems
 from cli.dead.listing import messages
-from cli.dead.peeking import CHECK
-from cli.dead.places import Place, entity_named
 from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.selecting import duration_of, selection
-from cli.dead.wanted import announce, wanted_of
+from cli.dead.selecting import selection
+from cli.dead.wanted import announce
 from shared.azure.connections import service_bus_client
 from shared.azure.service_bus_internals import ManagementConnection, condition_of
 from shared.config.files import load
+from shared.dead_letters.peeking import CHECK
+from shared.dead_letters.places import Place, entity_named
+from shared.dead_letters.wanted import wanted_of
 from shared.errors import TargetUnavailable
 
 _AT_ONCE = 500
@@ -46,7 +48,7 @@ async def _purge(place: Place, where: str | None, older_than: str | None, *, app
         if deleted is not None:
             typer.echo(f"{deleted:>8,} deleted")
             # What came after the start is not among these.
-            left = await wanted_of(place, chosen, lambda _: "")
+            left = await wanted_of(place, os.environ, chosen, lambda _: "")
             count = len(left.sessions) + left.unreachable.total()
             if count:
                 typer.echo(f"{count:>8,} left: locked by a receiver, deferred or scheduled")
@@ -54,7 +56,7 @@ async def _purge(place: Place, where: str | None, older_than: str | None, *, app
         typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     if apply:
         return await remove(place, chosen, wait=wait, dry_run=False)
-    wanted = await wanted_of(place, chosen, lambda _: "")
+    wanted = await wanted_of(place, os.environ, chosen, lambda _: "")
     if announce(wanted, "delete"):
         typer.echo(f"would delete {messages(len(wanted.sessions))}; nothing was changed")
     return not wanted.unevaluated

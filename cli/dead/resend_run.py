@@ -3,33 +3,41 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
-from cli.dead.delivery import Delivery, Routing
-from cli.dead.duplicates import guarded, window_by_administration
+from cli.dead.duplicates import window_by_administration
 from cli.dead.edits import edits_of
 from cli.dead.file_resending import FileResend, letters_in
 from cli.dead.kinds import Kind, problems
-from cli.dead.ledger import COMPLETED, SENDING, SENT, Ledger, ledger_of
-from cli.dead.letters import Letter
+from cli.dead.ledger_file import LedgerFile, ledger_of
 from cli.dead.listing import messages
-from cli.dead.places import Destination, Place, Scene, destination_named, original
 from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.resending import Options, Resend, Result
-from cli.dead.selecting import Selection
-from cli.dead.wanted import announce, print_left, wanted_of
+from cli.dead.wanted import announce, print_left
 from cli.topology.sites import Access
 from shared.config.files import Configuration, load
 from shared.config.outputs import open_outputs
+from shared.config.status_assembly import open_status_container
+from shared.dead_letters.delivery import Delivery, Routing
+from shared.dead_letters.duplicates import guarded
+from shared.dead_letters.edits import Edits
+from shared.dead_letters.ledger import COMPLETED, SENDING, SENT, Ledger
+from shared.dead_letters.ledger_blob import LedgerBlob
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Place, Scene
+from shared.dead_letters.resending import Options, Resend, Result
+from shared.dead_letters.routing import routing_of
+from shared.dead_letters.selecting import Selection
+from shared.dead_letters.wanted import wanted_of
 from shared.printable import printable
-from shared.protocols import Output
+
+APP = "app"
+"""The value of `--ledger` that means the blob which the dashboard uses."""
 
 
 class ResendRequest(NamedTuple):
@@ -42,9 +50,31 @@ class ResendRequest(NamedTuple):
     new_ids: bool | None
     """None: keep them, and leave messages that would be dropped as duplicates."""
     admin: list[str]
-    ledger: Path | None
+    ledger: str | None
+    """A file, or APP; None for the file of the entity."""
     file: Path | None
     options: Options
+
+
+class _Plan(NamedTuple):
+    """How messages of an entity are sent again."""
+
+    scene: Scene
+    request: ResendRequest
+    selection: Selection
+    routing: Routing
+    edits: Edits
+    ledger: Ledger
+
+    @contextlib.asynccontextmanager
+    async def delivery(self) -> AsyncIterator[Delivery]:
+        """Open the connections to send through."""
+        outputs = open_outputs(self.scene.configuration, self.scene.settings)
+        try:
+            yield Delivery(self.scene, self.ledger, self.edits, self.routing, outputs)
+        finally:
+            for output in outputs.values():
+                await output.close()
 
 
 def resend_and_print(
@@ -59,79 +89,74 @@ def resend_and_print(
 
 
 async def _resend(
-    place: Place,
-    selection: Selection,
-    configuration: Configuration,
-    request: ResendRequest,
-    *,
-    dry_run: bool,
+    place: Place, selection: Selection, configuration: Configuration, request: ResendRequest, *, dry_run: bool
 ) -> bool:
     scene = Scene(place, configuration, os.environ)
-    routing = _routing(place, configuration, request.to)
+    routing = routing_of(place, configuration, request.to, "use --to")
     if request.new_ids is None:
         access = Access.of(request.admin, None, configuration.connections)
         routing = guarded(routing, window_by_administration(configuration, access), datetime.now(UTC))
     edits = edits_of(
         request.set_, request.remove, request.editors, configuration, os.environ, new_ids=bool(request.new_ids)
     )
-    ledger = Ledger(request.ledger or ledger_of(place), str(place).lower())
-    if request.file is not None:
-        make = partial(Delivery, scene, ledger, edits, routing)
-        return await _resend_file(scene, request, selection, ledger, make, dry_run=dry_run)
-    with ledger if not dry_run else contextlib.nullcontext():
-        wanted = await wanted_of(place, selection, routing)
+    async with _ledger(scene, request) as ledger:
+        plan = _Plan(scene, request, selection, routing, edits, ledger)
+        run = _resend_entity if request.file is None else _resend_file
+        return await run(plan, dry_run=dry_run)
+
+
+@contextlib.asynccontextmanager
+async def _ledger(scene: Scene, request: ResendRequest) -> AsyncIterator[Ledger]:
+    """Give the ledger, not opened yet."""
+    name = str(scene.place).lower()
+    if request.ledger != APP:
+        yield Ledger(LedgerFile(ledger_of(scene.place) if request.ledger is None else Path(request.ledger)), name)
+        return
+    container = open_status_container(scene.configuration, scene.settings)
+    try:
+        yield Ledger(LedgerBlob(container, scene.place), name)
+    finally:
+        await container.close()
+
+
+async def _resend_entity(plan: _Plan, *, dry_run: bool) -> bool:
+    """Send messages of the entity again."""
+    place, settings = plan.scene.place, plan.scene.settings
+    async with plan.ledger if not dry_run else contextlib.nullcontext():
+        wanted = await wanted_of(place, settings, plan.selection, plan.routing)
         if not announce(wanted, "resend"):
             return not wanted.unreachable and not wanted.unevaluated
         for destination, count in wanted.destinations.items():
             typer.echo(f"  {count:,} to {printable(destination)}")
         if dry_run:
             return True
-        outputs = open_outputs(configuration, os.environ)
-        delivery = Delivery(scene, ledger, edits, routing, outputs)
-        try:
+        async with plan.delivery() as delivery:
             with progress("resent", len(wanted.sessions)) as advance:
-                run = Resend(scene, wanted.sessions, delivery, request.options, advance)
+                run = Resend(plan.scene, wanted.sessions, delivery, plan.request.options, advance)
                 with stopped_by_signals(run.stop):
                     result = await run.run()
-        finally:
-            for output in outputs.values():
-                await output.close()
-        _print_result(result, ledger)
+        _print_result(result, plan.ledger)
         return result.is_complete and not wanted.unreachable
 
 
-async def _resend_file(
-    scene: Scene,
-    request: ResendRequest,
-    selection: Selection,
-    ledger: Ledger,
-    make_delivery: Callable[[dict[str, Output]], Delivery],
-    *,
-    dry_run: bool,
-) -> bool:
+async def _resend_file(plan: _Plan, *, dry_run: bool) -> bool:
     """Send the messages of a file again."""
-    file = request.file or Path()
+    file = plan.request.file or Path()
 
     def letters() -> Iterator[Letter]:
         # Each pass over the file counts its selection again.
-        return letters_in(file, scene, replace(selection))
+        return letters_in(file, plan.scene, replace(plan.selection))
 
     total = sum(1 for _ in letters())
-    typer.echo(f"{messages(total)} of {scene.place} in {file}")
+    typer.echo(f"{messages(total)} of {plan.scene.place} in {file}")
     if dry_run or not total:
         return bool(total)
-    with ledger:
-        outputs = open_outputs(scene.configuration, scene.settings)
-        delivery = make_delivery(outputs)
-        try:
-            with progress("resent", total) as advance:
-                run = FileResend(scene, delivery, request.options.unclear, advance)
-                with stopped_by_signals(run.stop):
-                    result = await run.run(letters)
-        finally:
-            for output in outputs.values():
-                await output.close()
-        _print_result(result, ledger)
+    async with plan.ledger, plan.delivery() as delivery:
+        with progress("resent", total) as advance:
+            run = FileResend(plan.scene, delivery, plan.request.options.unclear, advance)
+            with stopped_by_signals(run.stop):
+                result = await run.run(letters)
+        _print_result(result, plan.ledger)
         return result.is_complete
 
 
@@ -144,25 +169,9 @@ def _print_result(result: Result, ledger: Ledger) -> None:
     if result.gone:
         typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
     print_left(result.left)
-    open_ = sum(each.state in (SENDING, SENT) for each in ledger.entries.values())
-    done = sum(each.state == COMPLETED for each in ledger.entries.values())
-    typer.echo(f"ledger: {ledger.path} ({done:,} completed, {open_:,} open)")
+    counts = f"{ledger.count(COMPLETED):,} completed, {ledger.count(SENDING, SENT):,} open"
+    typer.echo(f"ledger: {ledger.where} ({counts})")
     if result.error is not None:
         typer.echo(f"ended early: {printable(str(result.error))}", err=True)
     if result.is_stopped:
         typer.echo("stopped: locks are released; run the command again to continue", err=True)
-
-
-def _routing(place: Place, configuration: Configuration, to: str | None) -> Routing:
-    if to is not None:
-        destination = destination_named(to, configuration)
-        return lambda _: destination
-
-    def back(letter: Letter) -> Destination | str:
-        if letter.source is None:
-            return "does not say where it came from: use --to"
-        site, path = letter.source
-        found = original(path, site, configuration, prefer=place.alias)
-        return f"{found}: use --to" if isinstance(found, str) else found
-
-    return back

@@ -11,15 +11,16 @@ import typer
 from cli.dead import listing, showing
 from cli.dead.exporting import exported_line
 from cli.dead.history import history
-from cli.dead.kinds import REJECTS, Kind, problems
-from cli.dead.letters import Letter
-from cli.dead.listing import Groups, messages
-from cli.dead.peeking import peeked
-from cli.dead.places import Place
-from cli.dead.selecting import Selection
+from cli.dead.kinds import Kind, problems
+from cli.dead.listing import messages
 from cli.dead.wanted import print_unevaluated
 from cli.output import fail
-from shared.config.files import Configuration, load
+from shared.config.files import load
+from shared.dead_letters.groups import Groups, document
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import Place
+from shared.dead_letters.selecting import Selection
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import json_line
 from shared.private_file import open_private
@@ -31,7 +32,7 @@ def list_and_print(
     """Print the groups of an entity, or each message; of all entities that the tasks name if *text* is None."""
     with problems():
         configuration = load(folder)
-        places = [kind.place(text, configuration)] if text is not None else _places(kind, configuration)
+        places = [kind.place(text, configuration)] if text is not None else kind.places(configuration)
         if not places:
             raise ConfigError([Problem(f"busway {kind.command} list", "no task has one", "name CONNECTION/ENTITY")])
         asyncio.run(_list(places, selection, each=each, as_json=as_json))
@@ -50,7 +51,7 @@ async def _list(places: list[Place], selection: Selection, *, each: bool, as_jso
                     if each:
                         if not groups.count and not as_json:
                             typer.echo(f"{place}\n{listing.HEADING}")
-                        shown = json_line(listing.document(letter, place)) if as_json else listing.line(letter, now)
+                        shown = json_line(document(letter, place)) if as_json else listing.line(letter, now)
                         typer.echo(shown)
                     groups.add(letter)
         except BuswayError as error:
@@ -61,8 +62,8 @@ async def _list(places: list[Place], selection: Selection, *, each: bool, as_jso
         if as_json and not each:
             typer.echo(json_line(groups.document()))
         elif not as_json and not (each and groups.count):
-            typer.echo("\n" * (number > 0) + "\n".join(groups.lines()))
-    print_unevaluated(selection)
+            typer.echo("\n" * (number > 0) + "\n".join(listing.lines(groups)))
+    print_unevaluated(selection.unevaluated)
     if failed:
         fail(failed)
 
@@ -126,21 +127,5 @@ async def _export(place: Place, selection: Selection, file: Path) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    print_unevaluated(selection)
+    print_unevaluated(selection.unevaluated)
     typer.echo(f"{messages(count)} of {place} in {file}; they stay in the entity")
-
-
-def _places(kind: Kind, configuration: Configuration) -> list[Place]:
-    """Return the entities that the tasks name: with dead letters those of their sources and target queues too."""
-    texts: dict[str, None] = {}
-    for task in configuration.tasks:
-        if kind is REJECTS:
-            if task.rejects is not None and task.rejects.queue is not None:
-                texts[f"{task.rejects.connection}/{task.rejects.queue}"] = None
-            continue
-        if task.source.hub is None:
-            texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
-        for target in task.targets():
-            if target.queue is not None and configuration.connections[target.connection].setting is not None:
-                texts[f"{target.connection}/{target.queue}"] = None
-    return [kind.place(each, configuration) for each in texts]

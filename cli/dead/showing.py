@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from cli.dead.letters import Letter
-from cli.dead.places import Place
-from cli.dead.selecting import age_text
+from cli.dead.ages import age_text
 from cli.dry_run.changes import BODY, view
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Place
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.printable import printable

@@ -7,9 +7,9 @@ from azure.eventhub.exceptions import EventHubError
 
 from cli.dry_run.recorded import Recorded
 from local.host.event_hubs_connection import EventHub
-from local.host.settings import Connection as HostConnection
 from shared.azure.connections import NAMESPACE_SUFFIX, event_hub_client, service_bus_client
 from shared.azure.peek import first_messages
+from shared.azure.receivers.connection import Connection as HostConnection
 from shared.config.files import Configuration
 from shared.config.models import Source, TaskFile
 from shared.errors import MessageRejected, TargetUnavailable

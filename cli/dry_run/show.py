@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cli.dry_run.changes import body_lines, changes, diff_lines, view
+from cli.dry_run.changes import changes, diff_lines, view
 from cli.dry_run.line import Result
 from cli.dry_run.observer import Step
 from shared.errors import MessageRejected
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.message.view import body_lines
 from shared.printable import printable
 from shared.protocols import Outcome, Record
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from cli.repair.manifest import Missing
 from local.host.event_hubs_connection import EventHub
-from local.host.settings import Connection
 from shared.amqp.values import Malformed
 from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
 from shared.azure.peek import peek_all
+from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration
 from shared.config.journal_assembly import actions_of
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.dead.places import DEAD_LETTERS, Place
 from cli.reconcile import journal_at
 from cli.smoke.choosing import Probe
 from cli.smoke.watching import EntityWatch, is_of
-from cli.trace.hops import hops
 from cli.trace.run import on_this_machine
-from cli.trace.search import files_in, search
 from shared.config.files import Configuration
 from shared.config.status_assembly import StatusReader
+from shared.dead_letters.places import DEAD_LETTERS, Place
 from shared.errors import BuswayError
+from shared.journal.hops import hops
+from shared.journal.search import files_in, search
 
 
 class Recorded(NamedTuple):

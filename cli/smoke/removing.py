@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Mapping
 
-from cli.dead.letters import Letter
-from cli.dead.peeking import peeked
-from cli.dead.places import Place
-from cli.dead.receiving import Receiver
 from cli.smoke.watching import is_of_run
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import Place
+from shared.dead_letters.receiving import Receiver
 from shared.errors import BuswayError
 
 _SECONDS = 1.0

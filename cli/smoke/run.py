@@ -11,7 +11,6 @@ from pathlib import Path
 
 import typer
 
-from cli.dead.places import SUBSCRIPTION, Place, entity_named
 from cli.entities import beside, entities_of
 from cli.output import print_problems
 from cli.smoke.choosing import Chooser, Probe, Route, Untried
@@ -24,6 +23,7 @@ from shared.config.files import Configuration, load
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
 from shared.config.review import Entities
+from shared.dead_letters.places import SUBSCRIPTION, Place, entity_named
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import json_line, printable
 

@@ -4,14 +4,14 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cli.dead.letters import Letter
-from cli.dead.peeking import CHECK
-from cli.dead.places import Place
 from cli.smoke.choosing import MARK, Probe
 from local.host.event_hubs_connection import EventHub
-from local.host.settings import Connection
 from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
 from shared.azure.peek import Peeker, peeker
+from shared.azure.receivers.connection import Connection
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.peeking import CHECK
+from shared.dead_letters.places import Place
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage

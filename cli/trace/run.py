@@ -11,10 +11,10 @@ import typer
 
 from cli.output import print_problems
 from cli.reconcile import journal_at
-from cli.trace.hops import hops
-from cli.trace.search import files_in, search
 from cli.trace.show import as_document, as_text
 from shared.errors import BuswayError, ConfigError, Problem, TargetUnavailable
+from shared.journal.hops import hops
+from shared.journal.search import files_in, search
 
 DOWNLOADS = Path("build/trace")
 

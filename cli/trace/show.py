@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cli.trace.hops import Hop, Record
 from jobs.reconcile.report.trace import moment, trace
+from shared.journal.hops import Hop, Record
 from shared.printable import printable
 
 _COLUMNS = 80

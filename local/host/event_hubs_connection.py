@@ -15,9 +15,9 @@ from azure.eventhub._utils import event_position_selector
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.identity.aio import DefaultAzureCredential
 
-from local.host.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
-from local.host.raw_link import RawLink, refused_or_closed
-from local.host.settings import Connection
+from shared.azure.receivers.connection import Connection
+from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
+from shared.azure.receivers.raw_link import RawLink, refused_or_closed
 
 _OPEN_SECONDS = 30.0
 

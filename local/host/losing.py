@@ -8,8 +8,8 @@ records it but, here, the log: it is what the watch for losses has to find.
 import logging
 from collections.abc import Sequence
 
-from local.host.raw_link import Delivery
 from local.host.received_message import ReceivedMessage
+from shared.azure.receivers.raw_link import Delivery
 
 _log = logging.getLogger(__name__)
 

@@ -25,8 +25,9 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from local.host.protos import ParameterBinding, TypedData
-from local.host.settings import Connection, Settings
+from local.host.settings import Settings
 from local.host.worker import EVENT_HUB, SERVICE_BUS, Function
+from shared.azure.receivers.connection import Connection
 
 _PARENT = "$AzureWebJobsParentId"
 

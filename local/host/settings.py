@@ -19,9 +19,9 @@ from typing import Any
 
 from local.host.retry import UNLIMITED, RetryPolicy
 from local.host.timespan import parse_timespan
+from shared.azure.receivers.connection import Connection
 from shared.errors import ConfigError, Problem
 
-_ENDPOINT = re.compile(r"Endpoint=\w+://([^/:;]+)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"%([^%]+)%")
 # Flex Consumption, Premium and Dedicated plans; a Consumption plan has five minutes.
 DEFAULT_FUNCTION_TIMEOUT = timedelta(minutes=30)
@@ -67,27 +67,6 @@ class HostOptions:
     """None for no limit."""
     retry: RetryPolicy | None = None
     """Of every function without a policy of its own, those of Service Bus included (measured)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """The target of a binding's `connection`: a connection string, or a namespace with a managed identity."""
-
-    name: str
-    connection_string: str | None = None
-    fully_qualified_namespace: str | None = None
-
-    @property
-    def host_name(self) -> str:
-        """Return the host name of the namespace, without a port."""
-        if self.fully_qualified_namespace is not None:
-            return self.fully_qualified_namespace
-        match = _ENDPOINT.search(self.connection_string or "")
-        return "" if match is None else match[1]
-
-    def __repr__(self) -> str:
-        """Show the name of the app setting and hide its value."""
-        return f"Connection({self.name!r})"
 
 
 class Settings:

@@ -31,9 +31,9 @@ from local.host.protos import (
     ModelBindingData,
     TypedData,
 )
-from local.host.raw_link import Delivery
 from local.host.received_message import ReceivedMessage
 from local.host.worker import Function
+from shared.azure.receivers.raw_link import Delivery
 
 _VERSION = "1.0"
 _CONTENT_TYPE = "application/octet-stream"

@@ -7,21 +7,24 @@ emulators, which the local broker follows, that is port 5300 for the namespace o
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
-from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.identity import DefaultAzureCredential
-from azure.servicebus.management import ServiceBusAdministrationClient
+from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
 from shared.errors import BuswayError, ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
 
 EMULATOR_PORT, EMULATOR_ADMINISTRATION_PORT = 5672, 5300
+LONGEST_DUPLICATE_WINDOW = timedelta(days=7)
+"""Of Service Bus."""
 
 _SERVICE_BUS = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
 _ATOM = "{http://www.w3.org/2005/Atom}"
@@ -95,6 +98,19 @@ def _emulator_address(connection_string: str) -> str | None:
     place = urlsplit(match[2].strip() if match else "")
     port = EMULATOR_ADMINISTRATION_PORT + (place.port or EMULATOR_PORT) - EMULATOR_PORT
     return f"http://{place.hostname}:{port}"
+
+
+def duplicate_window(client: ServiceBusAdministrationClient, entity: str) -> timedelta | None:
+    """Return how long a queue or topic remembers ids, None if it detects no duplicates; raises the SDK's errors."""
+    found: QueueProperties | TopicProperties
+    try:
+        found = client.get_queue(entity)
+    except ResourceNotFoundError:
+        found = client.get_topic(entity)
+    if not found.requires_duplicate_detection:
+        return None
+    window = found.duplicate_detection_history_time_window
+    return window if isinstance(window, timedelta) else LONGEST_DUPLICATE_WINDOW
 
 
 def create_subscription_with_rule(

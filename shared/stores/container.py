@@ -7,7 +7,7 @@ Retries and timeouts are those of the client. Source: Azure Storage REST API, Bl
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -29,6 +29,7 @@ from shared.errors import TargetUnavailable
 from shared.stores.append_blob import AppendBlob
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
 from shared.stores.documents import Changed, Document
+from shared.stores.leased_blob import LeasedBlob, leased_blob
 from shared.stores.storage_errors import error_code, translated
 
 BLOCK_LIMIT = 50_000
@@ -203,6 +204,16 @@ class BlobContainer:
                 pass
         return []
 
+    async def folders(self, prefix: str) -> list[str]:
+        """Return the beginnings of names with *prefix*, up to the next slash; none if there is no container."""
+        async with self._translated(prefix):
+            try:
+                found = self._client.walk_blobs(name_starts_with=prefix, delimiter="/")
+                return [str(each.name) async for each in found if str(each.name).endswith("/")]
+            except ResourceNotFoundError:
+                pass
+        return []
+
     async def listed(self, prefix: str) -> Listing:
         """Return the blobs that start with *prefix*, by name; none if there is no container and one may be created."""
         found: list[Listed] = []
@@ -234,6 +245,10 @@ class BlobContainer:
             except (ResourceExistsError, ResourceModifiedError):
                 return None
         return AppendBlob(blob, f"{self._errors_name}{name}")
+
+    def leased(self, name: str) -> AbstractAsyncContextManager[LeasedBlob]:
+        """Open an append blob that no other process can write to meanwhile, see `leased_blob`."""
+        return leased_blob(self._client.get_blob_client(name), f"{self._errors_name}{name}", self._in_container)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -30,9 +30,11 @@ ONLY_THERE = {
     "msgspec": (
         "shared.codecs",
         "shared.journal",
+        "shared.dead_letters",
         "shared.losses",
         "shared.status",
         "functions.status",
+        "functions.dead_letters",
         "cli.status",
         "cli.schema",
     ),
@@ -42,6 +44,7 @@ ONLY_THERE = {
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
         "shared.azure",
+        "shared.dead_letters.receiving",
         "shared.stores",
         "shared.nightly",
         "clients",
@@ -53,7 +56,7 @@ ONLY_THERE = {
 }
 
 ONLY_THESE = {
-    "shared.message": ("shared.message", "shared.amqp", "shared.errors", "shared.clock"),
+    "shared.message": ("shared.message", "shared.amqp", "shared.errors", "shared.clock", "shared.printable"),
     "shared.amqp": ("shared.amqp", "shared.errors", "shared.clock"),
     "shared.errors": ("shared.errors",),
     "shared.clock": ("shared.clock",),
@@ -80,9 +83,9 @@ PRIVATE_IMPORTS = {
     "shared.azure.event_hubs_internals": "contracts/test_event_hubs_internals.py",
     "shared.azure.service_bus_internals": "contracts/test_service_bus_internals.py",
     "shared.azure.service_bus_link": "broker/test_transfers_in_flight.py",
-    # The local host receives with the SDKs' own AMQP connections.
+    # The local host, and the work on dead letters, receive with the SDKs' own AMQP connections.
     "local.host.event_hubs_connection": "contracts/test_receive_seam.py",
-    "local.host.service_bus_connection": "contracts/test_receive_seam.py",
+    "shared.azure.receivers.service_bus_connection": "contracts/test_receive_seam.py",
     # `busway demo` compares messages at the level of AMQP types, which the public API does not show.
     "cli.demo.exact_types": "end_to_end/test_demo.py",
 }

@@ -9,12 +9,12 @@ from azure.servicebus.aio import ServiceBusClient
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import StoredMessage
 from local.broker.thread import RunningBroker
-from local.host import frames
-from local.host.raw_link import Delivery, LinkClosed, RawLink
-from local.host.service_bus_connection import ServiceBusConnection
-from local.host.settings import Connection
 from shared.azure.connections import service_bus_client
 from shared.azure.locks import ServiceBusLocks
+from shared.azure.receivers import frames
+from shared.azure.receivers.connection import Connection
+from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.clock import ManualClock
 from shared.errors import BuswayError

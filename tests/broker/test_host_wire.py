@@ -14,12 +14,12 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.protocol import performatives
 from local.broker.protocol.fields import fields_of
 from local.broker.thread import RunningBroker
-from local.host import frames
 from local.host.event_hubs_connection import EventHub
-from local.host.raw_link import Delivery, LinkClosed
-from local.host.service_bus_connection import ServiceBusConnection, session_timeout
-from local.host.settings import Connection
 from shared.amqp.codec import plain
+from shared.azure.receivers import frames
+from shared.azure.receivers.connection import Connection
+from shared.azure.receivers.raw_link import Delivery, LinkClosed
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection, session_timeout
 from shared.clock import ManualClock
 from tests.broker.recording_proxy import RecordingProxy, Sent
 

@@ -1,5 +1,5 @@
 """
-The private names of the SDKs that local/host takes messages through, below their decoders.
+The private names of the SDKs that messages are received through, below their decoders.
 
 A new version of azure-servicebus or azure-eventhub that renames or changes one of them fails here, by name.
 """

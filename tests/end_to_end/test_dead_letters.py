@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
-from cli.dead import delivery, evidence
-from cli.dead.ledger import Ledger, ledger_of
-from cli.dead.places import Place
+from cli.dead.ledger_file import ledger_of
 from cli.demo.message_file import read_templates
+from cli.file_lock import locked
 from local.broker.admin.thread import RunningAdmin
 from local.broker.core.content import read_content
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
+from shared.dead_letters import delivery, evidence
+from shared.dead_letters.ledger import Ledger
+from shared.dead_letters.places import Place
 from shared.errors import MessageRejected
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
@@ -214,7 +216,7 @@ def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Sit
 
 
 def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Site, monkeypatch: Any) -> None:
-    monkeypatch.setattr("cli.dead.resending._WAITS", (0.01, 0.01))
+    monkeypatch.setattr("shared.dead_letters.resending._WAITS", (0.01, 0.01))
     site.bury("orders", many(30, body=b"x" * 60_000))
     full = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small")
     assert full.returncode == 1
@@ -234,7 +236,7 @@ def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Si
 def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site: Site) -> None:
     site.bury("orders", many(1))
     path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
-    with Ledger(path, "west/orders/$deadletterqueue"):
+    with locked(path):
         second = site.run("dead", "resend", "west/orders", "--all", "--same-ids")
     assert second.returncode == 1
     assert "is in use by process" in second.stderr
@@ -261,9 +263,9 @@ def test_an_answer_that_was_lost_and_a_message_that_was_consumed_meanwhile_are_u
     monkeypatch.setattr(delivery.Delivery, "send", unanswered)
     note = Ledger.note
 
-    def only_sending(self: Ledger, state: str, keys: Any, to: str) -> None:
+    async def only_sending(self: Ledger, state: str, keys: Any, to: str) -> None:
         if state == "sending":
-            note(self, state, keys, to)
+            await note(self, state, keys, to)
 
     monkeypatch.setattr(Ledger, "note", only_sending)
     with pytest.raises(Killed):

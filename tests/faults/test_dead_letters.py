@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.dead import evidence
-from cli.dead.ledger import Ledger
 from local.broker.thread import RunningBroker
 from shared.amqp.values import long
+from shared.dead_letters import evidence
+from shared.dead_letters.ledger import Ledger
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
@@ -40,7 +40,7 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     """Each write to the ledger is a step; the run is killed before it, or after it and before what follows."""
-    monkeypatch.setattr("cli.dead.resending.AT_ONCE", 3)
+    monkeypatch.setattr("shared.dead_letters.resending.AT_ONCE", 3)
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # a send that was cut off here never arrives later
     contents = [delivered(n, session_id=f"s-{n % 3}", named={"n": long(n)}) for n in range(COUNT)]
     append = Ledger._append
@@ -52,11 +52,11 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
         site.bury("orders", contents)
         left = iter(range(step))
 
-        def dying(self: Ledger, line: object, left: Iterator[int] = left) -> None:
+        async def dying(self: Ledger, line: object, left: Iterator[int] = left) -> None:
             if next(left, None) is not None:
-                return append(self, line)
+                return await append(self, line)
             if is_written:
-                append(self, line)
+                await append(self, line)
             raise Killed
 
         monkeypatch.setattr(Ledger, "_append", dying)

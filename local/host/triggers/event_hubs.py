@@ -20,11 +20,11 @@ from local.host.event_hubs_connection import EventHub, Position
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.raw_link import Delivery, RawLink
 from local.host.received_message import ReceivedMessage
 from local.host.settings import EventHubsOptions, HostOptions, Settings
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
+from shared.azure.receivers.raw_link import Delivery, RawLink
 from shared.clock import Clock
 from shared.errors import ConfigError, Problem, TargetUnavailable
 

@@ -20,19 +20,19 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from local.host import frames
 from local.host.dotnet_values import CannotReceive
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.received_message import ReceivedMessage
-from local.host.service_bus_connection import ServiceBusConnection
 from local.host.settings import ServiceBusOptions
 from local.host.triggers.service_bus_batch import settle
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Worker
-from local.host.worker_input import service_bus_input
+from local.host.worker_input import receiver_metadata, service_bus_input
+from shared.azure.receivers import frames
+from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.clock import Clock, SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 
@@ -221,7 +221,7 @@ class ServiceBusSingleListener:
             await settle(self.function, connection, link, [delivery], frames.ACCEPTED)
             return
         now = int(self._clock.now().timestamp() * 1000)
-        receiver = connection.metadata(link)
+        receiver = receiver_metadata(connection.namespace, connection.name, link.locked_until)
         try:
             invocation = await invoke_with_retries(
                 self._worker,

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.host.service_bus_connection import ServiceBusConnection
-from local.host.settings import Connection, Settings
+from local.host.settings import Settings
 from local.host.worker import Function
+from shared.azure.receivers.connection import Connection
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.errors import ConfigError, Problem
 
 

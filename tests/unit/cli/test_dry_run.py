@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from cli.dry_run.changes import body_lines, changes, diff_lines, view
+from cli.dry_run.changes import changes, diff_lines, view
 from cli.dry_run.recorded import read_messages, save
 from cli.main import app
 from shared.amqp.codec import encode
@@ -19,6 +19,7 @@ from shared.config.testing import message
 from shared.errors import ConfigError
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.message.view import body_lines
 from tests.messages import delivered
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.trace.hops import hops
-from cli.trace.search import files_in, search
 from shared.amqp import sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
+from shared.journal.hops import hops
 from shared.journal.in_memory import MemorySink
+from shared.journal.search import files_in, search
 from shared.journal.task import TaskJournal
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target

@@ -10,10 +10,10 @@ from azure_functions_runtime.bindings import meta
 
 from functions.stock_binding import event_contents, event_partition, service_bus_content
 from local.host.protos import CollectionBytes, ParameterBinding, TypedData
-from local.host.raw_link import Delivery
 from local.host.worker import Function
 from local.host.worker_input import event_hubs_input
 from shared.amqp.values import FALSE, NULL, TRUE, double, int_, long, string, timestamp, ulong
+from shared.azure.receivers.raw_link import Delivery
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id

@@ -1,9 +1,9 @@
 import pytest
 
-from local.host import frames
 from shared.amqp import values
 from shared.amqp.codec import encode
 from shared.amqp.values import FALSE, NULL, TRUE, Malformed, Value
+from shared.azure.receivers import frames
 
 
 def performative(code: int, *fields: Value) -> bytes:

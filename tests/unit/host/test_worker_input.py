@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from local.host.dotnet_values import CannotBind
-from local.host.raw_link import Delivery
 from local.host.worker import Function
 from local.host.worker_input import event_hubs_input, service_bus_input
 from shared.amqp import sections, values
 from shared.amqp.codec import encode
+from shared.azure.receivers.raw_link import Delivery
 
 TAG = bytes(range(16))
 NOW = 1_800_000_000_000

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.trace.hops import Place, Record, place_of
+from shared.journal.hops import Place, Record, place_of
 
 _FILES = "task=*/date=*/hour=*/role=*/*.jsonl.gz"
 _HOUR = re.compile(r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")

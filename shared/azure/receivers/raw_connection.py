@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from local.host import frames
-from local.host.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
-from local.host.settlement import Settlement
 from shared.amqp.values import Malformed
+from shared.azure.receivers import frames
+from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
+from shared.azure.receivers.settlement import Settlement
 from shared.errors import BuswayError
 
 _CHUNK = 1 << 17
@@ -56,8 +56,8 @@ class RawConnection:
         """Wrap an SDK's AMQP client and that SDK's frame decoder; *where* names the entity in errors and logs."""
         self.where = where
         self._client = client
-        self._connection = client._connection  # noqa: SLF001 - the seam, see above
-        self._transport = self._connection._transport  # noqa: SLF001
+        self._connection = client._connection
+        self._transport = self._connection._transport
         self._decode_frame = decode_frame
         self._links: dict[int, RawLink] = {}  # by the channel on which the service sends
         self._authorizing = asyncio.Lock()
@@ -70,10 +70,10 @@ class RawConnection:
     async def take_over(cls, where: str, client: Any, decode_frame: DecodeFrame) -> "RawConnection":
         """Start reading the socket of an opened and authenticated client."""
         self = cls(where, client, decode_frame)
-        self._connection._idle_timeout = None  # noqa: SLF001 - the SDK's own check does not await its close
+        self._connection._idle_timeout = None
         async with self._transport.socket_lock:  # locked while the SDK reads
             self._transport.receive_frame = self._receive_frame
-            left_over = self._transport._read_buffer.read()  # noqa: SLF001
+            left_over = self._transport._read_buffer.read()
         self._tasks = [asyncio.create_task(self._read(left_over)), asyncio.create_task(self._tend())]
         return self
 
@@ -113,8 +113,8 @@ class RawConnection:
             properties=properties,
             **link,
         )
-        raw.link._incoming_flow = raw.flowed  # noqa: SLF001 - pyamqp ignores the flow that ends a drain
-        raw.link._outgoing_flow = _no_flow  # noqa: SLF001 - pyamqp would reset the credit once it is attached
+        raw.link._incoming_flow = raw.flowed
+        raw.link._outgoing_flow = _no_flow
         try:
             await raw.link.attach()
             await raw.start()
@@ -143,7 +143,7 @@ class RawConnection:
         if self._has_fresh_token:
             self._has_fresh_token = False
             return
-        authenticator = self._client._cbs_authenticator  # noqa: SLF001
+        authenticator = self._client._cbs_authenticator
         try:
             async with self._authorizing:
                 await authenticator.update_token()
@@ -157,7 +157,7 @@ class RawConnection:
 
     def _incoming_channel(self, session: Any) -> int:
         """Return the channel on which the service sends for a session, or -1 before it has begun."""
-        endpoints = self._connection._incoming_endpoints  # noqa: SLF001
+        endpoints = self._connection._incoming_endpoints
         return next((channel for channel, endpoint in endpoints.items() if endpoint is session), -1)
 
     async def settle(self, link: RawLink, deliveries: Sequence[Delivery], outcome: int) -> dict[int, str]:
@@ -214,7 +214,7 @@ class RawConnection:
             "link_credit": credit,
             "drain": drain,
         }
-        await raw.session._outgoing_flow(state)  # noqa: SLF001
+        await raw.session._outgoing_flow(state)
 
     async def _dispositions(
         self, raw: "RawLink", deliveries: Sequence[Delivery], outcome: int, *, settled: bool
@@ -226,7 +226,7 @@ class RawConnection:
         except OSError as error:
             self._break(error)
             self.raise_if_broken()
-        self._connection._last_frame_sent_time = time.time()  # noqa: SLF001
+        self._connection._last_frame_sent_time = time.time()
 
     def raise_if_broken(self) -> None:
         """Raise the error that ended the connection, if it has ended."""
@@ -259,9 +259,9 @@ class RawConnection:
                 await asyncio.sleep(_TEND_SECONDS)
                 await self._client.auth_complete_async()
                 await self._connection.listen(wait=0.01)
-                if self._connection._error is not None:  # noqa: SLF001
-                    self._break(self._connection._error)  # noqa: SLF001
-                if time.time() - self._connection._last_frame_received_time > _SILENCE_SECONDS:  # noqa: SLF001
+                if self._connection._error is not None:
+                    self._break(self._connection._error)
+                if time.time() - self._connection._last_frame_received_time > _SILENCE_SECONDS:
                     self._break(ConnectionError(f"the service was silent for {_SILENCE_SECONDS:.0f} s"))
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises here, the connection is unusable
             self._break(error)
@@ -300,7 +300,7 @@ class RawConnection:
             elif end > body:
                 await self._hand_to_sdk(channel, data[body:end])
             position = end
-        self._connection._last_frame_received_time = time.time()  # noqa: SLF001
+        self._connection._last_frame_received_time = time.time()
         for raw in list(self._links.values()):
             raw.look()
             for settlement in set(raw.unsettled.values()):
@@ -312,8 +312,8 @@ class RawConnection:
 
     async def _hand_to_sdk(self, channel: int, body: bytes) -> None:
         frame = self._decode_frame(memoryview(body))
-        await self._connection._process_incoming_frame(channel, frame)  # noqa: SLF001
-        error = self._connection._error  # noqa: SLF001
+        await self._connection._process_incoming_frame(channel, frame)
+        error = self._connection._error
         if error is not None:
             raise error
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cli.dead.edits import Edits
-from cli.dead.ledger import REFUSED, SENDING, SENT, Ledger
-from cli.dead.letters import Letter
-from cli.dead.places import Destination, Scene
+from shared.dead_letters.edits import Edits
+from shared.dead_letters.ledger import REFUSED, SENDING, SENT, Ledger
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Destination, Scene
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.routing import Target
 from shared.message.mapping import fit_between
@@ -77,7 +77,7 @@ class Delivery:
         """Send *messages*, all to one destination, in their order."""
         destination = messages[0].destination
         keys = [each.key for each in messages]
-        self.ledger.note(SENDING, keys, str(destination))
+        await self.ledger.note(SENDING, keys, str(destination))
         output = self._outputs[destination.alias]
         answers = await output.send(
             destination.entity, [each.outgoing for each in messages], timeout_seconds=_SEND_SECONDS
@@ -94,8 +94,8 @@ class Delivery:
                 result.unclear.append(key)
             if isinstance(answer, TargetRefused | TargetUnavailable):
                 result.error = answer
-        self.ledger.note(SENT, result.sent, str(destination))
-        self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
+        await self.ledger.note(SENT, result.sent, str(destination))
+        await self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
         return result
 
 

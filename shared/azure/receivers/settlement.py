@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from local.host.frames import Disposition
+from shared.azure.receivers.frames import Disposition
 from shared.errors import BuswayError
 
 

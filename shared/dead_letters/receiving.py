@@ -13,13 +13,13 @@ from typing import Self
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from cli.dead.letters import Letter
-from cli.dead.places import Place
-from local.host import frames
-from local.host.raw_link import Delivery, RawLink
-from local.host.service_bus_connection import ServiceBusConnection
 from shared.azure.connections import service_bus_client
+from shared.azure.receivers import frames
+from shared.azure.receivers.raw_link import Delivery, RawLink
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.azure.service_bus_internals import ManagementConnection
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Place
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 
 SESSION_LOCKED = "com.microsoft:session-cannot-be-locked"

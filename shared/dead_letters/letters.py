@@ -8,7 +8,6 @@ from shared.line import rejection
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.metadata import entity_that_gave_up
-from shared.message.peeked import PeekedMessage
 
 REASON = "DeadLetterReason"
 DESCRIPTION = "DeadLetterErrorDescription"
@@ -115,11 +114,6 @@ class Letter:
             return datetime.fromtimestamp(self.enqueued_time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         except (ValueError, OverflowError, OSError):
             return f"{self.enqueued_time} ms"
-
-
-def letter_of(peeked: PeekedMessage, origin: Origin) -> Letter:
-    """Return a peeked message as a letter."""
-    return Letter(peeked.content, origin)
 
 
 def _stamps_to_remove(texts: dict[str, str]) -> dict[str, Value | None]:

@@ -27,10 +27,9 @@ from azure.servicebus._pyamqp.utils import amqp_uint_value
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio._async_utils import create_authentication
 
-from local.host.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
-from local.host.raw_link import RawLink, refused_or_closed
-from local.host.settings import Connection
-from local.host.worker_input import receiver_metadata
+from shared.azure.receivers.connection import Connection
+from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
+from shared.azure.receivers.raw_link import RawLink, refused_or_closed
 from shared.errors import BuswayError
 
 _OPEN_SECONDS = 30.0
@@ -45,7 +44,7 @@ class ServiceBusConnection:
         self._client = client
         self._receiver: Any = receiver
         self._credential = credential
-        self._namespace = ""
+        self.namespace = ""
 
     @classmethod
     async def open(cls, connection: Connection, entity: Mapping[str, str], *, sessions: bool) -> "ServiceBusConnection":
@@ -63,7 +62,7 @@ class ServiceBusConnection:
         arguments: dict[str, Any] = {**entity, **({"session_id": NEXT_AVAILABLE_SESSION} if sessions else {})}
         get = client.get_queue_receiver if "queue_name" in entity else client.get_subscription_receiver
         self = cls(client, get(**arguments), credential)
-        self._namespace = connection.host_name
+        self.namespace = connection.host_name
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
                 self.raw = await self._open("/".join(entity.values()))
@@ -75,17 +74,17 @@ class ServiceBusConnection:
     async def _open(self, where: str) -> RawConnection:
         receiver = self._receiver
         try:
-            amqp = receiver._amqp_transport.create_mgmt_client_async(  # noqa: SLF001 - the seam, see above
-                receiver._config,  # noqa: SLF001
+            amqp = receiver._amqp_transport.create_mgmt_client_async(
+                receiver._config,
                 auth=await create_authentication(receiver),  # type: ignore[no-untyped-call] # the SDK does not type it
-                retry_policy=receiver._error_policy,  # noqa: SLF001
-                client_name=receiver._name,  # noqa: SLF001
-                properties=receiver._properties,  # noqa: SLF001
+                retry_policy=receiver._error_policy,
+                client_name=receiver._name,
+                properties=receiver._properties,
                 **OPEN_VALUES,
             )
-            amqp._auth.sasl = MicrosoftSasl()  # noqa: SLF001
-            amqp._keep_alive_interval = 0  # noqa: SLF001 - RawConnection keeps the connection alive
-            receiver._handler = amqp  # noqa: SLF001 - from here on `receiver` can send management requests
+            amqp._auth.sasl = MicrosoftSasl()
+            amqp._keep_alive_interval = 0
+            receiver._handler = amqp
             await amqp.open_async()
             while not await amqp.auth_complete_async():
                 pass  # each call reads from the socket
@@ -93,7 +92,7 @@ class ServiceBusConnection:
             raise
         except Exception as error:  # errors of the SDK, azure-core or the socket
             raise refused_or_closed(where, error) from error
-        receiver._running = True  # noqa: SLF001
+        receiver._running = True
         return await RawConnection.take_over(where, amqp, decode_frame)
 
     async def attach(
@@ -113,13 +112,13 @@ class ServiceBusConnection:
         com.microsoft:timeout, which is a LinkClosed here. .NET asks for 20 to 120 ms less. *drains*: whether calls that
         return fewer messages than asked for drain the link, see `RawLink`.
         """
-        properties: dict[Any, Any] = {CONSUMER_IDENTIFIER: self._receiver._name}  # noqa: SLF001
+        properties: dict[Any, Any] = {CONSUMER_IDENTIFIER: self._receiver._name}
         if session_id is not None:
-            self._receiver._session_id = session_id  # noqa: SLF001 - `_get_source` reads it
+            self._receiver._session_id = session_id
         if session_wait is not None:
             properties[OPERATION_TIMEOUT] = amqp_uint_value(session_timeout(session_wait, random.random()))  # type: ignore[no-untyped-call] # likewise
         return await self.raw.attach(
-            self._receiver._get_source(),  # noqa: SLF001
+            self._receiver._get_source(),
             properties,
             prefetch,
             drains=drains,
@@ -127,15 +126,16 @@ class ServiceBusConnection:
             rcv_settle_mode=ReceiverSettleMode.Second,
         )
 
-    def metadata(self, link: RawLink) -> dict[str, object]:
-        """Return the trigger metadata of messages from *link* that describes the client and the session."""
-        return receiver_metadata(self._namespace, str(self._receiver._name), link.locked_until)  # noqa: SLF001
+    @property
+    def name(self) -> str:
+        """The name of this client in traces of the service."""
+        return str(self._receiver._name)
 
     async def renew_message_lock(self, tag: bytes) -> datetime:
         """Renew the lock of the message with that lock token and return its end."""
         token = uuid.UUID(bytes_le=tag)
         try:
-            expirations = await self._receiver._renew_locks(token, timeout=_OPEN_SECONDS)  # noqa: SLF001
+            expirations = await self._receiver._renew_locks(token, timeout=_OPEN_SECONDS)
         except Exception as error:  # see above
             raise refused_or_closed(self.raw.where, error) from error
         return _moment(expirations[b"expirations"][0])
@@ -143,7 +143,7 @@ class ServiceBusConnection:
     async def renew_session_lock(self, session_id: str) -> datetime:
         """Renew the lock of the session and return its end."""
         try:
-            answer = await self._receiver._mgmt_request_response_with_retry(  # noqa: SLF001
+            answer = await self._receiver._mgmt_request_response_with_retry(
                 REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
                 {"session-id": session_id},
                 mgmt_handlers.session_lock_renew_op,

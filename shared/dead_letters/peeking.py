@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncGenerator, Mapping
 
-from cli.dead.letters import Letter
-from cli.dead.places import Place
 from shared.azure.connections import service_bus_client
-from shared.azure.peek import Peeker, peeker
+from shared.azure.peek import MESSAGES_AT_ONCE, Peeker, peeker
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.places import Place
 from shared.errors import TargetUnavailable
 from shared.message.peeked import PeekedMessage
 
@@ -14,25 +14,26 @@ CHECK = "check its name, the network, and that the connection may listen to it"
 
 
 async def peeked(
-    place: Place, settings: Mapping[str, str], first: int = 1
+    place: Place, settings: Mapping[str, str], first: int = 1, *, most: int | None = None
 ) -> AsyncGenerator[list[tuple[Letter, PeekedMessage]]]:
     """
-    Yield the messages of *place* from sequence number *first* on, some hundred at a time.
+    Yield the messages of *place* from sequence number *first* on, some hundred at a time and *most* in all.
 
     Raises ConfigError for an invalid app setting, TargetUnavailable if the entity cannot be read.
     """
     async with service_bus_client(place.setting, settings) as client, peeker(client, place.origin) as opened:
-        last = first - 1
-        while messages := await _page(opened, last + 1):
+        last, seen = first - 1, 0
+        while messages := await _page(opened, last + 1, MESSAGES_AT_ONCE if most is None else most - seen):
             yield [(Letter(each.content, place.origin), each) for each in messages]
+            seen += len(messages)
             highest = max((each.sequence_number for each in messages if each.sequence_number is not None), default=last)
-            if highest <= last:
+            if highest <= last or seen == most:
                 return
             last = highest
 
 
-async def _page(opened: Peeker, first: int) -> list[PeekedMessage]:
+async def _page(opened: Peeker, first: int, count: int) -> list[PeekedMessage]:
     try:
-        return await opened.peek(first)
+        return await opened.peek(first, min(count, MESSAGES_AT_ONCE))
     except TargetUnavailable as error:
         raise TargetUnavailable(f"{error}; {CHECK}") from error

@@ -12,14 +12,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cli.dead.delivery import Delivery, Ready
-from cli.dead.evidence import Answer, Question, answers, by_destination
-from cli.dead.ledger import COMPLETED, REFUSED, SENDING, SENT
-from cli.dead.peeking import peeked
-from cli.dead.places import Scene, destination_of
-from cli.dead.receiving import SESSION_LOCKED, Held, Receiver
-from cli.dead.unclear import Unclear
-from local.host.raw_link import LinkClosed
+from shared.azure.receivers.raw_link import LinkClosed
+from shared.dead_letters.delivery import Delivery, Ready
+from shared.dead_letters.evidence import Answer, Question, answers, by_destination
+from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, SENT
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import Scene, destination_of
+from shared.dead_letters.receiving import SESSION_LOCKED, Held, Receiver
+from shared.dead_letters.unclear import Unclear
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 
 AT_ONCE = 100
@@ -295,7 +295,7 @@ class Resend:
         lost = {each.key for each in await receiver.complete(messages)}
         done = [each.key for each in messages if each.key is not None and each.key not in lost]
         for to in {self._ledger.entries[key].to for key in done}:
-            self._ledger.note(COMPLETED, [key for key in done if self._ledger.entries[key].to == to], to)
+            await self._ledger.note(COMPLETED, [key for key in done if self._ledger.entries[key].to == to], to)
         for each in messages:
             if each.key is not None:
                 self._drop(each.key)
@@ -341,17 +341,17 @@ class Resend:
             if self._stopping.is_set():
                 return  # it may have looked too early
             for answer, state in ((Answer.SENT, SENT), (Answer.NOT_SENT, REFUSED)):
-                self._note_found(state, [key for key, each in found.items() if each is answer], to)
+                await self._note_found(state, [key for key, each in found.items() if each is answer], to)
             unclear = [key for key, each in found.items() if each is Answer.UNCLEAR]
             if self._options.unclear is Unclear.SEND:
-                self._note_found(REFUSED, unclear, to)
+                await self._note_found(REFUSED, unclear, to)
             elif self._options.unclear is Unclear.COMPLETE:
-                self._note_found(SENT, unclear, to)
+                await self._note_found(SENT, unclear, to)
             else:
                 self._leave_unclear(unclear, to)
 
-    def _note_found(self, state: str, keys: Sequence[str], to: str) -> None:
-        self._ledger.note(state, keys, to)
+    async def _note_found(self, state: str, keys: Sequence[str], to: str) -> None:
+        await self._ledger.note(state, keys, to)
         if state == SENT:
             for key in keys:
                 self._forget_order(key)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from local.host.settings import Connection
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
+from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
 from shared.errors import ConfigError, Problem
@@ -91,6 +91,27 @@ def rejects_of(text: str, configuration: Configuration) -> Place:
         found = f"sends its rejected messages to the {task.rejects.kind} {task.rejects.entity}, expected a queue"
         raise ConfigError([Problem(f"task {task.task}", found, hint)])
     return _place(task.rejects.connection, task.rejects.queue, configuration)
+
+
+def dead_letter_queues(configuration: Configuration) -> list[Place]:
+    """Return the dead-letter queues of the sources and target queues that the tasks name."""
+    texts: dict[str, None] = {}
+    for task in configuration.tasks:
+        if task.source.hub is None:
+            texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
+        for target in task.targets():
+            if target.queue is not None and configuration.connections[target.connection].setting is not None:
+                texts[f"{target.connection}/{target.queue}"] = None
+    return [dead_letter_queue(each, configuration) for each in texts]
+
+
+def rejects_queues(configuration: Configuration) -> list[Place]:
+    """Return the queues that tasks send their rejected messages to."""
+    texts: dict[str, None] = {}
+    for task in configuration.tasks:
+        if task.rejects is not None and task.rejects.queue is not None:
+            texts[f"{task.rejects.connection}/{task.rejects.queue}"] = None
+    return [rejects_of(each, configuration) for each in texts]
 
 
 def task_named(name: str, configuration: Configuration) -> TaskFile | None:

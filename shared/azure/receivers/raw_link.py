@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
-from local.host import frames
-from local.host.settlement import Settlement
 from shared.amqp.values import Malformed
+from shared.azure.receivers import frames
+from shared.azure.receivers.settlement import Settlement
 from shared.errors import TargetRefused, TargetUnavailable
 
 _REFUSALS = ("amqp:not-found", "amqp:unauthorized-access", "amqp:not-allowed", "com.microsoft:entity-disabled")
@@ -196,7 +196,7 @@ class RawLink:
     def closed_with(self) -> TargetRefused | LinkClosed | None:
         """Return the error with which the service ended the link, None if it has not ended it."""
         state = self.link.state.name
-        error = self.link._error  # noqa: SLF001 - the seam, see raw_connection
+        error = self.link._error
         is_over = state in ("DETACHED", "ERROR", "DETACH_RCVD") and (self.is_attached or error is not None)
         if is_over or self.session.state.name in ("UNMAPPED", "DISCARDING", "END_RCVD"):
             return refused_or_closed(self._connection.where, error)
@@ -206,7 +206,7 @@ class RawLink:
         """Raise the error with which the service ended the link, if it did."""
         error = self.closed_with
         if error is not None:
-            raise error from self.link._error  # noqa: SLF001
+            raise error from self.link._error
 
     def transferred(self, transfer: frames.Transfer) -> None:
         """Handle a transfer of this link."""

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from cli.dead.edits import RESENT_FROM, stamp_of
-from cli.dead.ledger import Entry
-from cli.dead.peeking import peeked
-from cli.dead.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
 from shared.config.files import Configuration
+from shared.dead_letters.edits import RESENT_FROM, stamp_of
+from shared.dead_letters.ledger import Entry
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
 
 # What a process has written to a connection before it was killed may reach the target this much later.
 SETTLE_SECONDS = 5.0

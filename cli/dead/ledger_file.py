@@ -1,0 +1,49 @@
+"""The ledger as a file that only one process of this machine at a time has open."""
+
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from cli.file_lock import locked
+from shared.dead_letters.places import Place
+from shared.private_file import open_private
+
+_FOLDER = Path("build/resend")
+
+
+def ledger_of(place: Place) -> Path:
+    """Return the default ledger for the messages of *place*; names are compared without regard to case, as Azure's."""
+    return _FOLDER / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
+
+
+class LedgerFile:
+    """The lines of a ledger in a file; it implements `shared.dead_letters.ledger.LedgerStore`."""
+
+    def __init__(self, path: Path) -> None:
+        """Use the file *path*, which `opened` creates."""
+        self.path = path
+        self._file: IO[str]
+
+    @property
+    def where(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Iterable[str]]:
+        """Lock the file and give its lines; raises ConfigError if another process has it."""
+        with locked(self.path):
+            before = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+            with open_private(self.path, "a") as self._file:
+                # A process that was killed may have left an incomplete line.
+                self._file.write("\n" if before else "")
+                yield before.splitlines()
+
+    async def append(self, line: str) -> None:
+        """Write a line to disk."""
+        self._file.write(line)
+        self._file.flush()
+        os.fsync(self._file.fileno())

@@ -1,0 +1,1 @@
+"""Messages that were given up: what they are, and how they are sent again."""

@@ -1,0 +1,142 @@
+"""
+The record of what was resent, so that a run which was interrupted can be repeated: nothing is lost or sent twice.
+
+A line is written to the store before each step: `sending` before messages are sent, then `sent`, `refused` (the target
+has not accepted them) or, when they have left their entity, `completed`. A message that is still `sending` when a
+process was killed may or may not have been sent: `shared.dead_letters.evidence` finds out.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+from shared.errors import ConfigError, Problem
+
+SENDING, SENT, REFUSED, COMPLETED = "sending", "sent", "refused", "completed"
+
+_VERSION = 1
+
+
+class Entry(NamedTuple):
+    """The state of a message: since when (seconds since 1970 UTC), sent to what, and in which run."""
+
+    state: str
+    at: float
+    to: str
+    run: int
+
+
+class LedgerStore(Protocol):
+    """Lines that only one process at a time can append to."""
+
+    @property
+    def where(self) -> str:
+        """The place of the lines, for people."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[Iterable[str]]:
+        """
+        Lock the lines and give them; those that were cut off are among them.
+
+        Raises: ConfigError if another process has locked them, TargetUnavailable, TargetRefused.
+        """
+        ...
+
+    async def append(self, line: str) -> None:
+        """Write a line, which lasts from then on; raises TargetUnavailable, TargetRefused."""
+        ...
+
+
+class Ledger:
+    """
+    The states of messages by their keys.
+
+    Raises: opening raises what the store raises, and ConfigError if it has the ledger of something else.
+    """
+
+    def __init__(self, store: LedgerStore, name: str) -> None:
+        """Use *store* for the messages of the entity *name*."""
+        self.entries: dict[str, Entry] = {}
+        self.run = 0
+        self._store = store
+        self._name = name
+
+    @property
+    def where(self) -> str:
+        """Where it is, for people."""
+        return self._store.where
+
+    async def __aenter__(self) -> Self:
+        """Lock it and read it; a line that was cut off is ignored."""
+        async with contextlib.AsyncExitStack() as opened:
+            self._read(await opened.enter_async_context(self._store.opened()))
+            self.run += 1
+            await self._append({"ledger": _VERSION, "entity": self._name, "run": self.run, "at": time.time()})
+            self._opened = opened.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Unlock it."""
+        await self._opened.aclose()
+
+    def state(self, key: str) -> str | None:
+        """Return the state of a message, None for one that was never sent."""
+        entry = self.entries.get(key)
+        return None if entry is None else entry.state
+
+    def count(self, *states: str) -> int:
+        """Return the number of messages in *states*."""
+        return sum(each.state in states for each in self.entries.values())
+
+    async def note(self, state: str, keys: Iterable[str], to: str) -> None:
+        """Record that messages are in *state*; raises what the store raises, and then nothing has changed here."""
+        known = list(keys)
+        if not known:
+            return
+        at = time.time()
+        await self._append({"state": state, "to": to, "at": at, "keys": known})
+        self._apply(state, at, to, known)
+
+    def sent_before(self, entry: Entry) -> list[str]:
+        """Return what the latest run up to that of *entry* is known to have sent to the same target."""
+        by_run: dict[int, list[str]] = {}
+        for key, each in self.entries.items():
+            if each.to == entry.to and each.run <= entry.run and each.state in (SENT, COMPLETED):
+                by_run.setdefault(each.run, []).append(key)
+        return by_run[max(by_run)] if by_run else []
+
+    async def _append(self, line: object) -> None:
+        await self._store.append(json.dumps(line) + "\n")
+
+    def _apply(self, state: str, at: float, to: str, keys: Iterable[str]) -> None:
+        for key in keys:
+            before = self.entries.get(key)
+            # A message belongs to the run that has sent it.
+            is_later_step = state == COMPLETED and before is not None
+            run = before.run if is_later_step and before is not None else self.run
+            self.entries[key] = Entry(state, at, to, run)
+
+    def _read(self, lines: Iterable[str]) -> None:
+        self.entries, self.run = {}, 0
+        for line in lines:
+            try:
+                content = json.loads(line)
+                if "ledger" in content:
+                    self._check(content)
+                    self.run = content["run"]
+                else:
+                    self._apply(content["state"], content["at"], content["to"], content["keys"])
+            except (ValueError, LookupError, TypeError):
+                continue
+
+    def _check(self, head: dict[str, object]) -> None:
+        if head["ledger"] != _VERSION or head["entity"] != self._name:
+            found = f"is the ledger of {head['entity']}, version {head['ledger']}"
+            expected = f"expected that of {self._name}, version {_VERSION}: name another one with --ledger"
+            raise ConfigError([Problem(self.where, found, expected)])

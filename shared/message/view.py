@@ -1,0 +1,169 @@
+"""
+Shows a message as text: its fields, its properties with their types, and its body.
+
+A message can have any content, so only printable characters are in the text.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import NamedTuple
+
+from shared.amqp import map_section, sections
+from shared.amqp.codec import decode, items_of, plain
+from shared.amqp.values import Described, Value
+from shared.errors import MessageRejected
+from shared.message.message import Message
+from shared.printable import printable
+
+_HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+# These describe the delivery; they are not sent to the target.
+_DELIVERY_FIELDS = ("first-acquirer", "delivery-count")
+_PROPERTIES = (
+    *("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding"),
+    *("absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id"),
+)
+# The names in task files and in Azure.
+_NAMES = {"group-id": "session-id", "reply-to-group-id": "reply-to-session-id", "ttl": "time-to-live"}
+_UNREADABLE = "(cannot be read)"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_HEX_BYTES = 16
+_MOST_HEX_LINES = 32
+_DEEPEST = 100
+
+
+class Field(NamedTuple):
+    """A field, property or annotation: its name, such as `subject` or `property vip`, its AMQP type and its value."""
+
+    name: str
+    type: str
+    """Empty if the section cannot be read."""
+    value: str
+    is_plain: bool = False
+    """Whether the value shows its type."""
+
+    @property
+    def text(self) -> str:
+        """The value, with its type unless it shows it."""
+        return self.value if self.is_plain or not self.type else f"{self.value} ({self.type})"
+
+
+def fields(message: Message) -> Iterator[Field]:
+    """Yield the fields, properties and annotations of a message."""
+    raw = message.sections
+    yield from _fields(raw.header, _HEADER)
+    yield from _fields(raw.properties, _PROPERTIES)
+    yield from _entries("annotation", raw.message_annotations)
+    yield from _entries("property", raw.application_properties)
+    for name, section in (("delivery annotations", raw.delivery_annotations), ("footer", raw.footer)):
+        if section:
+            yield Field(name, "", section.hex(" "))
+
+
+def body_lines(message: Message) -> list[str]:
+    """
+    Return the body: JSON indented, other text unchanged, anything else in hexadecimal digits.
+
+    A body that is not data begins with the name of its section.
+    """
+    body = message.sections.body
+    if not body:
+        return ["(none)"]
+    try:
+        content = message.body
+        if content is None:
+            number, value = sections.body_parts(body)[0]
+            if number != sections.VALUE or not isinstance(value.payload, str):
+                return [f"({sections.NAMES[number]}) {_field('', value).text}"]
+            return [f"({sections.NAMES[number]}, {value.kind})", *_content_lines(value.payload.encode())]
+    except MessageRejected:
+        return [_UNREADABLE, *_hex(body)]
+    return _content_lines(content)
+
+
+def _content_lines(content: bytes) -> list[str]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return _hex(content)
+    lines = _indented(text) or text.split("\n")
+    if all(line.rstrip("\r").replace("\t", " ").isprintable() for line in lines):
+        return [line.rstrip("\r").replace("\t", "  ") for line in lines]
+    return _hex(content)
+
+
+def _indented(text: str) -> list[str]:
+    """Return JSON with one line per value and its literals unchanged; an empty list for other text."""
+    try:
+        # Numbers stay text: converting a very long one would take too long.
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return []
+    lines, line, depth, before = [], "", 0, ""
+    for each in _TOKEN.findall(text):
+        is_end = each in "]}"
+        if is_end:
+            depth -= 1
+        if depth > _DEEPEST:
+            return []
+        if before and (before not in "[{" if is_end else before in "[{,"):
+            lines.append(line)
+            line = "  " * depth
+        line += ": " if each == ":" else each
+        if each in "[{":
+            depth += 1
+        before = each if each in "[]{},:" else "value"
+    return [*lines, line]
+
+
+def _refused(_: str) -> None:
+    raise ValueError("is not a JSON number")
+
+
+def _hex(content: bytes) -> list[str]:
+    starts = range(0, len(content), _HEX_BYTES)
+    lines = [f"{start:06x}  {content[start : start + _HEX_BYTES].hex(' ')}" for start in starts[:_MOST_HEX_LINES]]
+    if len(starts) > _MOST_HEX_LINES:
+        rest = content[_MOST_HEX_LINES * _HEX_BYTES :]
+        # The digest shows a change in the part that is not printed.
+        lines.append(f"… {len(rest)} more bytes, SHA-256 {sha256(rest).hexdigest()}")
+    return lines or ["(empty)"]
+
+
+def _fields(section: bytes, names: tuple[str, ...]) -> Iterator[Field]:
+    if not section:
+        return
+    try:
+        described, _ = decode(section)
+        payload = described.payload
+        values = items_of(payload.value) if isinstance(payload, Described) else ()
+    except MessageRejected:
+        yield Field(f"{names[0]} …", "", _UNREADABLE)
+        return
+    for name, value in zip(names, values, strict=False):
+        if value.kind != "null" and name not in _DELIVERY_FIELDS:
+            yield _field(_NAMES.get(name, name), value)
+
+
+def _entries(kind: str, section: bytes) -> Iterator[Field]:
+    found = []
+    try:
+        for key, key_start, value_start, stop in map_section.entries(section):
+            name = key if key is not None else _field("", decode(section, key_start)[0]).text
+            found.append(_field(f"{kind} {printable(name)}", decode(section, value_start, stop)[0]))
+    except MessageRejected:
+        found = [Field(f"{kind} …", "", _UNREADABLE)]
+    yield from found
+
+
+def _field(name: str, value: Value) -> Field:
+    if value.kind in ("string", "null", "boolean") and not isinstance(value.payload, bytes):
+        shown = json.dumps(value.payload, ensure_ascii=False) if _is_printable(value.payload) else ascii(value.payload)
+        return Field(name, value.kind, shown, is_plain=True)
+    payload = plain(value)
+    return Field(name, value.kind, printable(payload.hex(" ") if isinstance(payload, bytes) else str(payload)))
+
+
+def _is_printable(payload: object) -> bool:
+    return not isinstance(payload, str) or payload.isprintable()
