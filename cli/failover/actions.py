@@ -10,14 +10,16 @@ from pathlib import Path
 import typer
 
 from cli.failover.configuration import ROLES, Failover, open_failover
+from cli.failover.dry_register import DryRegister
 from cli.failover.failback import Failback, FailbackSteps, wait_until_done
-from cli.failover.register import FailoverRefused, RegisterState
+from cli.failover.register import FailoverRefused, Register, RegisterState
 from cli.failover.report import (
     contents_as_json,
     local_as_json,
     print_changes,
     print_contents,
     print_failback,
+    print_local,
     print_reload,
     print_state,
     state_as_json,
@@ -54,21 +56,21 @@ def plan(site: str, role: Sequence[str] | None, config: Path, *, as_json: bool) 
     with _failover(config) as failover:
         state = failover.register.read()
         lines = _changes(failover, site, _roles(role, failover.site(site)), state)
-        if as_json:
-            typer.echo(json.dumps({**state_as_json(failover, state), "changes": list(lines)}))
-            return
-        print_changes(failover, lines, "would change")
-        if lines:
+        _print_dry(failover, state, lines, as_json=as_json)
+        if lines and not as_json:
             command = shlex.join(["busway", "failover", "switch", site, *(f"--role={each}" for each in role or ())])
             typer.echo(f"Applications follow within {state.ttl_seconds} s; to do it, run `{command}`.")
 
 
-def switch(site: str, role: Sequence[str] | None, config: Path, *, force: bool, as_json: bool) -> None:
-    """Point the *role*s to *site*, and print what changed."""
+def switch(site: str, role: Sequence[str] | None, config: Path, *, force: bool, as_json: bool, dry_run: bool) -> None:
+    """Point the *role*s to *site*, and print what changed, or in a dry run what would change."""
     with _failover(config) as failover:
         roles = _roles(role, failover.site(site))
         state = failover.register.read()
         lines = _changes(failover, site, roles, state, force=force)
+        if dry_run:
+            _print_dry(failover, state, lines, as_json=as_json)
+            return
         after = failover.register.write(roles, state)
         if as_json:
             typer.echo(json.dumps({**state_as_json(failover, after), "changes": list(lines)}))
@@ -79,9 +81,12 @@ def switch(site: str, role: Sequence[str] | None, config: Path, *, force: bool, 
             typer.echo(f"Applications follow within {after.ttl_seconds} s.")
 
 
-def failback(wait: float, config: Path, *, force: bool, as_json: bool) -> None:
+def failback(wait: float, config: Path, *, force: bool, as_json: bool, dry_run: bool) -> None:
     """Go back to the primary site; exit code NOT_YET if that is not complete."""
     with _failover(config) as failover:
+        if dry_run:
+            _failback_dry(failover, force=force, as_json=as_json)
+            return
         before = failover.register.read()
         back = asyncio.run(_forced(failover) if force else _waited_for(failover, wait))
         dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done else {}
@@ -122,10 +127,40 @@ def _changes(
     return failover.register.changes(roles, state)
 
 
-def _failback_steps(failover: Failover) -> FailbackSteps:
+def _print_dry(
+    failover: Failover, state: RegisterState, lines: Sequence[str], *, as_json: bool, **more: object
+) -> None:
+    if as_json:
+        typer.echo(json.dumps({**state_as_json(failover, state), "changes": list(lines), **more}))
+    else:
+        print_changes(failover, lines, "would change")
+
+
+def _failback_dry(failover: Failover, *, force: bool, as_json: bool) -> None:
+    """Print what the first step of a failback would do."""
+    register = DryRegister(failover.register, SystemClock())
+    before = register.read()
+    steps = _failback_steps(failover, register)
+
+    async def step() -> Failback:
+        await check_primary(failover)
+        return await (steps.forced() if force else steps.step())
+
+    back = asyncio.run(step())
+    left = local_as_json(back.found)
+    _print_dry(failover, before, register.noted, as_json=as_json, waits_for=back.waits_for, left_behind=left)
+    if not as_json and back.waits_for is not None:
+        typer.echo(f"Then it would wait: {back.waits_for}.")
+    elif not as_json:
+        print_local(back.found, "Would be left behind", "They stay there until they are received or expire.")
+    if not back.is_done:
+        raise typer.Exit(NOT_YET)
+
+
+def _failback_steps(failover: Failover, register: Register | None = None) -> FailbackSteps:
     clock = SystemClock()
     return FailbackSteps(
-        failover.register,
+        register or failover.register,
         failover.file.primary,
         failover.secondaries,
         lambda site: inspect_site(failover, site),

@@ -25,6 +25,7 @@ Role = Annotated[
     list[str] | None, typer.Option(metavar="send|receive", help="The role to move; may be repeated. [default: both]")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 
 
 @app.command()
@@ -37,7 +38,7 @@ def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
 
 @app.command()
 def plan(site: Site, *, role: Role = None, config: Folder = Path("config"), as_json: AsJson = False) -> None:
-    """Show what `switch` would change, without changing it; exit code 1 if it would refuse."""
+    """Show what `switch` would change, without changing it; exit code 1 if it would refuse. As `switch --dry-run`."""
     from cli.failover import actions
 
     actions.plan(site, role, config, as_json=as_json)
@@ -51,6 +52,7 @@ def switch(
     force: Annotated[
         bool, typer.Option("--force", help="Also switch to the primary site, without the checks of failback.")
     ] = False,
+    dry_run: DryRun = False,
     config: Folder = Path("config"),
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +63,7 @@ def switch(
     """
     from cli.failover import actions
 
-    actions.switch(site, role, config, force=force, as_json=as_json)
+    actions.switch(site, role, config, force=force, as_json=as_json, dry_run=dry_run)
 
 
 @app.command()
@@ -74,6 +76,7 @@ def failback(
         ),
     ] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until consumers can move.")] = 0.0,
+    dry_run: DryRun = False,
     config: Folder = Path("config"),
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +87,7 @@ def failback(
     """
     from cli.failover import actions
 
-    actions.failback(wait, config, force=force, as_json=as_json)
+    actions.failback(wait, config, force=force, as_json=as_json, dry_run=dry_run)
 
 
 app.command()(drill)

@@ -29,6 +29,7 @@ def drill(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object instead of the events and the table.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what the drill would do.")] = False,
 ) -> None:
     """
     Simulate an outage on this machine and report its effects; exit code 1 if an objective is not met.
@@ -39,9 +40,12 @@ def drill(
     its disk, and returns like `busway failover failback`: publishers immediately, consumers when no messages are left
     in east.
     """
-    from cli.failover.drill.report import Objectives, run_and_report
+    from cli.failover.drill.report import Objectives, print_plan, run_and_report
     from cli.failover.drill.run import Plan
 
     plan = Plan(messages, rate, decide, disaster)
     objectives = Objectives(max_lost, max_duplicates, max_order_breaks, max_switch)
+    if dry_run:
+        print_plan(plan, objectives, as_json=as_json)
+        return
     raise typer.Exit(0 if run_and_report(plan, objectives, as_json=as_json) else 1)

@@ -139,6 +139,28 @@ def test_failover_and_failback(folder: Path, broker: RunningBroker) -> None:
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
+def test_a_dry_run_shows_the_changes_and_makes_none(folder: Path, broker: RunningBroker) -> None:
+    code, out, _ = busway(folder, "switch", "east", "--dry-run")
+    assert (code, "would change" in out, "active.send: west -> east" in out) == (0, True, True)
+    assert active(folder) == {"send": "west", "receive": "west"}
+    busway(folder, "switch", "east")
+    publish(broker, "east", local("1"))
+    code, out, _ = busway(folder, "failback", "--dry-run")
+    assert (code, "active.send: east -> west" in out, "active.receive" in out) == (2, True, False)
+    assert "Then it would wait: publishers may send to east for" in out
+    code, out, _ = busway(folder, "failback", "--dry-run", "--force", "--json")
+    plain = json.loads(out)
+    assert (code, len(plain["left_behind"]), plain["active"]) == (0, 1, {"send": "east", "receive": "east"})
+    assert any(line.startswith("active.receive: east -> west") for line in plain["changes"])
+    assert active(folder) == {"send": "east", "receive": "east"}
+    drill = CliRunner().invoke(app, ["failover", "drill", "--dry-run", "--disaster"])
+    assert (drill.exit_code, "and cut west meanwhile" in drill.stdout, "restore west" in drill.stdout) == (
+        0,
+        True,
+        False,
+    )
+
+
 def test_force_reports_the_messages_that_it_leaves_behind(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", copy("1"), local("2"), local("3"))
