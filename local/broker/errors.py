@@ -26,6 +26,7 @@ UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 WINDOW_VIOLATION: Final = "amqp:session:window-violation"
 LINK_STOLEN: Final = "amqp:link:stolen"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
+TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
 TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 

@@ -45,6 +45,7 @@ OTHERS = {
     errors.FRAMING_ERROR,
     errors.HANDLE_IN_USE,
     errors.UNATTACHED_HANDLE,
+    errors.TRANSACTION_ROLLBACK,
     errors.UNKNOWN_TRANSACTION,
     errors.WINDOW_VIOLATION,
     errors.DEAD_LETTER,

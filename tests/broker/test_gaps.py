@@ -24,7 +24,7 @@ from shared.amqp.values import NULL, TRUE, Value, described, list_, string, symb
 
 OPEN = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000))
 BEGIN = compose(0, compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(1000)] * 2]))
-COORDINATOR, SOURCE, TARGET = 0x30, 0x28, 0x29
+SOURCE, TARGET = 0x28, 0x29
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +70,6 @@ def answer(
             if code == performatives.ATTACH:
                 return [plain(field) if isinstance(field, Value) else field for field in fields]
             stream = stream[size:]
-
-
-@pytest.mark.xfail(reason="transactions are not there: no coordinator")
-def test_a_transaction_coordinator_can_be_attached(peer: socket.socket) -> None:
-    capabilities = symbol("amqp:local-transactions")
-    attached = answer(peer, False, terminus(SOURCE, string("me")), terminus(COORDINATOR, capabilities))
-    assert attached[6] is not None
 
 
 @pytest.mark.xfail(reason="entities have one partition, whatever the configuration says")

@@ -62,20 +62,29 @@ class IncomingMessages:
             return None
         return self._schedule(content, now)
 
-    def schedule(self, content: Content) -> int:
+    def reserve_number(self) -> int:
+        """Return the sequence number for a message that will be scheduled."""
+        return self._next_sequence_number()
+
+    def schedule(self, content: Content, number: int | None = None) -> int:
         """Schedule a message, which may be due now, and return its sequence number until then."""
         now = milliseconds(self._clock)
-        number = self._schedule(content, now)
+        number = self._schedule(content, now, number)
         if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
             self._forget(number)
         elif _due(self.scheduled[number]) <= now:
             self.advance(now)
         return number
 
-    def _schedule(self, content: Content, now: int) -> int:
-        number = self._next_sequence_number()
+    def _schedule(self, content: Content, now: int, number: int | None = None) -> int:
+        if number is None:
+            number = self._next_sequence_number()
+        is_late = bool(self.scheduled) and number < next(reversed(self.scheduled))
         message = StoredMessage(content, number, number, now, content.time_to_live, state=State.SCHEDULED)
         self.scheduled[number] = message
+        if is_late:
+            # Others may have been scheduled meanwhile, and they are peeked in the order of their numbers.
+            self.scheduled = dict(sorted(self.scheduled.items()))
         self.size += content.size
         self._timers.set(self, _due(message))
         if self.recorder is not None:
@@ -98,12 +107,14 @@ class IncomingMessages:
     def cancel(self, sequence_numbers: list[int]) -> None:
         """Cancel scheduled messages; Refusal(MESSAGE_NOT_FOUND), and none is cancelled, if one does not exist."""
         for number in sequence_numbers:
-            if number not in self.scheduled:
-                raise Refusal(
-                    errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}"
-                )
+            self.check_scheduled(number)
         for number in sequence_numbers:
             self._forget(number)
+
+    def check_scheduled(self, number: int) -> None:
+        """Raise Refusal(MESSAGE_NOT_FOUND) unless a scheduled message has this sequence number."""
+        if number not in self.scheduled:
+            raise Refusal(errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}")
 
     def _forget(self, number: int) -> None:
         self.size -= self.scheduled.pop(number).content.size

@@ -1,6 +1,7 @@
 """A namespace: its entities by address, and the forwarding between them."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from local.broker import errors
@@ -13,6 +14,7 @@ from local.broker.core.properties import Changes, changed
 from local.broker.core.recording import Recorder
 from local.broker.core.store import MessageStore, milliseconds
 from local.broker.core.timers import Timers
+from local.broker.core.usage import check_can_send
 from local.broker.errors import Refusal
 from local.broker.faults import Faults
 from shared.amqp.values import string
@@ -41,6 +43,16 @@ def path_of(address: str) -> str:
 def without_host(address: str) -> str:
     """Return an address without scheme and host."""
     return _SCHEME.sub("", address, count=1).strip("/")
+
+
+def top_level(path: str) -> str:
+    """
+    Return the path of the queue or topic that a subscription or sub-queue belongs to, in lower case.
+
+    >>> top_level("Prices/Subscriptions/eu/$DeadLetterQueue")
+    'prices'
+    """
+    return _SUB_QUEUE.sub("", path.lower(), count=1).partition("/subscriptions/")[0]
 
 
 class Namespace:
@@ -154,6 +166,29 @@ class Namespace:
             self.target(to).publish(replace(content, scheduled_enqueue_time=None), hops)
         except Refusal as refusal:
             failed.add(changed(content, _reason(refusal.condition, refusal.description)))
+
+    def check_transfer(self, contents: Iterable[Content], *, to: str, via: str) -> None:
+        """Raise a Refusal unless the entity at *via* can transfer messages to the one at *to*."""
+        entity = self.target(via)
+        check_can_send(entity.path, entity.config.status)
+        target = self.target(to)
+        if isinstance(entity, Topic):
+            # It has no dead-letter queue for what the target refuses later.
+            for content in contents:
+                target.check(content)
+
+    def transfer(self, contents: Iterable[Content], *, to: str, via: str) -> None:
+        """Send messages to *to* via another entity, after `check_transfer`; what is refused is dead-lettered there."""
+        target, entity = self.target(to), self.target(via)
+        for content in contents:
+            if isinstance(entity, Topic):
+                target.incoming.accept(content)
+                continue
+            try:
+                target.publish(content)
+            except Refusal as refusal:
+                failed = changed(content, _reason(refusal.condition, refusal.description))
+                entity.backlog.transfer_dead_letters.add(failed)
 
     # Time
 

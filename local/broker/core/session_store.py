@@ -69,6 +69,10 @@ class SessionStore(MessageStore):
         self._hold(session)
         return session.locked_until
 
+    def check_session(self, session_id: str) -> None:
+        """Raise Refusal(SESSION_LOCK_LOST) unless the session is locked."""
+        self._held_session(session_id)
+
     def session_state(self, session_id: str) -> bytes | None:
         """Return the state of a locked session."""
         return self._held_session(session_id).state

@@ -221,11 +221,20 @@ class MessageStore:
 
     def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
         """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) if it is already in one."""
-        if self._dead_letter is None:
-            raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
+        self.check_dead_letter(token)
         message = self._unlock(token)
         self._change(message, changes)
         self._bury(message, reason, description)
+
+    def check_lock(self, token: bytes) -> None:
+        """Raise Refusal(MESSAGE_LOCK_LOST) unless a message is locked with *token*."""
+        self._locked(token)
+
+    def check_dead_letter(self, token: bytes) -> None:
+        """Raise a Refusal unless `dead_letter` is possible."""
+        if self._dead_letter is None:
+            raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
+        self._locked(token)
 
     def renew_lock(self, token: bytes) -> int:
         """Renew a lock and return its end."""

@@ -5,7 +5,7 @@ import re
 from local.broker import errors
 from local.broker.config import Right
 from local.broker.core.entity_links import Use
-from local.broker.core.namespace import Namespace, path_of
+from local.broker.core.namespace import Namespace, path_of, top_level
 from local.broker.core.on_demand import create_missing
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import milliseconds
@@ -14,6 +14,7 @@ from local.broker.errors import Refusal
 from local.broker.faults import Fault, Operation
 from local.broker.protocol import cbs
 from local.broker.protocol.consumer_link import ConsumerLink, SessionConsumerLink
+from local.broker.protocol.coordinator_link import CoordinatorLink
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.hub_links import HubPublisherLink, HubReaderLink
 from local.broker.protocol.hub_management import hub_node
@@ -21,12 +22,14 @@ from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link, UnansweredLink
 from local.broker.protocol.management import entity_node
 from local.broker.protocol.performatives import Attach
-from local.broker.protocol.publisher_link import PublisherLink
+from local.broker.protocol.publisher_link import PublisherLink, TransferLink
 from local.broker.protocol.request_links import RequestLink, ResponseLink
 from local.broker.protocol.requests import Node, by_text
-from local.broker.protocol.terminus import SESSION_FILTER, address_of, filters_of
+from local.broker.protocol.terminus import SESSION_FILTER, address_of, filters_of, is_coordinator
 
 _MANAGEMENT = "$management"
+# Of a sender that sends via the entity it is attached to.
+_DESTINATION = "com.microsoft:transfer-destination-address"
 _CHECKS = {Use.SEND: check_can_send, Use.RECEIVE: check_can_receive, Use.MANAGE: check_can_manage}
 _RIGHTS = {
     Use.SEND: frozenset((Right.SEND,)),
@@ -41,6 +44,8 @@ _HUB_SENDER = re.compile(r"(?P<hub>.+?)(?:/partitions/(?P<partition>[^/]+))?")
 def create_link(session: LinkSession, attach: Attach) -> Link:
     """Return the link that an attach asks for, not open yet; a Refusal if it is not possible."""
     namespace = session.connection.namespace
+    if not attach.role and is_coordinator(attach.target):
+        return CoordinatorLink(session, attach)
     address = address_of(attach.source if attach.role else attach.target)
     if address is None:
         raise Refusal(errors.INVALID_FIELD, "the link has no address, expected the address of an entity")
@@ -100,6 +105,8 @@ def _registered(link: Link, path: str, use: Use) -> Link:
         entity.times.accessed_at = milliseconds(namespace.clock)
         if use is Use.RECEIVE:
             _check_has_room(namespace, entity.path.lower())
+        # What leaves a $management node counts as received: clients that peek get the refusal.
+        link.top_level = link.session.transaction_scope.add(top_level(path), receives=link.peer.role)
         namespace.links.join(entity.path.lower(), use, link)
     return link
 
@@ -142,4 +149,10 @@ def _sender(session: LinkSession, attach: Attach, path: str) -> Link:
     if hub is not None and hub["hub"] in namespace.hubs:
         return HubPublisherLink(session, attach, namespace.hub(hub["hub"]), hub["partition"])
     entity = namespace.target(path)
-    return PublisherLink(session, attach, entity, namespace.max_message_size(entity))
+    properties = {} if attach.properties is None else by_text(attach.properties)
+    destination = properties.get(_DESTINATION)
+    if destination is None or not isinstance(destination.payload, str):
+        return PublisherLink(session, attach, entity, namespace.max_message_size(entity))
+    target = namespace.target(path_of(destination.payload))
+    session.connection.claims.check(target.path.lower(), _RIGHTS[Use.SEND])
+    return TransferLink(session, attach, entity, namespace.max_message_size(target), target.path)

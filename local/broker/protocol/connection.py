@@ -16,6 +16,7 @@ from enum import Enum, auto
 from local.broker import errors
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
+from local.broker.core.transaction import Transactions
 from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
 from local.broker.protocol import claims, performatives
 from local.broker.protocol.claims import Claims
@@ -76,6 +77,7 @@ class Connection:
         self.sessions: dict[int, Session] = {}
         self.claims = Claims(namespace)
         self.response_links: list[ResponsePath] = []
+        self.transactions = Transactions(namespace)
         self.holdings = Holdings(
             TotalHoldings() if total is None else total,
             lambda: self._phase is _Phase.OPEN and self.claims.were_granted,

@@ -1,11 +1,14 @@
 """Links that a client receives on from a queue, a subscription or a dead-letter queue."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from local.broker import errors
 from local.broker.core.ready_queue import MessageSession
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, milliseconds
+from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
 from local.broker.protocol import performatives
@@ -22,6 +25,14 @@ _TICKS_AT_1970 = 621_355_968_000_000_000
 _TICKS_PER_MILLISECOND = 10_000
 _DEFAULT_SESSION_TIMEOUT = 60_000
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+
+
+class _Settlement(NamedTuple):
+    """What an outcome does with the message that has a lock token, and the state to answer with."""
+
+    settle: Callable[[bytes], None]
+    check: Callable[[bytes], None]
+    answer: bytes
 
 
 class ConsumerLink(OutgoingLink):
@@ -58,9 +69,9 @@ class ConsumerLink(OutgoingLink):
         """Settle a message as the peer asks, and answer with the outcome unless it has settled it already."""
         if disposition.state is None:
             return disposition.settled
-        if performatives.is_transactional(disposition.state):
-            self._reject_transactional(delivery_id, is_settled=disposition.settled)
-            return True
+        transaction_id = performatives.transaction_of(disposition.state)
+        if transaction_id is not None:
+            return self._settle_in_transaction(transaction_id, delivery_id, tag, disposition)
         fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
         if fault is None:
             outcome = self._outcome(tag, disposition.state)
@@ -73,14 +84,57 @@ class ConsumerLink(OutgoingLink):
             self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=outcome))
         return True
 
-    def _reject_transactional(self, delivery_id: int, *, is_settled: bool) -> None:
-        """Reject an outcome within a transaction, and keep the message locked."""
-        refusal = Refusal(errors.UNKNOWN_TRANSACTION, "the transaction is unknown: this broker declares none")
-        if is_settled:
-            self.force_detach(refusal)
-            return
-        state = performatives.rejected(refusal)
-        self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=state))
+    def _settle_in_transaction(
+        self, transaction_id: bytes, delivery_id: int, tag: bytes, disposition: Disposition
+    ) -> bool:
+        """Settle a message when its transaction is committed; until then it stays locked."""
+        transactions = self.session.connection.transactions
+        try:
+            transaction = transactions.find(transaction_id)
+        except Refusal as refusal:
+            if disposition.settled:
+                self.force_detach(refusal)
+            else:
+                state = performatives.rejected(refusal)
+                self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=state))
+            return True
+        fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
+        enlist = partial(self._enlist, transaction, delivery_id, tag, disposition)
+        if fault is None:
+            outcome = enlist()
+        else:
+            outcome = apply_fault(fault, self.session.connection, self.path, enlist, performatives.rejected)
+        if outcome is not None and not disposition.settled:
+            self.session.emit(
+                performatives.transactional_disposition(
+                    role=False, delivery_id=delivery_id, transaction_id=transaction_id, outcome=outcome
+                )
+            )
+        return disposition.settled
+
+    def _enlist(self, transaction: Transaction, delivery_id: int, tag: bytes, disposition: Disposition) -> bytes | None:
+        """Add the settlement to a transaction and return the outcome to answer with; None without an outcome."""
+        try:
+            settlement = self._settlement(performatives.outcome_of(disposition.state))
+            if settlement is None:
+                return None
+
+            def carry_out() -> None:
+                settlement.settle(tag)
+                self.session.settled(delivery_id)
+
+            check = partial(self._check_settlement, settlement, tag)
+            transaction.enlist(self.top_level, [Work(check, carry_out, tag)])
+        except Refusal as refusal:
+            if disposition.settled:
+                transaction.fail(refusal)
+            return performatives.rejected(refusal)
+        return settlement.answer
+
+    def _check_settlement(self, settlement: _Settlement, tag: bytes) -> None:
+        if self.session.connection.namespace.store(self.path) is not self._store:
+            raise Refusal(errors.NOT_FOUND, f"The messaging entity '{self.path}' has been deleted.")
+        settlement.check(tag)
 
     def _outcome(self, tag: bytes, state: Value) -> bytes | None:
         """Apply an outcome and return the state to answer with: rejected if it cannot be applied."""
@@ -94,29 +148,35 @@ class ConsumerLink(OutgoingLink):
         if state is ACCEPTED:
             self._store.complete(tag)
             return performatives.ACCEPTED_STATE
+        settlement = self._settlement(state)
+        if settlement is None:
+            return None
+        settlement.settle(tag)
+        return settlement.answer
+
+    def _settlement(self, state: Value | None) -> _Settlement | None:
+        """Return what an outcome does with a message; None for a state that is not an outcome."""
+        if state is None:
+            return None
+        store = self._store
         code, fields = fields_of(state, "delivery state")
         match code:
             case performatives.ACCEPTED:
-                self._store.complete(tag)
-                return performatives.ACCEPTED_STATE
+                return _Settlement(store.complete, store.check_lock, performatives.ACCEPTED_STATE)
             case performatives.RELEASED:
-                self._store.release(tag)
-                return performatives.RELEASED_STATE
+                return _Settlement(store.release, store.check_lock, performatives.RELEASED_STATE)
             case performatives.MODIFIED:
                 changes = _texts_and_values(fields.value(2))
-                if fields.flag(1):
-                    self._store.defer(tag, changes)
-                else:
-                    # This counts as a failed attempt even without the flag: @azure/service-bus omits it.
-                    self._store.abandon(tag, changes)
-                return encode(state)
+                # Abandoning counts as a failed attempt even without delivery-failed: @azure/service-bus omits it.
+                settle = store.defer if fields.flag(1) else store.abandon
+                return _Settlement(partial(settle, changes=changes), store.check_lock, encode(state))
             case performatives.REJECTED:
-                self._dead_letter(tag, fields.value(0))
-                return performatives.REJECTED_STATE
+                dead_letter = self._dead_lettering(fields.value(0))
+                return _Settlement(dead_letter, store.check_dead_letter, performatives.REJECTED_STATE)
             case _:
                 return None
 
-    def _dead_letter(self, tag: bytes, error: Value | None) -> None:
+    def _dead_lettering(self, error: Value | None) -> Callable[[bytes], None]:
         changes: dict[str, Value] = {}
         reason, description = "", ""
         if error is not None:
@@ -126,7 +186,7 @@ class ConsumerLink(OutgoingLink):
             description = _text(changes.pop(_DESCRIPTION, None)) or fields.text(1) or ""
             if fields.text(0) != errors.DEAD_LETTER:
                 reason = reason or fields.text(0) or ""
-        self._store.dead_letter(tag, reason, description, changes)
+        return lambda tag: self._store.dead_letter(tag, reason, description, changes)
 
 
 class SessionConsumerLink(ConsumerLink):

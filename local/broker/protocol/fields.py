@@ -212,6 +212,8 @@ _COMPOSITES = {
     "amqp:modified:list": 0x27,
     "amqp:error:list": 0x1D,
     "amqp:coordinator:list": 0x30,
+    "amqp:declare:list": 0x31,
+    "amqp:discharge:list": 0x32,
     "amqp:transactional-state:list": 0x34,
 }
 

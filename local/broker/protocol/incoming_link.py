@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 from local.broker import errors
+from local.broker.core.transaction import Transaction
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
 from local.broker.protocol import performatives
@@ -34,7 +35,7 @@ class IncomingLink(Link):
         self._first: Transfer | None = None
         self._parts = bytearray()
         self._size = 0
-        self._is_transactional = False
+        self._transaction_id: bytes | None = None
 
     def open(self) -> None:
         """Open the link and grant credit."""
@@ -44,6 +45,10 @@ class IncomingLink(Link):
     @abstractmethod
     def accept(self, message: bytes, message_format: int) -> None:
         """Accept a message; a Refusal rejects it."""
+
+    def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:  # noqa: ARG002 - links to entities use them
+        """Accept a message within a transaction; a Refusal rejects it."""
+        raise Refusal(errors.NOT_ALLOWED, f"{self.path}: it takes no part in transactions")
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Handle one frame of a delivery, and the whole delivery with the last frame."""
@@ -58,7 +63,8 @@ class IncomingLink(Link):
                 self.detach(Refusal(errors.TRANSFER_LIMIT_EXCEEDED, "the link has no credit for another delivery"))
                 return
             first = self._first = transfer
-        self._is_transactional |= transfer.is_transactional
+        if transfer.transaction_id is not None:
+            self._transaction_id = transfer.transaction_id
         self._size += len(payload)
         if self._size > self._max_message_size:
             self._forget_parts()
@@ -68,20 +74,20 @@ class IncomingLink(Link):
         if self.is_over or (transfer.more and not transfer.aborted):
             return
         message, size = bytes(self._parts) or payload, self._size
-        is_transactional = self._is_transactional
+        transaction_id = self._transaction_id
         self._forget_parts()
-        self._first, self._size, self._is_transactional = None, 0, False
+        self._first, self._size, self._transaction_id = None, 0, None
         self._count()
         if transfer.aborted:
             return
-        if is_transactional:
-            self._reject_transactional(first, is_settled=first.settled or transfer.settled)
+        is_settled = first.settled or transfer.settled
+        if transaction_id is not None:
+            self._answer_in_transaction(transaction_id, first, message, size, is_settled=is_settled)
             return
         state = self._answer(message, size, first.message_format or 0)
-        if state is None or first.settled or transfer.settled or self.is_over:
+        if state is None or is_settled or self.is_over or first.delivery_id is None:
             return
-        if first.delivery_id is not None:
-            self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+        self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
 
     def hold(self, size: int) -> None:
         """Count *size* more bytes of an incomplete delivery, or fewer."""
@@ -95,20 +101,40 @@ class IncomingLink(Link):
         """Forget an incomplete delivery."""
         self._forget_parts()
 
-    def _reject_transactional(self, first: Transfer, *, is_settled: bool) -> None:
-        """Reject a delivery within a transaction; end the link if the peer does not wait for an answer."""
-        refusal = Refusal(errors.UNKNOWN_TRANSACTION, "the transaction is unknown: this broker declares none")
-        if is_settled or first.delivery_id is None:
-            self.detach(refusal)
+    def _answer_in_transaction(
+        self, transaction_id: bytes, first: Transfer, message: bytes, size: int, *, is_settled: bool
+    ) -> None:
+        """Accept a delivery within a transaction, or reject it; end the link if the peer waits for no answer."""
+        delivery_id = first.delivery_id or 0
+        try:
+            transaction = self.session.connection.transactions.find(transaction_id)
+        except Refusal as refusal:
+            if is_settled:
+                self.detach(refusal)
+            else:
+                state = performatives.rejected(refusal)
+                self.session.emit(performatives.disposition(role=True, delivery_id=delivery_id, state=state))
             return
-        state = performatives.rejected(refusal)
-        self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+        outcome = self._answer(message, size, first.message_format or 0, transaction)
+        if outcome is None or self.is_over:
+            return
+        if not is_settled:
+            self.session.emit(
+                performatives.transactional_disposition(
+                    role=True, delivery_id=delivery_id, transaction_id=transaction_id, outcome=outcome
+                )
+            )
+        elif outcome != performatives.ACCEPTED_STATE:
+            # The peer learns it from the answer to its commit.
+            transaction.fail(Refusal(errors.NOT_ALLOWED, f"{self.path}: a message that was sent settled was refused"))
 
-    def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
+    def _answer(
+        self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
+    ) -> bytes | None:
         """Return the state to settle a delivery with, None if a fault suppresses the answer."""
         fault = self.faults.strike(Operation.SEND, self.path, message) if self.faults.is_set else None
         if fault is None:
-            return self._outcome(message, size, message_format)
+            return self._outcome(message, size, message_format, transaction)
         if fault.effect is Effect.CLOSE_LINK:
             self.detach(Refusal(fault.condition, fault.description))
             return None
@@ -116,17 +142,20 @@ class IncomingLink(Link):
             fault,
             self.session.connection,
             self.path,
-            lambda: self._outcome(message, size, message_format),
+            lambda: self._outcome(message, size, message_format, transaction),
             performatives.rejected,
         )
 
-    def _outcome(self, message: bytes, size: int, message_format: int) -> bytes:
+    def _outcome(self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None) -> bytes:
         limit = self._max_message_size
         if size > limit:
             description = f"the message has {size} bytes, expected at most {limit}"
             return performatives.rejected(Refusal(errors.MESSAGE_SIZE_EXCEEDED, description))
         try:
-            self.accept(message, message_format)
+            if transaction is None:
+                self.accept(message, message_format)
+            else:
+                self.enlist(transaction, message, message_format)
         except Refusal as refusal:
             return performatives.rejected(refusal)
         except Malformed as malformed:

@@ -4,6 +4,7 @@ from collections.abc import MutableSequence
 from typing import Protocol
 
 from local.broker.core.namespace import Namespace
+from local.broker.core.transaction import Transactions, TransactionScope
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.holdings import Holdings
 from local.broker.protocol.performatives import Disposition
@@ -25,6 +26,11 @@ class LinkConnection(Protocol):
     @property
     def holdings(self) -> Holdings:
         """Return what the peer makes the broker hold."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions:
+        """Return the transactions that the peer has declared."""
         ...
 
     @property
@@ -80,6 +86,11 @@ class LinkSession(Protocol):
         """Return the connection of the session."""
         ...
 
+    @property
+    def transaction_scope(self) -> TransactionScope:
+        """Return the entity that the links of the session have in common for transactions."""
+        ...
+
     def emit(self, performative: bytes) -> None:
         """Send a performative."""
         ...
@@ -94,6 +105,10 @@ class LinkSession(Protocol):
 
     def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:
         """Send a message on a link."""
+        ...
+
+    def settled(self, delivery_id: int) -> None:
+        """Forget a delivery that was settled by the commit of its transaction."""
         ...
 
     def forget(self, link: DeliveringLink) -> None:

@@ -14,13 +14,15 @@ class Link:
     The broker's end of a link.
 
     An instance of this class itself is a refused link: the peer gets the reason, and what it sends is ignored until it
-    detaches. The path is that of the link's entity, as `path_of` returns it.
+    detaches. The path is that of the link's entity, as `path_of` returns it; the top level is that
+    of the entity that its transactions are on.
     """
 
     def __init__(self, session: LinkSession, attach: Attach) -> None:
         self.session = session
         self.handle = attach.handle
         self.path = ""
+        self.top_level = ""
         self.rights: frozenset[Right] = frozenset()
         self.faults = session.connection.namespace.faults
         self.peer = attach

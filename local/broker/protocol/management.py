@@ -7,15 +7,17 @@ Sources: Microsoft Learn, "AMQP request/response operations"; the SDKs for what 
 import itertools
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from local.broker import errors
 from local.broker.config import Right
 from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.message import StoredMessage
-from local.broker.core.namespace import Entity, Namespace
+from local.broker.core.namespace import Entity, Namespace, top_level
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
+from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import Refusal
 from local.broker.protocol import rule_descriptions
 from local.broker.protocol.arguments import Arguments
@@ -42,6 +44,8 @@ _STATUS = {
     errors.ENTITY_DISABLED: 403,
     errors.RESOURCE_LIMIT_EXCEEDED: 403,
 }
+# Of the others, those that change messages and session states are; the rest is answered at once.
+_NOT_IN_TRANSACTIONS = frozenset(("add-rule", "remove-rule", "batch-delete-messages"))
 _SENDING = frozenset(("schedule-message", "cancel-scheduled-message"))
 _PREFIX = "com.microsoft:"
 
@@ -69,6 +73,7 @@ class Management:
         self._path = path
         self._entity = entity
         self._store = store
+        self._transaction: Transaction | None = None
         self._operations: dict[str, Callable[[Arguments], Response]] = {
             "peek-message": self._peek,
             "renew-lock": self._renew_lock,
@@ -90,6 +95,9 @@ class Management:
         """Carry out a request; a refused one is answered with its status and condition."""
         name = request.operation.removeprefix(_PREFIX)
         operation = self._operations.get(name, self._unknown)
+        self._transaction = request.transaction
+        if request.transaction is not None and name in _NOT_IN_TRANSACTIONS:
+            operation = self._not_in_transactions
         try:
             self._claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
             return operation(Arguments(request.body))
@@ -99,6 +107,19 @@ class Management:
                 refusal.description,
                 properties={"errorCondition": symbol(refusal.condition)},
             )
+
+    def _do(self, *work: Work, sent: int = 0) -> None:
+        """Carry out work: now, or with the commit of the transaction that the request is part of."""
+        if self._transaction is not None:
+            self._transaction.enlist(top_level(self._path), work, sent=sent)
+            return
+        for each in work:
+            each.check()
+        for each in work:
+            each.carry_out()
+
+    def _not_in_transactions(self, _: Arguments) -> Response:
+        raise Refusal(errors.NOT_ALLOWED, f"{self._path}: the operation cannot be part of a transaction")
 
     def _unknown(self, _: Arguments) -> Response:
         raise Refusal(
@@ -136,20 +157,23 @@ class Management:
     def _update_disposition(self, arguments: Arguments) -> Response:
         status = arguments.text("disposition-status")
         changes = arguments.mapping("properties-to-modify")
-        reason = arguments.optional_text("deadletter-reason") or ""
-        description = arguments.optional_text("deadletter-description") or ""
-        for token in arguments.lock_tokens("lock-tokens"):
-            match status:
-                case "completed":
-                    self._messages.complete(token)
-                case "abandoned":
-                    self._messages.abandon(token, changes)
-                case "defered":
-                    self._messages.defer(token, changes)
-                case "suspended":
-                    self._messages.dead_letter(token, reason, description, changes)
-                case _:
-                    raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
+        store, check = self._messages, self._messages.check_lock
+        match status:
+            case "completed":
+                settle: Callable[[bytes], None] = store.complete
+            case "abandoned":
+                settle = partial(store.abandon, changes=changes)
+            case "defered":
+                settle = partial(store.defer, changes=changes)
+            case "suspended":
+                reason = arguments.optional_text("deadletter-reason") or ""
+                description = arguments.optional_text("deadletter-description") or ""
+                settle = partial(store.dead_letter, reason=reason, description=description, changes=changes)
+                check = store.check_dead_letter
+            case _:
+                raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
+        tokens = arguments.lock_tokens("lock-tokens")
+        self._do(*(Work(partial(check, token), partial(settle, token), token) for token in tokens))
         return ok()
 
     def _delete_batch(self, arguments: Arguments) -> Response:
@@ -178,10 +202,23 @@ class Management:
             content = read_content(Arguments.of(value).binary("message"))
             entity.check(content)
             contents.append(content)
-        return ok(_map({"sequence-numbers": _longs([entity.incoming.schedule(content) for content in contents])}))
+        incoming = entity.incoming
+        numbers = [incoming.reserve_number() for _ in contents]
+        work = (
+            Work(partial(entity.check, content), partial(incoming.schedule, content, number))
+            for content, number in zip(contents, numbers, strict=True)
+        )
+        self._do(*work, sent=len(contents))
+        return ok(_map({"sequence-numbers": _longs(numbers)}))
 
     def _cancel(self, arguments: Arguments) -> Response:
-        self._publishable.incoming.cancel(arguments.numbers("sequence-numbers"))
+        incoming, numbers = self._publishable.incoming, arguments.numbers("sequence-numbers")
+        self._do(
+            *(
+                Work(partial(incoming.check_scheduled, each), partial(incoming.cancel, [each]), ("scheduled", each))
+                for each in numbers
+            )
+        )
         return ok()
 
     @property
@@ -208,7 +245,11 @@ class Management:
         return ok(_map({"session-state": NULL if state is None else binary(state)}))
 
     def _set_session_state(self, arguments: Arguments) -> Response:
-        self._sessions.set_session_state(arguments.text("session-id"), arguments.optional_binary("session-state"))
+        sessions, session_id = self._sessions, arguments.text("session-id")
+        state = arguments.optional_binary("session-state")
+        self._do(
+            Work(partial(sessions.check_session, session_id), partial(sessions.set_session_state, session_id, state))
+        )
         return ok()
 
     def _get_message_sessions(self, arguments: Arguments) -> Response:

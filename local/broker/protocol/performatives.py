@@ -1,7 +1,7 @@
 """
 The performatives: encoding of those the broker sends, decoding of the fields it uses of those it receives.
 
-Source: OASIS AMQP 1.0, part 2, section 2.7, and part 3, section 3.4.
+Source: OASIS AMQP 1.0, part 2, section 2.7, part 3, section 3.4, and part 4, section 4.5.
 """
 
 import struct
@@ -24,14 +24,14 @@ from local.broker.protocol.fields import (
     text_field,
     value_field,
 )
-from shared.amqp.codec import pairs_of
-from shared.amqp.values import Value
+from shared.amqp.codec import encode, pairs_of
+from shared.amqp.values import Value, binary
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 SASL_MECHANISMS, SASL_INIT = 0x40, 0x41
 RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
 ERROR = 0x1D
-_TRANSACTIONAL = 0x34
+DECLARE, DISCHARGE, DECLARED, _TRANSACTIONAL = range(0x31, 0x35)
 
 ACCEPTED_STATE = b"\x00\x53\x24\x45"
 REJECTED_STATE = b"\x00\x53\x25\x45"
@@ -226,7 +226,7 @@ class Transfer(NamedTuple):
     settled: bool
     more: bool
     aborted: bool
-    is_transactional: bool = False
+    transaction_id: bytes | None = None
 
 
 def read_transfer(raw: list[Field]) -> Transfer:
@@ -240,13 +240,21 @@ def read_transfer(raw: list[Field]) -> Transfer:
         fields.flag(4),
         fields.flag(5),
         fields.flag(9),
-        is_transactional(fields.value(7)),
+        transaction_of(fields.value(7)),
     )
 
 
-def is_transactional(state: Value | None) -> bool:
-    """Return whether a delivery state is one within a transaction (part 4, section 4.5.8)."""
-    return state is not None and state is not ACCEPTED_VALUE and fields_of(state, "delivery state")[0] == _TRANSACTIONAL
+def transaction_of(state: Value | None) -> bytes | None:
+    """Return the id of the transaction that a delivery state names (part 4, section 4.5.8), None if it names none."""
+    if state is None or state is ACCEPTED_VALUE:
+        return None
+    code, fields = fields_of(state, "delivery state")
+    return fields.binary(0) or b"" if code == _TRANSACTIONAL else None
+
+
+def outcome_of(state: Value | None) -> Value | None:
+    """Return the outcome in a delivery state that names a transaction."""
+    return fields_of(state, "delivery state")[1].value(1)
 
 
 TAG_SIZE = 16
@@ -299,6 +307,19 @@ def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
     number = number_field(delivery_id)
     fields = [flag_field(role), number, number, _TRUE, state, _FALSE]
     return compose_list(DISPOSITION, fields)
+
+
+def transactional_disposition(*, role: bool, delivery_id: int, transaction_id: bytes, outcome: bytes) -> bytes:
+    """Return the disposition of a delivery within a transaction, with an encoded outcome."""
+    # A delivery that the broker has sent is not settled before the commit: .NET settles it again after a rollback.
+    number = number_field(delivery_id)
+    state = compose_list(_TRANSACTIONAL, [encode(binary(transaction_id)), outcome])
+    return compose_list(DISPOSITION, [flag_field(role), number, number, flag_field(role), state, _FALSE])
+
+
+def declared(transaction_id: bytes) -> bytes:
+    """Return the outcome that gives a new transaction its id."""
+    return compose_list(DECLARED, [encode(binary(transaction_id))])
 
 
 def error(refusal: Refusal) -> bytes:

@@ -1,7 +1,12 @@
 """Links that a client sends on to a queue or topic."""
 
-from local.broker.core.content import read_batch, read_content
+from functools import partial
+
+from local.broker import errors
+from local.broker.core.content import Content, read_batch, read_content
 from local.broker.core.entities import Queue, Topic
+from local.broker.core.transaction import Transaction, Work
+from local.broker.errors import Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.performatives import Attach
@@ -17,11 +22,68 @@ class PublisherLink(IncomingLink):
     def accept(self, message: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""
         entity = self._entity
-        if message_format == BATCH_FORMAT:
-            contents = [read_content(each) for each in read_batch(message)]
-        else:
-            contents = [read_content(message)]
+        contents = _contents(message, message_format)
         for content in contents:
             entity.check(content)
         for content in contents:
             entity.incoming.accept(content)
+
+    def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:
+        """Publish a message, or a batch as a whole, when the transaction is committed."""
+        contents = _contents(message, message_format)
+        transaction.enlist(self.top_level, [self._sending(contents)], sent=len(contents))
+
+    def _sending(self, contents: list[Content]) -> Work:
+        if self.top_level == self._entity.path.lower():
+            return Work(partial(self._check, contents), partial(self._publish, contents))
+        return self._transfer(contents, to=self._entity.path)
+
+    def _transfer(self, contents: list[Content], to: str) -> Work:
+        """Return the transfer of messages by the entity that the link's transactions are on."""
+        namespace, via = self.session.connection.namespace, self.top_level
+        return Work(
+            partial(namespace.check_transfer, contents, to=to, via=via),
+            partial(namespace.transfer, contents, to=to, via=via),
+        )
+
+    def _check(self, contents: list[Content]) -> None:
+        entity = self._entity
+        if self.session.connection.namespace.target(entity.path) is not entity:
+            raise Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
+        for content in contents:
+            entity.check(content)
+
+    def _publish(self, contents: list[Content]) -> None:
+        for content in contents:
+            self._entity.incoming.accept(content)
+
+
+class TransferLink(PublisherLink):
+    """A sender to a destination via the queue or topic that the link is attached to."""
+
+    def __init__(
+        self, session: LinkSession, attach: Attach, entity: Queue | Topic, max_message_size: int, destination: str
+    ) -> None:
+        super().__init__(session, attach, entity, max_message_size)
+        self._destination = destination
+
+    def open(self) -> None:
+        """Open the link with the destination that was asked for, and grant credit."""
+        self.send_attach(max_message_size=self._max_message_size, properties=self.peer.properties)
+        self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)
+
+    def accept(self, message: bytes, message_format: int) -> None:
+        """Send a message, or a batch as a whole, to the destination."""
+        sending = self._sending(_contents(message, message_format))
+        sending.check()
+        sending.carry_out()
+
+    def _sending(self, contents: list[Content]) -> Work:
+        return self._transfer(contents, to=self._destination)
+
+
+def _contents(message: bytes, message_format: int) -> list[Content]:
+    """Return the content of a message, or the contents of a batch."""
+    if message_format == BATCH_FORMAT:
+        return [read_content(each) for each in read_batch(message)]
+    return [read_content(message)]

@@ -9,6 +9,7 @@ import itertools
 from collections import deque
 
 from local.broker import errors
+from local.broker.core.transaction import Transaction
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
 from local.broker.protocol.fault_effects import apply_fault
@@ -52,7 +53,17 @@ class RequestLink(IncomingLink):
 
     def accept(self, message: bytes, message_format: int) -> None:  # noqa: ARG002 - requests are never batched
         """Answer a request."""
+        self._accept(read_request(message))
+
+    def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:
+        """Answer a request within a transaction; what it changes is changed with the commit."""
+        if self._entity_path == self._node.path:
+            super().enlist(transaction, message, message_format)
         request = read_request(message)
+        request.transaction = transaction
+        self._accept(request)
+
+    def _accept(self, request: Request) -> None:
         response_link = self._response_link(request.reply_to)
         if response_link is None:
             raise Refusal(errors.NOT_FOUND, f"{self._node.path}: no link is attached to send the answer on")
@@ -60,9 +71,11 @@ class RequestLink(IncomingLink):
         if response is not None:
             response_link.answer(encode_response(request, response, self._node))
 
-    def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
+    def _answer(
+        self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
+    ) -> bytes | None:
         """Settle a request; a fault affects the operation that is requested, not the delivery of the request."""
-        return self._outcome(message, size, message_format)
+        return self._outcome(message, size, message_format, transaction)
 
     def _respond(self, request: Request) -> Response | None:
         fault = self.faults.strike(self._operation(request), self._entity_path) if self.faults.is_set else None

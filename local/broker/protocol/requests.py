@@ -7,6 +7,7 @@ Source: the request-response pattern of "AMQP Management 1.0" (draft), section 3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from local.broker.core.transaction import Transaction
 from local.broker.protocol.fields import compose_list
 from shared.amqp.codec import decode, encode, pairs_of
 from shared.amqp.scan import list_fields, text
@@ -23,7 +24,8 @@ class Request:
     """
     A request: application properties and the body's map by their text keys; the message id stays encoded.
 
-    The content is the value of the body: a map or, for tokens, text.
+    The content is the value of the body: a map or, for tokens, text. The transaction is that
+    of the request, if any.
     """
 
     message_id: bytes
@@ -31,6 +33,7 @@ class Request:
     properties: dict[str, Value]
     body: dict[str, Value] = field(default_factory=dict)
     content: Value | None = None
+    transaction: Transaction | None = None
 
     @property
     def operation(self) -> str:
@@ -54,7 +57,11 @@ type Answer = Callable[[Request], Response]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that answers requests; the names of the status properties differ between Service Bus and Event Hubs."""
+    """
+    A node that answers requests; the names of the status properties differ between Service Bus and Event Hubs.
+
+    The node of an entity takes part in transactions.
+    """
 
     path: str
     answer: Answer

@@ -7,6 +7,7 @@ Source: OASIS AMQP 1.0, part 2, sections 2.5 and 2.6.
 from collections import deque
 
 from local.broker import errors
+from local.broker.core.transaction import TransactionScope
 from local.broker.errors import Refusal, SessionViolation
 from local.broker.protocol import performatives
 from local.broker.protocol.attaching import create_link
@@ -49,6 +50,7 @@ class Session:
         self._unsettled: dict[int, tuple[DeliveringLink, bytes]] = {}
         self._waiting: deque[bytes] = deque()
         self._is_over = False
+        self.transaction_scope = TransactionScope()
 
     def begin(self) -> None:
         """Answer the peer's begin."""
@@ -211,6 +213,10 @@ class Session:
             link.pump()
 
     # End
+
+    def settled(self, delivery_id: int) -> None:
+        """Forget a delivery that was settled by the commit of its transaction."""
+        self._unsettled.pop(delivery_id, None)
 
     def forget(self, link: DeliveringLink) -> None:
         """Forget the unsettled deliveries of a link that has ended."""

@@ -1,7 +1,5 @@
 """Sources and targets: the address, and the filters of a source."""
 
-from local.broker import errors
-from local.broker.errors import Refusal
 from local.broker.protocol.fields import fields_of
 from shared.amqp.codec import items_of, pairs_of
 from shared.amqp.values import Described, Value, described, list_, map_, string
@@ -16,10 +14,12 @@ def address_of(terminus: Value | None) -> str | None:
     """Return the address of a source or target, None without one."""
     if terminus is None:
         return None
-    code, fields = fields_of(terminus, "terminus")
-    if code == _COORDINATOR:
-        raise Refusal(errors.NOT_IMPLEMENTED, "transactions are not supported by this broker")
-    return fields.text(0)
+    return fields_of(terminus, "terminus")[1].text(0)
+
+
+def is_coordinator(target: Value | None) -> bool:
+    """Return whether a target is the coordinator of transactions (part 4, section 4.5.1)."""
+    return target is not None and fields_of(target, "target")[0] == _COORDINATOR
 
 
 def filters_of(source: Value | None) -> dict[str, Value]:

@@ -35,6 +35,7 @@ class Peer:
         incoming_window: int = INCOMING_WINDOW,
         keys: tuple[SharedAccessKey, ...] = (),
         released_go_last: bool = False,
+        namespace: Namespace | None = None,
     ) -> None:
         clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
         config = NamespaceConfig(
@@ -44,7 +45,7 @@ class Peer:
             shared_access_keys=keys,
             released_go_last=released_go_last,
         )
-        self.namespace = Namespace(config, clock)
+        self.namespace = Namespace(config, clock) if namespace is None else namespace
         self.connection = Connection(self.namespace, lambda: None, incoming_window=incoming_window)
         self.window = window
         self.max_frame_size = max_frame_size
