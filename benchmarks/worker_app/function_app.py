@@ -16,8 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.tasks import register
-from shared.azure.senders.batches import split_by_size
-from shared.azure.service_bus_internals import raw_batch
+from shared.azure.senders.batches import encode_batch, envelope_of, split_by_size
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
@@ -87,7 +86,7 @@ class EncodingOutput:
     ) -> list[BuswayError | None]:
         """Encode the batches and drop them."""
         for chunk in split_by_size(messages, LIMIT):
-            encoded(raw_batch(chunk, LIMIT))
+            encode_batch(envelope_of(chunk[0]), [each.content for each in chunk])
         return [None] * len(messages)
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, cast
@@ -15,13 +16,14 @@ from cli.demo.messages import Sample
 from cli.demo.property_types import sdk_form
 from shared.amqp.sections import Sections
 from shared.amqp.values import string
-from shared.azure.service_bus_internals import raw_batch
+from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing
 
 _BATCH_MESSAGES = 20
+_SEND_SECONDS = 60.0
 
 
 async def feed(
@@ -35,15 +37,18 @@ async def feed(
     where = f"{samples[0].site}/{samples[0].pattern}"
     loop = asyncio.get_running_loop()
     try:
+        output = ServiceBusOutput(samples[0].site, lambda: ServiceBusClient.from_connection_string(connection_string))
         async with (
+            AsyncExitStack() as opened,
             ServiceBusClient.from_connection_string(connection_string) as client,
             # The SDK's two kinds of sender differ only in the name of this argument.
             client.get_queue_sender(samples[0].pattern) as sender,
         ):
+            opened.push_async_callback(output.close)
             due = loop.time()
             for start in range(0, len(samples), _BATCH_MESSAGES):
                 group = samples[start : start + _BATCH_MESSAGES]
-                await _send(sender, group)
+                await _send(sender, output, group)
                 on_sent(group)
                 due += len(group) * pause_seconds
                 await asyncio.sleep(max(due - loop.time(), 0))
@@ -51,12 +56,14 @@ async def feed(
         raise TargetUnavailable(f"{where}: sending failed, {type(error).__name__}: {error}") from error
 
 
-async def _send(sender: ServiceBusSender, samples: Sequence[Sample]) -> None:
+async def _send(sender: ServiceBusSender, output: ServiceBusOutput, samples: Sequence[Sample]) -> None:
     for is_foreign, group in groupby(samples, lambda sample: sample.is_foreign):
         if is_foreign:
-            for sample in group:
-                limit = (await sender.create_message_batch()).max_size_in_bytes
-                await sender.send_messages(raw_batch([encoded(sample)], limit))
+            messages = [encoded(sample) for sample in group]
+            answers = await output.send(samples[0].pattern, messages, timeout_seconds=_SEND_SECONDS)
+            for error in answers:
+                if error is not None:
+                    raise error
         else:
             async for batch in _batches(sender, map(sdk_message, group)):
                 await sender.send_messages(batch)

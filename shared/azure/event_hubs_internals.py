@@ -1,8 +1,7 @@
 """
 The private parts of the azure-eventhub SDK that Busway uses; no other module touches them.
 
-1. Encoded events go where the SDK keeps an event once it has encoded it: among the data sections of a batch. The public
-   way (`EventData`, `add`) rebuilds an event from decoded parts and loses property types.
+1. Encoded batches are transferred as they are (`encoded_transfer`).
 2. Batches go to the SDK's AMQP client directly. The producer above it sends one batch after the other, although batches
    of different partition keys need not wait for each other, and it closes its link at every refusal.
 
@@ -14,17 +13,18 @@ from collections.abc import Sequence
 from typing import Any, Self, cast
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.eventhub import EventDataBatch
 from azure.eventhub._pyamqp.constants import (
     MESSAGE_DELIVERY_DONE_STATES,
     LinkDeliverySettleReason,
     MessageDeliveryState,
+    SessionTransferState,
 )
 from azure.eventhub._pyamqp.error import AMQPException, AuthenticationException
 from azure.eventhub._pyamqp.message import _MessageDelivery
 from azure.eventhub.aio import EventHubProducerClient
-from azure.eventhub.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
+
+from shared.azure.encoded_transfer import EncodedMessage, transfer_encoded_messages
 
 # Everything that the SDK raises for failures of the network or the service, timeouts included.
 WORLD_ERRORS = (AMQPException, AzureError, EventHubError, OSError)
@@ -37,6 +37,7 @@ class PublisherLink:
     def __init__(self, producer: Any) -> None:
         """Take over an open producer of the SDK."""
         self._producer = producer
+        transfer_encoded_messages(producer._handler._link, SessionTransferState.OKAY)
         self.failure: Exception | None = None
         """The error that ended the link, None while it is usable."""
 
@@ -57,7 +58,7 @@ class PublisherLink:
         size: int = self._producer._max_message_size_on_link
         return size
 
-    async def deliver(self, batches: Sequence[EventDataBatch], deadline: float) -> list[Exception | None]:
+    async def deliver(self, batches: Sequence[bytes], deadline: float) -> list[Exception | None]:
         """
         Send all *batches* without waiting in between; return for each None if it was accepted, or the error.
 
@@ -84,22 +85,14 @@ class PublisherLink:
         await self._producer.close()
 
 
-def raw_batch(contents: Sequence[bytes], partition_key: str | None) -> EventDataBatch:
-    """Return the SDK's batch with the encoded events of *contents* as its data sections, for a partition key if any."""
-    batch = EventDataBatch(partition_key=partition_key, amqp_transport=PyamqpTransportAsync)
-    batch._message[5].extend(contents)
-    batch._count = len(contents)
-    return batch
-
-
 def condition_of(error: Exception) -> str | None:
     """Return the AMQP condition that the service sent, None if it sent none."""
     return error.condition.decode() if isinstance(error, AMQPException) else None
 
 
-def _delivery(batch: EventDataBatch) -> _MessageDelivery:
+def _delivery(batch: bytes) -> _MessageDelivery:
     # The SDK has no types here.
-    return _MessageDelivery(batch._message, MessageDeliveryState.WaitingToBeSent)  # type: ignore[no-untyped-call]
+    return _MessageDelivery(EncodedMessage(batch), MessageDeliveryState.WaitingToBeSent)  # type: ignore[no-untyped-call]
 
 
 def _is_done(delivery: _MessageDelivery) -> bool:

@@ -1,10 +1,8 @@
 """
-The private parts of the azure-servicebus SDK that Busway uses; no other module touches them.
+The private parts of the azure-servicebus SDK that Busway uses; those of its links are in `service_bus_link`.
 
-1. Encoded messages go where the SDK keeps a message once it has encoded it: into the list of data sections of a batch.
-   The public way (`ServiceBusMessage`, `add_message`) rebuilds a message from decoded parts and loses property types.
-2. A failed send names its AMQP condition.
-3. Requests to the `$management` node of an entity, over the connection that the SDK has for listing sessions, which
+1. A failed send names its AMQP condition.
+2. Requests to the `$management` node of an entity, over the connection that the SDK has for listing sessions, which
    needs no receiver link. The SDK offers lock renewal and settlement to its own receivers only, and it returns peeked
    messages decoded. Source: Microsoft Learn, "AMQP request/response operations".
 
@@ -18,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
 
-from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus._common import mgmt_handlers
 from azure.servicebus._common.constants import (
     REQUEST_RESPONSE_PEEK_OPERATION,
@@ -30,30 +27,11 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.exceptions import ServiceBusError
 
-from shared.protocols import Outgoing
-
 _LOGGER = logging.getLogger(__name__)
 
-_DATA_SECTIONS = 5
 # The SDK for Python has no name for it.
 _BATCH_DELETE = b"com.microsoft:batch-delete-messages"
 _OK, _EMPTY = 200, (202, 204)
-
-
-def raw_batch(chunk: Sequence[Outgoing], limit: int) -> ServiceBusMessageBatch:
-    """Return the SDK's batch with the encoded messages of *chunk* as its data sections."""
-    # The transport must be the sender's: the SDK would rebuild a batch of another transport, empty.
-    batch = ServiceBusMessageBatch(limit, amqp_transport=PyamqpTransportAsync)
-    batch._message[_DATA_SECTIONS] = [message.content for message in chunk]
-    batch._count = len(chunk)
-    first = chunk[0]
-    batch._amqp_transport.set_batch_envelope_properties(
-        batch._message,
-        first.message_id,
-        first.session_id,
-        first.partition_key,
-    )
-    return batch
 
 
 def condition_of(error: Exception) -> str | None:

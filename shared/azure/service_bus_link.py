@@ -5,8 +5,7 @@ The SDK's sender waits for the answer to a batch before it sends the next, so th
 round trip. Here one task at a time, the pump, writes and reads the connection as long as a batch has no answer, and
 callers give it batches at any time. Batches leave in the order in which they are given.
 
-A message that is larger than a batch may be (Premium namespaces with large messages) leaves alone and as it is encoded,
-as `_Whole`; the SDK would rebuild it from decoded parts.
+A message that is larger than a batch may be (Premium namespaces with large messages) leaves alone.
 
 While the SDK reads, it holds the lock that it needs to write. `_Reading` ends such a read when there is something to
 write; to the SDK that is the end of its waiting time.
@@ -17,13 +16,10 @@ The SDK's version is pinned; tests/broker/test_transfers_in_flight.py fails if a
 import asyncio
 import contextlib
 import logging
-import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from azure.core.exceptions import AzureError
-from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus._pyamqp.constants import (
     MESSAGE_DELIVERY_DONE_STATES,
     LinkDeliverySettleReason,
@@ -31,25 +27,17 @@ from azure.servicebus._pyamqp.constants import (
     SessionTransferState,
 )
 from azure.servicebus._pyamqp.error import AMQPException
-from azure.servicebus._pyamqp.message import BatchMessage, _MessageDelivery
+from azure.servicebus._pyamqp.message import _MessageDelivery
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.exceptions import ServiceBusError
 
+from shared.azure.encoded_transfer import EncodedMessage, transfer_encoded_messages
+
 _LOGGER = logging.getLogger(__name__)
 _CLOSE_SECONDS = 1.0
 
-# AMQP 1.0, 2.8.11, and Service Bus: an encoded message, and not a batch of them.
-_ONE_MESSAGE = 0
-
 type Frame = tuple[int | None, object]
-
-
-@dataclass(frozen=True, slots=True)
-class _Whole:
-    """One encoded message, which is transferred as it is."""
-
-    content: bytes
 
 
 class SenderLink:
@@ -69,7 +57,7 @@ class SenderLink:
         client: Any = sender._handler
         self._client = client
         self._reading = _Reading(client._connection._transport)
-        _transfer_whole_messages(client._link)
+        transfer_encoded_messages(client._link, SessionTransferState.OKAY)
         self._unanswered: dict[asyncio.Future[Exception | None], _MessageDelivery] = {}
         self._unsent: list[asyncio.Future[Exception | None]] = []
         self._pump: asyncio.Task[None] | None = None
@@ -82,9 +70,9 @@ class SenderLink:
         limit = (await sender.create_message_batch()).max_size_in_bytes
         return cls(sender, limit)
 
-    async def deliver(self, batch: ServiceBusMessageBatch | bytes, deadline: float) -> Exception | None:
+    async def deliver(self, message: EncodedMessage, deadline: float) -> Exception | None:
         """
-        Send *batch*, or one encoded message, and return None if it was accepted, or the SDK's error.
+        Send *message*, which may be a batch, and return None if it was accepted, or the SDK's error.
 
         Units:   *deadline* is a time of the event loop; a batch without an answer by then gets TimeoutError. A batch
                  whose answer is lost with the link gets the `failure`, one that comes later a ConnectionError.
@@ -92,7 +80,6 @@ class SenderLink:
         if self.failure is not None or self._is_closed:
             # The failure may be the fault of a message.
             return ConnectionError("the link is closed")
-        message = _Whole(batch) if isinstance(batch, bytes) else BatchMessage(*batch._message)
         # The SDK has no types here.
         delivery = _MessageDelivery(message, MessageDeliveryState.WaitingToBeSent)  # type: ignore[no-untyped-call]
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -209,33 +196,6 @@ class _Reading:
             return None, None
         finally:
             self._waiting = None
-
-
-def _transfer_whole_messages(link: Any) -> None:
-    """Let the SDK's *link* transfer encoded messages too, as its `_outgoing_transfer` does what it has encoded."""
-    transfer_encoded: Callable[[Any], Awaitable[bool]] = link._outgoing_transfer
-
-    async def transfer(delivery: Any) -> bool:
-        if not isinstance(delivery.message, _Whole):
-            return await transfer_encoded(delivery)
-        number = link.delivery_count + 1
-        names = ("rcv_settle_mode", "state", "resume", "aborted", "batchable")
-        delivery.frame = dict.fromkeys(names) | {
-            "handle": link.handle,
-            "delivery_tag": struct.pack(">I", number),
-            "message_format": _ONE_MESSAGE,
-            "settled": False,
-            "more": False,
-            "payload": delivery.message.content,
-        }
-        await link._session._outgoing_transfer(delivery, None)
-        if delivery.transfer_state == SessionTransferState.OKAY:
-            link.delivery_count = number
-            link.current_link_credit -= 1
-            delivery.sent = True
-        return False
-
-    link._outgoing_transfer = transfer
 
 
 def _as_service_bus_error(error: Exception) -> Exception:

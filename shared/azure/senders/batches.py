@@ -1,7 +1,11 @@
-"""Cutting encoded messages into batches that fit a link."""
+"""Cutting encoded messages into batches that fit a link, and encoding the batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.sections import data
+from shared.amqp.values import NULL, string, symbol
 from shared.protocols import Outgoing
 
 # A data section in a batch: descriptor, format code and length, the latter of one or four bytes.
@@ -10,6 +14,10 @@ _LONG_OVERHEAD = 8
 _SHORT_LENGTH = 255
 # The batch's own properties repeat id, session and partition key of its first message, each at most 128 characters.
 _ENVELOPE = 1024
+_MESSAGE_ANNOTATIONS, _PROPERTIES = b"\x00\x53\x72", b"\x00\x53\x73"
+_PARTITION_KEY = encode(symbol("x-opt-partition-key"))
+_NULL = encode(NULL)
+_BETWEEN_ID_AND_SESSION = 9
 
 
 def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Outgoing]]:
@@ -26,9 +34,27 @@ def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Out
     return chunks
 
 
-def batch_size(message: Outgoing) -> int:
-    """Return the size in bytes of a batch with only *message*."""
-    length = len(message.content)
-    overhead = _SHORT_OVERHEAD if length <= _SHORT_LENGTH else _LONG_OVERHEAD
-    repeated = (message.message_id, message.session_id, message.partition_key)
-    return length + overhead + sum(len(text or "") + _SHORT_OVERHEAD for text in repeated)
+def envelope_of(first: Outgoing) -> bytes:
+    """Return the sections of a batch before its messages: what it repeats of the *first* one."""
+    annotations = properties = b""
+    if first.partition_key:
+        annotations = join_map(_MESSAGE_ANNOTATIONS, [_PARTITION_KEY + encode(string(first.partition_key))], 1)
+    if first.message_id or first.session_id:
+        fields = [_text(first.message_id), *[_NULL] * _BETWEEN_ID_AND_SESSION, _text(first.session_id)]
+        properties = join_list(_PROPERTIES, fields)
+    return annotations + properties
+
+
+def batch_size(envelope: bytes, content: bytes) -> int:
+    """Return the size in bytes of a batch with one encoded message."""
+    overhead = _SHORT_OVERHEAD if len(content) <= _SHORT_LENGTH else _LONG_OVERHEAD
+    return len(envelope) + overhead + len(content)
+
+
+def encode_batch(envelope: bytes, contents: Iterable[bytes]) -> bytes:
+    """Return a batch of encoded messages, each of which is a data section of it."""
+    return b"".join((envelope, *map(data, contents)))
+
+
+def _text(value: str | None) -> bytes:
+    return _NULL if value is None else encode(string(value))

@@ -23,9 +23,8 @@ from shared.azure.event_hubs_internals import (
     WORLD_ERRORS,
     PublisherLink,
     condition_of,
-    raw_batch,
 )
-from shared.azure.senders.batches import batch_size, split_by_size
+from shared.azure.senders.batches import batch_size, encode_batch, envelope_of, split_by_size
 from shared.azure.senders.conditions import (
     SIZE_EXCEEDED,
     UNAUTHORIZED,
@@ -98,7 +97,8 @@ class EventHubsOutput:
 class _Series:
     """Events that keep their order, by their positions in the call, in runs that fit a batch each."""
 
-    partition_key: str | None
+    envelope: bytes
+    """What a batch repeats: the partition key."""
     positions: list[int] = field(default_factory=list)
     runs: deque[list[int]] = field(default_factory=deque)
 
@@ -179,7 +179,7 @@ class Publisher:
         while waiting:
             link = await self._opened(deadline)
             sent = [(one, one.runs.popleft()) for one in waiting[:at_once]]
-            batches = [raw_batch([messages[each].content for each in run], one.partition_key) for one, run in sent]
+            batches = [encode_batch(one.envelope, [messages[each].content for each in run]) for one, run in sent]
             errors = await link.deliver(batches, deadline)
             unanswered: list[tuple[_Series, list[int]]] = []
             for (one, run), error in zip(sent, errors, strict=True):
@@ -208,12 +208,12 @@ class Publisher:
         for position, message in enumerate(messages):
             # A named partition is one series: its events stay in order whatever their keys.
             key = (message.partition_key or None) if self._partition is None else None
-            by_key.setdefault(key, _Series(key)).positions.append(position)
+            by_key.setdefault(key, _Series(envelope_of(Outgoing(b"", None, None, key)))).positions.append(position)
         for one in by_key.values():
             positions = iter(one.positions)
             for chunk in split_by_size([messages[each] for each in one.positions], limit):
                 run = [next(positions) for _ in chunk]
-                if len(chunk) == 1 and batch_size(chunk[0]) > limit:
+                if len(chunk) == 1 and batch_size(one.envelope, chunk[0].content) > limit:
                     text = f"the event has {len(chunk[0].content)} bytes, expected at most {limit}"
                     answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {text}")
                 else:

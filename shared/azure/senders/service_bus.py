@@ -15,7 +15,8 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from shared.azure.senders.batches import batch_size, split_by_size
+from shared.azure.encoded_transfer import ONE_MESSAGE, EncodedMessage
+from shared.azure.senders.batches import batch_size, encode_batch, envelope_of, split_by_size
 from shared.azure.senders.conditions import (
     DISABLED,
     FULL,
@@ -30,7 +31,7 @@ from shared.azure.senders.conditions import (
     as_error,
     reaction_to,
 )
-from shared.azure.service_bus_internals import condition_of, raw_batch
+from shared.azure.service_bus_internals import condition_of
 from shared.azure.service_bus_link import SenderLink
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
@@ -139,8 +140,12 @@ class _Place:
 
     async def _deliver(self, chunk: Sequence[Outgoing], deadline: float) -> BuswayError | None:
         link = await self.opened(deadline)
-        is_large = len(chunk) == 1 and batch_size(chunk[0]) > link.limit
-        error = await link.deliver(chunk[0].content if is_large else raw_batch(chunk, link.limit), deadline)
+        envelope = envelope_of(chunk[0])
+        if len(chunk) == 1 and batch_size(envelope, chunk[0].content) > link.limit:
+            message = EncodedMessage(chunk[0].content, ONE_MESSAGE)
+        else:
+            message = EncodedMessage(encode_batch(envelope, [each.content for each in chunk]))
+        error = await link.deliver(message, deadline)
         answer = None if error is None else translated(self.name, error)
         is_lost = error is not None and error is link.failure
         if isinstance(answer, MessageRejected) and is_lost and link.lost > 1:

@@ -2,10 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.azure.senders.batches import _ENVELOPE, _LONG_OVERHEAD, split_by_size
-from shared.azure.service_bus_internals import raw_batch
+from shared.azure.senders.batches import (
+    _ENVELOPE,
+    _LONG_OVERHEAD,
+    batch_size,
+    encode_batch,
+    envelope_of,
+    split_by_size,
+)
 from shared.protocols import Outgoing
-from tests.contracts.service_bus_sdk import encoded_batch
 
 LIMIT = _ENVELOPE + 1000
 
@@ -44,6 +49,12 @@ def test_nothing_is_lost_or_moved_and_no_run_of_several_exceeds_the_limit(sizes:
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.sampled_from([None, "k", "ä" * 128]))
-def test_what_fits_by_our_count_fits_by_the_bytes_of_the_sdk(sizes: list[int], text: str | None) -> None:
+def test_what_fits_by_our_count_fits_by_the_bytes_of_the_batch(sizes: list[int], text: str | None) -> None:
     for chunk in split_by_size([outgoing(size, text=text) for size in sizes], LIMIT):
-        assert len(encoded_batch(raw_batch(chunk, LIMIT))) <= LIMIT
+        assert len(encode_batch(envelope_of(chunk[0]), [each.content for each in chunk])) <= LIMIT
+
+
+@given(st.integers(0, 600), st.sampled_from([None, "k", "ä" * 128]))
+def test_the_size_of_a_batch_with_one_message_is_exact(size: int, text: str | None) -> None:
+    envelope = envelope_of(outgoing(size, text=text))
+    assert batch_size(envelope, b"x" * size) == len(encode_batch(envelope, [b"x" * size]))
