@@ -14,6 +14,7 @@ from shared.errors import MessageRejected
 _SIZE_AND_COUNT = struct.Struct(">II")
 # The position of the entries after descriptor, format code, size and count, the last two of four bytes each.
 WIDE_CONTENT = 12
+_USUAL, _WIDE_MAP = b"\x00\x53", b"\xd1"
 
 
 def entries(section: bytes) -> list[Entry]:
@@ -23,6 +24,11 @@ def entries(section: bytes) -> list[Entry]:
 
 def content(section: bytes) -> tuple[int, int, int]:
     """Return the number of values in an encoded section, keys included, and where they start and stop."""
+    # The usual encoding, without a call: saves 0.4 µs a message (benchmarks/worker_cost.py).
+    if section[:2] == _USUAL and section[3:4] == _WIDE_MAP and len(section) >= WIDE_CONTENT:
+        size, values = _SIZE_AND_COUNT.unpack_from(section, 4)
+        if size == len(section) - 8 and values <= size:
+            return values, WIDE_CONTENT, len(section)
     return compound_content(section, descriptor(section, 0)[1], len(section))
 
 
@@ -122,11 +128,11 @@ def check_unique(section: bytes, name: str) -> None:
     # A section of a known shape has no key twice.
     if not section or _NAMES.find(section) is not None:
         return
-    is_wide = section[3:4] == b"\xd1"
+    is_wide = section[3:4] == _WIDE_MAP
     first = WIDE_CONTENT if is_wide else 6
     count = int.from_bytes(section[8:12]) if is_wide else section[5] if len(section) > first else 0
     # Measured, for five properties: 0.4 µs for a known shape, 1.5 µs for this loop, 3 µs for the walk.
-    keys: list[Any] | None = short_keys(section, first, count) if section[:2] == b"\x00\x53" else None
+    keys: list[Any] | None = short_keys(section, first, count) if section[:2] == _USUAL else None
     if keys is None:
         keys = [
             section[key_start:value_start] if key_start else comparable(decode(section, start)[0])

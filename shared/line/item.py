@@ -131,7 +131,8 @@ class Item:
 
     def known(self, accepted: AcceptedSends) -> Outcome | None:
         """Return its result from an earlier delivery, or None."""
-        return accepted.outcome(self.key) or accepted.outcome(self.event_key)
+        known = accepted.outcome(self.key)
+        return known if known is not None or self.event_key is None else accepted.outcome(self.event_key)
 
     def split(self, message: Message) -> "Item":
         """Return one more part of the same received message."""

@@ -14,7 +14,7 @@ The line of a task: received → edited → stamped → routed → journalled �
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 
@@ -167,10 +167,11 @@ class Pipeline:
         started, retries = self._clock.monotonic(), deadline.retries
         batch.ask = partial(self._ask, deadline)
         error = await self._prepare(batch)
-        _number(batch)
+        deliveries = batch.by_delivery()
+        _number(deliveries)
         items = batch.items
         is_last = self._task.dry_run or (batch.first + len(batch.contents) == total and not batch.postponed)
-        error, decided = await self._deliver(batch, items, deadline, error, with_host, is_last=is_last)
+        error, decided = await self._deliver(batch, deliveries, deadline, error, with_host, is_last=is_last)
         if self._telemetry is not None:
             seconds = self._clock.monotonic() - started
             self._telemetry.batch(
@@ -233,7 +234,7 @@ class Pipeline:
     async def _deliver(
         self,
         batch: Batch,
-        items: Sequence[Item],
+        deliveries: Iterable[Sequence[Item]],
         deadline: Deadline,
         error: BuswayError | None,
         with_host: list[Item],
@@ -246,9 +247,10 @@ class Pipeline:
         If there is already an *error*, nothing is sent: the journal records that the messages were received and must
         wait. Returns what is decided too, as `_run_some`.
         """
+        items: Sequence[Item] = batch.items
         batch_id = next(self._batch_ids)
         unsettled: BuswayError | None = None
-        unwritten = await self._write_received(batch, batch_id, deadline)
+        unwritten = await self._write_received(deliveries, batch_id, deadline)
         if unwritten is not None:
             _end([*with_host, *items])
             return error or unwritten, items
@@ -279,11 +281,13 @@ class Pipeline:
             batch.conclude(batch.concluded())
         return error or unwritten, decided
 
-    async def _write_received(self, batch: Batch, batch_id: int, deadline: Deadline) -> BuswayError | None:
+    async def _write_received(
+        self, deliveries: Iterable[Sequence[Item]], batch_id: int, deadline: Deadline
+    ) -> BuswayError | None:
         """Record what was received; return the error if that is not possible."""
         entries = [
             Entry(members[0].arrival, members[0].arrived, len(members))
-            for members in batch.by_delivery()
+            for members in deliveries
             if members[0].arrived is not None
         ]
         return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
@@ -351,10 +355,10 @@ class Pipeline:
         )
 
 
-def _number(batch: Batch) -> None:
-    """Number all parts of one delivery; a replayed part keeps its number."""
-    for members in batch.by_delivery():
-        if len({item.index for item in members}) == 1:
+def _number(deliveries: Iterable[Sequence[Item]]) -> None:
+    """Number all parts of each delivery; a replayed part keeps its number."""
+    for members in deliveries:
+        if members and members[0].index == members[-1].index:
             for item in members:
                 item.number = None if item.part is None else item.part.number
         else:

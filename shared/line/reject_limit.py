@@ -25,11 +25,12 @@ class RejectLimit:
         self.in_a_row = 0
         """Rejected messages since the last good one."""
 
-    def good(self) -> None:
-        """Count a message that is not rejected."""
-        self.in_a_row = 0
-        if self._limit is not None:
-            self._credit = min(self._credit + self._limit, _MOST_BY_TASK * self._limit)
+    def good(self, messages: int) -> None:
+        """Count *messages* that are not rejected."""
+        if messages:
+            self.in_a_row = 0
+            if self._limit is not None:
+                self._credit = min(self._credit + messages * self._limit, _MOST_BY_TASK * self._limit)
 
     def admit(self, *, by_target: bool) -> bool:
         """Return whether one more message may be rejected, and count it if so; a target may have refused it."""

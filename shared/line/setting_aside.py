@@ -18,9 +18,14 @@ from shared.line.opening import to_set_aside
 from shared.line.reject_limit import RejectLimit
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
-from shared.line.states import AT_FAULT, TO_REJECTS, Stage, State
+from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, Stage, State
 from shared.message.message import Message
 from shared.protocols import Locks, Outcome
+
+_REJECTED_OR_LEFT = (Outcome.REJECTED, Outcome.RETRY)
+_GOOD = frozenset(
+    (State.HANDED_OVER, *(state for state, outcome in OUTCOMES.items() if outcome not in _REJECTED_OR_LEFT))
+)
 
 
 class SettingAside:
@@ -50,13 +55,12 @@ class SettingAside:
 
     def admit(self, uncounted: list[Item]) -> BuswayError | None:
         """Admit failed messages to be set aside, in the order of the batch; remove counted ones from *uncounted*."""
+        others = [item for item in uncounted if item.state not in _GOOD]
         # Also those accepted in an earlier delivery, and those behind what is at fault.
-        good = [item for item in uncounted if _is_good(item)]
-        for _ in good:
-            self._limit.good()
+        self._limit.good(len(uncounted) - len(others))
         waiting: list[Item] = []
         error = None
-        for item in uncounted:
+        for item in others:
             if item.state in AT_FAULT and error is None:
                 by_target = item.rejection is not None and item.rejection.stage is Stage.SENT
                 if self._limit.admit(by_target=by_target):
@@ -66,7 +70,7 @@ class SettingAside:
                     f"{self._task}: stopped after {self._limit.in_a_row} rejected messages in a row; it continues"
                     f" after a message that is not rejected, or a restart. The next is rejected too: {item.reason}"
                 )
-            if item.state not in TO_REJECTS and item.outcome is None and item.state is not State.HANDED_OVER:
+            if item.state not in TO_REJECTS and item.outcome is None:
                 waiting.append(item)
         uncounted[:] = waiting
         return error
@@ -144,10 +148,6 @@ class SettingAside:
             item.dead_letter()
             self._accepted.remember(item.key, Outcome.REJECTED)
         return None
-
-
-def _is_good(item: Item) -> bool:
-    return item.state is State.HANDED_OVER or item.outcome not in {None, Outcome.REJECTED, Outcome.RETRY}
 
 
 def session_of(items: Iterable[Item]) -> str | None:
