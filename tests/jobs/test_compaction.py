@@ -18,7 +18,7 @@ from jobs.reconcile.compact.verification import CompactionFailed
 from jobs.reconcile.read.files import journal_files
 from jobs.reconcile.settings import Run, Settings, Window
 from jobs.reconcile.storage import Storage
-from tests.jobs.journals import START, Journals, planted
+from tests.jobs.journals import START, Journals, leave_to_spark, planted
 
 DAWN = Window(START, START + timedelta(hours=2))
 HOURS = DAWN.hours
@@ -127,7 +127,8 @@ def test_nothing_is_committed_if_there_are_fewer_compacted_records_than_raw_ones
     spark: SparkSession, tmp_path: Path
 ) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
-    journals.write(tmp_path / "journal")
+    for each in journals.write(tmp_path / "journal"):
+        leave_to_spark(each)
     with pytest.raises(CompactionFailed, match="expected"):
         compact(spark, tmp_path, to_records=lambda raw: without_a_record(compact_records(raw)))
     assert not (tmp_path / "compacted" / "hours").exists()
@@ -137,6 +138,8 @@ def test_nothing_is_committed_if_there_are_fewer_compacted_records_than_raw_ones
 def test_no_raw_file_is_deleted_if_a_compacted_record_has_other_content(spark: SparkSession, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     paths = journals.write(tmp_path / "journal")
+    for each in paths:
+        leave_to_spark(each)
     compact(spark, tmp_path, to_records=lambda raw: compact_records(raw).withColumn("body_size", F.lit(101)))
     with pytest.raises(CompactionFailed, match="not among the compacted ones, expected all"):
         delete_raw(spark, *folders(tmp_path), HOURS)

@@ -22,6 +22,9 @@ VERSION = 1
 
 TIMES = ("journal_time", "enqueued_time", "expires_at", "tgt_enqueued_time", "locked_until", "scheduled_time")
 
+VALID_TIMES = (0, 253_402_214_400_000_000)
+"""The first and last of them, from 1970 to the last day of 9999: later ones are invalid, for example in nanoseconds."""
+
 FIELDS = {
     "v": IntegerType(),
     "task": StringType(),

@@ -13,7 +13,6 @@ from jobs.reconcile.read.files import JournalFile
 from jobs.reconcile.read.lines import decoded, lines_of_whole_members
 
 _CORRUPT = "not_json"
-_TIMES = (0, 253_402_214_400_000_000)  # microseconds, from 1970 to the last day of 9999
 _LINE = StructType([*schema.raw().fields, StructField(_CORRUPT, StringType())])
 _OPTION = {"columnNameOfCorruptRecord": _CORRUPT}
 
@@ -54,7 +53,7 @@ def _checked(lines: DataFrame) -> DataFrame:
         | ~F.col("outcome").isin(*schema.OUTCOMES)
     )
     # Python's times end with the year 9999; a later one is invalid, for example a time in nanoseconds.
-    is_timed = F.col("journal_time").between(*_TIMES)
+    is_timed = F.col("journal_time").between(*schema.VALID_TIMES)
     trouble = (
         F.when(version.isNotNull() & (version != schema.VERSION), F.concat(F.lit("version "), version.cast("string")))
         .when(F.col(_CORRUPT).isNotNull() | version.isNull(), F.lit("malformed"))
@@ -68,7 +67,7 @@ def _checked(lines: DataFrame) -> DataFrame:
     path = F.when(F.col("trouble").isNotNull(), decoded("path"))
     # The other times come from the message or from the sender: an invalid one says nothing about the record.
     others = [name for name in schema.TIMES if name != "journal_time"]
-    valid = {name: F.when(F.col(name).between(*_TIMES), F.col(name)) for name in others}
+    valid = {name: F.when(F.col(name).between(*schema.VALID_TIMES), F.col(name)) for name in others}
     marked = lines.withColumns({"trouble": trouble, "landed": landed, **valid})
     return marked.withColumn("path", path).select(*PARSED)
 
