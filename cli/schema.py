@@ -18,7 +18,7 @@ def schema(
     `# yaml-language-server: $schema=../task.schema.json` is completed and checked as you type. After a change to
     shared/config/models.py, run: busway schema > config/task.schema.json
 
-    docs/status.schema.json holds the one of the status. After a change to shared/status/model.py, run:
+    docs/status.schema.json holds the one of the status and of the other answers of the dashboard. After a change, run:
     busway schema status > docs/status.schema.json
     """
     print(text() if what == "tasks" else status_text(), end="")
@@ -35,10 +35,14 @@ def status_text() -> str:
     """Return the content of docs/status.schema.json."""
     import msgspec
 
+    from shared.dead_letters.model import DeadLetterReport, LetterDetail, LetterList, ResendOrder, ResendStep
+    from shared.journal.trace_document import MessageTrace
     from shared.status.model import History, Status
 
-    (status, history), components = msgspec.json.schema_components((Status, History), ref_template="#/$defs/{name}")
-    return _text({"title": "The status of an app, and its history", "anyOf": [status, history], "$defs": components})
+    answers = (Status, History, DeadLetterReport, LetterList, LetterDetail, MessageTrace, ResendOrder, ResendStep)
+    schemas, components = msgspec.json.schema_components(answers, ref_template="#/$defs/{name}")
+    title = "The status of an app, and what else its dashboard reads and sends"
+    return _text({"title": title, "anyOf": list(schemas), "$defs": components})
 
 
 def _text(content: dict[str, object]) -> str:

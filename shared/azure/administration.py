@@ -113,6 +113,15 @@ def duplicate_window(client: ServiceBusAdministrationClient, entity: str) -> tim
     return window if isinstance(window, timedelta) else LONGEST_DUPLICATE_WINDOW
 
 
+def ask_duplicate_window(setting: str, settings: Mapping[str, str], place: str, entity: str) -> timedelta | None:
+    """Return `duplicate_window` of an entity in the namespace that an app setting names; raises BuswayError."""
+    try:
+        with administration_client(setting, settings) as client:
+            return duplicate_window(client, entity)
+    except AzureError as error:
+        raise translated(error, place) from error
+
+
 def create_subscription_with_rule(
     client: ServiceBusAdministrationClient,
     topic: str,

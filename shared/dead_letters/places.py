@@ -109,8 +109,11 @@ def rejects_queues(configuration: Configuration) -> list[Place]:
     """Return the queues that tasks send their rejected messages to."""
     texts: dict[str, None] = {}
     for task in configuration.tasks:
-        if task.rejects is not None and task.rejects.queue is not None:
-            texts[f"{task.rejects.connection}/{task.rejects.queue}"] = None
+        rejects = task.rejects
+        if rejects is None or rejects.queue is None:
+            continue
+        if configuration.connections[rejects.connection].setting is not None:
+            texts[f"{rejects.connection}/{rejects.queue}"] = None
     return [rejects_of(each, configuration) for each in texts]
 
 

@@ -23,6 +23,7 @@ from shared.dead_letters.unclear import Unclear
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 
 AT_ONCE = 100
+NOT_REACHED = "not reached: the run ended before it"
 PATIENCE_SECONDS = 330.0
 """Longer than the longest lock of Service Bus, five minutes."""
 
@@ -122,7 +123,7 @@ class Resend:
                 else:
                     await self._sleep(_WAITS[self._failures - 1])
         for key in self._todo:
-            self.result.left.setdefault(key, "not reached: the run ended before it")
+            self.result.left.setdefault(key, NOT_REACHED)
         return self.result
 
     def _is_over(self) -> bool:

@@ -4,11 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from shared.losses.report import Found as Loss
 from shared.losses.report import WatchState, text_of
 from shared.message.waiting import PartitionEnd, Waiting
 from shared.printable import printable
 from shared.status.facts import Look, TaskPlaces
-from shared.status.model import Counts, InstanceStatus, Losses, Obstacle, Point, RecentReject, State, TaskStatus
+from shared.status.model import (
+    Counts,
+    InstanceStatus,
+    Losses,
+    LossRange,
+    Obstacle,
+    Point,
+    RecentReject,
+    State,
+    TaskStatus,
+)
 from shared.status.report import GONE_SECONDS, MOST_REJECTS, Control, Minute, TaskReport
 from shared.status.store import Found, FoundHour, Reports
 
@@ -18,6 +29,7 @@ _ACTIVE = timedelta(seconds=60)
 _MINUTES_OF_AN_HOUR = 60
 _WATCH_MILLISECONDS = 600_000
 _DAY_MILLISECONDS = 86_400_000
+_MOST_RANGES = 20
 NO_INSTANCE = "no instance reports"
 
 
@@ -107,7 +119,13 @@ def losses(state: WatchState | None, now: datetime, *, is_hub: bool) -> Losses |
         sum(each.loss.count - each.loss.scheduled for each in found),
         text_of(found, is_hub=is_hub),
         iso(_moment(max(each.loss.found for each in found))) if found else None,
+        [_range(each, is_hub=is_hub) for each in sorted(found, key=lambda each: each.loss.found)[-_MOST_RANGES:]],
     )
+
+
+def _range(found: Loss, *, is_hub: bool) -> LossRange:
+    times = (iso(_moment(time)) for time in (found.loss.after, found.loss.before, found.loss.found))
+    return LossRange(found.loss.first, found.loss.last, found.part if is_hub else None, *times)
 
 
 def points(history: Iterable[FoundHour], reports: Reports | None, task: str, first: int, last: int) -> list[Point]:

@@ -117,12 +117,24 @@ class Reconciliation(Struct, frozen=True):
     page: str
 
 
+class LossRange(Struct, frozen=True):
+    """Sequence numbers that are missing in a row, and between which times their messages were enqueued."""
+
+    first: int
+    last: int
+    partition: Annotated[int | None, Meta(description="of an event hub")]
+    after: Time
+    before: Time
+    found: Time
+
+
 class Losses(Struct, frozen=True):
     """Messages that left the source without a record of the task, found in the last day."""
 
     messages: int
     sequence_numbers: Annotated[str, Meta(description="such as 17, 21-23; of a hub with their partitions")] = ""
     found: Annotated[Time | None, Meta(description="when the last of them were found")] = None
+    ranges: Annotated[list[LossRange], Meta(description="the last of them, at most 20")] = []
 
 
 class TaskStatus(Struct, kw_only=True):

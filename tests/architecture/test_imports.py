@@ -33,7 +33,7 @@ ONLY_THERE = {
         "shared.dead_letters",
         "shared.losses",
         "shared.status",
-        "functions.status",
+        "functions.answers",
         "functions.dead_letters",
         "cli.status",
         "cli.schema",

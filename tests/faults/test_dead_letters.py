@@ -13,6 +13,9 @@ from local.broker.thread import RunningBroker
 from shared.amqp.values import long
 from shared.dead_letters import evidence
 from shared.dead_letters.ledger import Ledger
+from shared.dead_letters.ledger_blob import LedgerBlob
+from tests.azurite import running_azurite
+from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
@@ -81,3 +84,49 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
         if next(left, None) is not None:
             break
     assert killed > 6
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[str]:
+    with running_azurite(tmp_path) as connection_string:
+        yield connection_string
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_step_of_the_dashboard_killed_at_any_write_to_its_ledger_loses_and_doubles_nothing(
+    site: Site, storage: str, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    dashboard = Dashboard(site, storage, BUSWAY_DASHBOARD_RESEND="on")
+    append = LedgerBlob.append
+    order: dict[str, object] = {"entity": ORDERS, "group": BROKEN, "to": "east/orders"}
+    killed = 0
+    for write in range(2, 9):
+        site.broker.reset()
+        site.bury("orders", [delivered(n, session_id=f"s-{n % 2}") for n in range(3)])
+        left = iter(range(write))
+
+        async def dying(self: LedgerBlob, line: str, left: Iterator[int] = left) -> None:
+            is_last = next(left, None) is None
+            if is_written or not is_last:
+                await append(self, line)
+            if is_last:
+                raise Killed
+
+        monkeypatch.setattr(LedgerBlob, "append", dying)
+        try:
+            dashboard.resend(order)
+        except Killed:
+            killed += 1
+        finally:
+            monkeypatch.setattr(LedgerBlob, "append", append)
+        steps = resent_in_steps(dashboard, order)
+        if steps[-1]["left"]:
+            # The first send of all has no evidence of earlier ones; nothing consumes here.
+            assert "unclear: an interrupted run may have sent it" in steps[-1]["left"][0]["reason"]
+            steps = resent_in_steps(dashboard, {**order, "unclear": "send"})
+        assert steps[-1]["left"] == []
+        arrived = site.there("orders", site="east")
+        assert sorted(ids(arrived)) == ["m-0", "m-1", "m-2"]
+        assert site.dead() == []
+    assert killed > 2

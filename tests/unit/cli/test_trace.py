@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import azure.functions as func
 import pytest
 from azure.storage.blob import ContainerClient
 from hypothesis import given, settings
@@ -15,9 +17,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli.main import app
+from functions.answers import answered
+from functions.dead_letters import DeadLetterPages, choices
 from shared.amqp import sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.clock import ManualClock
+from shared.config.files import load
 from shared.errors import TargetUnavailable
 from shared.journal.hops import hops
 from shared.journal.in_memory import MemorySink
@@ -265,6 +270,41 @@ def test_the_journal_of_a_container_is_downloaded_once(
     times = [each.stat().st_mtime_ns for each in files]
     assert CliRunner().invoke(app, arguments).stdout == first.stdout
     assert [each.stat().st_mtime_ns for each in files] == times
+
+
+def test_the_dashboard_finds_the_same_hops_in_the_container(
+    three_hops: Sites, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = ContainerClient.from_connection_string(storage, "journal-of-the-dashboard")
+    client.create_container()
+    for file in three_hops.folder.rglob("*.gz"):
+        client.upload_blob(str(file.relative_to(three_hops.folder)), file.read_bytes())
+    config = tmp_path / "config"
+    shutil.copytree(EXAMPLE, config)
+    (config / "journal.yaml").write_text("blob: {setting: JOURNAL, container: journal-of-the-dashboard}\n")
+    pages = DeadLetterPages(load(config), {"JOURNAL": storage}, choices({}))
+
+    def traced(**parameters: str) -> tuple[int, dict[str, Any]]:
+        request = func.HttpRequest("GET", "/api/status/trace", params=parameters, body=b"")
+        answer = asyncio.run(answered(pages.trace, request))
+        return answer.status_code, json.loads(answer.get_body())
+
+    code, found = traced(id="order-1-renamed", **{"from": three_hops.hour, "hours": "2"})
+    assert code == 200
+    assert [(hop["task"], hop["outcome"]) for hop in found["hops"]] == [
+        (hop.place.task, hop.outcome["outcome"])
+        for hop in hops(search(files_in(three_hops.folder, [three_hops.hour]), "order-1").records)
+        if hop.outcome is not None
+    ]
+    assert [step["outcome"] for step in found["hops"][0]["steps"]][:2] == ["received", "sent"]
+    assert any("message id became order-1-renamed" in each for hop in found["hops"] for each in hop["changes"])
+    assert (found["first_hour"], found["problems"]) == (three_hops.hour, [])
+    assert traced(id="order-1", **{"from": "yesterday"})[0] == 400
+    assert traced(id="order-1", hours="25")[0] == 400
+    assert traced(id="")[0] == 400
+    monkeypatch.setattr("shared.journal.tracing.MOST_BYTES", 10)
+    code, refused = traced(id="order-1", **{"from": three_hops.hour})
+    assert (code, "search fewer hours, or run busway trace" in refused["error"]) == (503, True)
 
 
 def test_without_a_journal_the_file_is_named() -> None:

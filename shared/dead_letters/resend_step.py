@@ -1,0 +1,140 @@
+"""
+A resend in steps of some seconds, so that it fits into a function with a time limit.
+
+Each step is a run as that of `busway dead resend`, with a ledger in a blob that only one step at a time can have open.
+The step ends when its time is over; the next one begins with what the entity then has.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from shared.azure.administration import ask_duplicate_window
+from shared.config.files import Configuration
+from shared.config.outputs import open_outputs
+from shared.config.status_assembly import open_status_container
+from shared.dead_letters.board import MOST_PEEKED, name_of
+from shared.dead_letters.delivery import Delivery, Routing
+from shared.dead_letters.duplicates import guarded
+from shared.dead_letters.edits import Edits
+from shared.dead_letters.ledger import Ledger
+from shared.dead_letters.ledger_blob import LedgerBlob
+from shared.dead_letters.model import Left, ResendOrder, ResendStep
+from shared.dead_letters.places import Destination, Place, Scene
+from shared.dead_letters.resending import NOT_REACHED, Options, Resend, Result
+from shared.dead_letters.routing import routing_of
+from shared.dead_letters.selecting import Selection
+from shared.dead_letters.wanted import Wanted, wanted_of
+from shared.errors import BuswayError, ConfigError, Problem
+
+STEP_SECONDS = 20.0
+"""A step answers some seconds later, as it peeks first: Azure ends a request without an answer after 230 s."""
+_PATIENCE_SECONDS = 12.0
+_MOST_NUMBERS = 10
+
+
+class _UnknownWindowError(Exception):
+    """It is not known yet whether a destination detects duplicates."""
+
+    def __init__(self, destination: Destination) -> None:
+        super().__init__(str(destination))
+        self.destination = destination
+
+
+async def resend_step(
+    order: ResendOrder,
+    place: Place,
+    configuration: Configuration,
+    settings: Mapping[str, str],
+) -> ResendStep:
+    """
+    Resend what *order* selects of *place* for STEP_SECONDS.
+
+    Raises: ConfigError if it cannot begin, also if another step has the ledger; TargetUnavailable, TargetRefused.
+    """
+    scene = Scene(place, configuration, settings)
+    now = datetime.now(UTC)
+    plain = routing_of(place, configuration, order.to, "choose another entity to send to")
+    windows: dict[Destination, timedelta | None] = {}
+    async with AsyncExitStack() as opened:
+        container = open_status_container(configuration, settings)
+        opened.push_async_callback(container.close)
+        ledger = await opened.enter_async_context(Ledger(LedgerBlob(container, place), str(place).lower()))
+        while True:
+            routing = plain if order.ids != "keep" else guarded(plain, partial(_window, windows), now)
+            try:
+                wanted = await wanted_of(place, settings, _selection(order), routing, most=MOST_PEEKED)
+                break
+            except _UnknownWindowError as unknown:
+                asked = asyncio.to_thread(_ask, unknown.destination, configuration, settings)
+                windows[unknown.destination] = await asked
+        result = await _run(scene, order, wanted, routing, ledger)
+    return _step(result, wanted)
+
+
+async def _run(scene: Scene, order: ResendOrder, wanted: Wanted, routing: Routing, ledger: Ledger) -> Result:
+    if not wanted.sessions:
+        return Result()
+    outputs = open_outputs(scene.configuration, scene.settings)
+    try:
+        delivery = Delivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
+        run = Resend(scene, wanted.sessions, delivery, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
+        timer = asyncio.get_running_loop().call_later(STEP_SECONDS, run.stop)
+        try:
+            return await run.run()
+        finally:
+            timer.cancel()
+    finally:
+        for output in outputs.values():
+            await output.close()
+
+
+def _selection(order: ResendOrder) -> Selection:
+    group = None if order.group is None else name_of(order.group)
+    selection = Selection(group=group, numbers=None if order.numbers is None else frozenset(order.numbers))
+    if selection.is_everything:
+        raise ConfigError([Problem("group", "is missing", "choose a group, or messages by their numbers")])
+    return selection
+
+
+def _window(windows: Mapping[Destination, timedelta | None], destination: Destination) -> timedelta | None:
+    if destination not in windows:
+        raise _UnknownWindowError(destination)
+    return windows[destination]
+
+
+def _ask(destination: Destination, configuration: Configuration, settings: Mapping[str, str]) -> timedelta | None:
+    """Return the duplicate window of an entity; raises ConfigError if there is no answer."""
+    connection = configuration.connections[destination.alias]
+    if connection.kind != "service-bus":
+        return None
+    try:
+        return ask_duplicate_window(connection.key, settings, str(destination), destination.entity)
+    except BuswayError as error:
+        what = f"it is not known whether it detects duplicates and would drop copies: {error}"
+        hint = "give the copies new ids, or send them as they are"
+        raise ConfigError([Problem(str(destination), what, hint)]) from error
+
+
+def _step(result: Result, wanted: Wanted) -> ResendStep:
+    left = {key: reason for key, reason in result.left.items() if reason != NOT_REACHED}
+    found = [
+        Left(reason, count, [_number(key) for key, each in left.items() if each == reason][:_MOST_NUMBERS])
+        for reason, count in Counter(left.values()).most_common()
+    ]
+    found += [Left(reason, count, []) for reason, count in wanted.unreachable.most_common()]
+    return ResendStep(
+        result.sent,
+        result.completed_only,
+        result.gone,
+        len(result.left) - len(left),
+        found,
+        None if result.error is None else str(result.error),
+    )
+
+
+def _number(key: str) -> int:
+    return int(key.partition("/")[0])
