@@ -13,7 +13,7 @@ from functions.status import register_status
 from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
-from shared.config.journal_assembly import Journals
+from shared.config.journal_assembly import Journals, without_journal
 from shared.config.loss_assembly import loss_watches
 from shared.config.measurements import measurements_schedule
 from shared.config.orders import pauses
@@ -31,7 +31,8 @@ warn_about_worker()
 
 with problems_on_standard_error():
     # Relative to this file, because the host chooses its current folder.
-    _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config"))
+    _folder = Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config")
+    _configuration = without_journal(load(_folder), os.environ)
 
     _shutdown = Shutdown()
     drain_on_signals(_shutdown)

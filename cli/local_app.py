@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cli.broker import DEFAULT_ADMIN_PORT
@@ -14,6 +15,7 @@ from cli.folders import free_folder
 from cli.host_file import host_file_above
 from cli.output import fail
 from cli.stack import ROOT, Stack, run_until_signalled, running_stack
+from cli.topology.deployment import storage_settings
 from shared.config.files import Configuration, load
 from shared.config.review import Severity, review
 from shared.errors import ConfigError, Problem
@@ -32,7 +34,8 @@ def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
         _check(folder, configuration, namespaces)
         _check_ports(port, len(set(namespaces.values())))
         with free_folder(LOGS) as logs:
-            run_until_signalled(_start(folder.resolve(), namespaces, logs, port))
+            stores = {each for each in storage_settings(configuration) if each not in os.environ}
+            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores))
     except ConfigError as error:
         fail(error.problems)
     except ChildFailed as error:
@@ -97,14 +100,16 @@ def _namespaces(folder: Path, configuration: Configuration, configs: Sequence[Pa
     return namespaces
 
 
-async def _start(folder: Path, namespaces: Mapping[str, Path], logs: Path, port: int) -> None:
+async def _start(folder: Path, namespaces: Mapping[str, Path], logs: Path, port: int, stores: Collection[str]) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     here = Path.cwd()
     # A project has no app of its own: it is deployed with the one of this Busway.
     app = here if (here / "function_app.py").is_file() else ROOT
     # A second stack beside this one has a folder of its own, and so it has for the data of Azurite.
     storage = here / f"{STORAGE}{logs.name.removeprefix(LOGS.name)}"
-    async with running_stack(namespaces, logs, app=app, folder=folder, port=port, storage=storage) as stack:
+    async with running_stack(
+        namespaces, logs, app=app, folder=folder, port=port, storage=storage, storage_settings=stores
+    ) as stack:
         settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]
         write_private(settings, "\n".join(exports))

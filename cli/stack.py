@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,15 @@ async def running_stack(
     folder: Path | None = None,
     port: int = 0,
     storage: Path | None = None,
+    storage_settings: Collection[str] = (),
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and always stop them in the reverse order.
 
     *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
-    *storage* Azurite keeps its data in memory. Raises ConfigError if a tool is missing, ChildFailed if a process does
-    not become ready.
+    *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too. Raises
+    ConfigError if a tool is missing, ChildFailed if a process does not become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
@@ -91,6 +92,7 @@ async def running_stack(
         addresses = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         administration = {setting: addresses[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
+        settings |= dict.fromkeys(storage_settings, storage_string)
         environment = {**settings, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)

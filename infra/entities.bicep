@@ -1,4 +1,5 @@
-// The entities that tasks need, in Service Bus and Event Hubs namespaces that exist in this resource group.
+// The entities that tasks need, in Service Bus and Event Hubs namespaces that exist in this resource group. infra/main.bicep
+// deploys them together with the app; this file is for namespaces whose app is deployed in another way.
 //
 // busway plan --bicep prints the parameter file from the tasks and topology.yaml:
 //   busway plan --bicep > entities.bicepparam
@@ -9,6 +10,8 @@
 // sent before that moment pass $Default. Deploy before traffic, or let `busway apply` create the entities, which has no
 // such moment.
 
+import { consumerGroup, namedEntity, subscriptionEntity } from 'modules/types.bicep'
+
 targetScope = 'resourceGroup'
 
 @description('Name of the Service Bus namespace, and its entities, for each site.')
@@ -16,20 +19,6 @@ param serviceBusSites serviceBusSite[] = []
 
 @description('Name of the Event Hubs namespace, and its entities, for each site.')
 param eventHubsSites eventHubsSite[] = []
-
-@description('A queue: its name, and its properties as Microsoft.ServiceBus/namespaces/queues has them.')
-type namedEntity = {
-  name: string
-  properties: object
-}
-
-@description('A subscription, and its only rule; without one it has $Default.')
-type subscriptionEntity = {
-  topic: string
-  name: string
-  properties: object
-  rule: object?
-}
 
 type serviceBusSite = {
   namespace: string
@@ -41,7 +30,7 @@ type serviceBusSite = {
 type eventHubsSite = {
   namespace: string
   hubs: namedEntity[]
-  consumerGroups: { hub: string, name: string }[]
+  consumerGroups: consumerGroup[]
 }
 
 module serviceBus 'modules/service-bus-entities.bicep' = [

@@ -1,6 +1,9 @@
-"""Writes the deployable app of a project: the code of this Busway, the configuration of the project."""
+"""Writes what a project deploys: the app, the templates with what the tasks need, and the image of the nightly job."""
 
+import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,46 +12,91 @@ import typer
 from cli.check_folder import check_folder
 from cli.output import fail
 from cli.stack import ROOT
-from shared.errors import Problem
+from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
+from cli.topology.planning import load_needs
+from shared.config.files import JOURNAL
+from shared.errors import ConfigError, Problem
 
 VERSION_FILE = ".busway-version"
+JOURNAL_TEXT = """\
+# The storage account of the app setting JOURNAL, which `busway start` and the templates set, has the journal.
+blob: {setting: JOURNAL, container: journal}
+"""
+TASKS_FILE = "tasks.json"
 _CODE = ("functions", "shared")
 _FILES = ("function_app.py", "requirements.txt")
 _HOST_FILE = "host.json"
-# What an earlier run wrote is replaced; anything else is not ours to delete.
-_MARKER = "function_app.py"
+_IGNORED = shutil.ignore_patterns("__pycache__")
 
 
-def write_app(config: Path, out: Path) -> None:
-    """Write the app to *out*; a problem ends the command."""
+def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
+    """Write the app to *out*, the templates to *infra*, the context of the nightly job's image to *nightly*."""
     project = config.resolve().parent
-    problem = _version_problem(project / VERSION_FILE) or _place_problem(out, config)
-    if problem is not None:
-        fail([problem])
+    # What an earlier run wrote is replaced; anything else is not ours to delete.
+    places = {"--out": (out, "function_app.py"), "--infra": (infra, TASKS_FILE), "--nightly": (nightly, "jobs")}
+    problems = [_version_problem(project / VERSION_FILE)]
+    problems += [_place_problem(option, place, marker, config) for option, (place, marker) in places.items()]
+    found = [each for each in problems if each is not None]
+    if found:
+        fail(found)
     if not check_folder(config, [], strict=False):
         raise typer.Exit(1)
     try:
-        _write(config, project, out)
+        deployment = _deployment(config)
+        _replaced(out, lambda folder: _write_app(config, project, folder))
+        _replaced(infra, lambda folder: _write_templates(deployment, folder))
+        _replaced(nightly, _write_nightly)
+    except ConfigError as error:
+        fail(error.problems)
     except OSError as error:
-        fail([Problem(str(out), f"cannot be written: {error.strerror}")])
+        fail([Problem(str(error.filename or out), f"cannot be written: {error.strerror}")])
     typer.echo(f"{out}: Busway {version('busway')} with {config}")
+    typer.echo(f"{infra}: the templates, and what the tasks need of them")
+    typer.echo(f"{nightly}: the image of the nightly reconciliation")
+    if not (config / JOURNAL).exists():
+        typer.echo(f"{config / JOURNAL} is missing: the app has a journal in blobs, with the app setting JOURNAL")
 
 
-def _write(config: Path, project: Path, out: Path) -> None:
-    made = out.with_name(f"{out.name}.new")
+def _deployment(config: Path) -> dict[str, object]:
+    configuration, needs = load_needs(config)
+    if configuration.journal is None:
+        configuration = replace(configuration, journal=DEFAULT_JOURNAL)
+    return deployment_of(configuration, needs)
+
+
+def _replaced(place: Path, write: Callable[[Path], None]) -> None:
+    """Let *write* fill a new folder, and put it in the place of what an earlier run wrote."""
+    made = place.with_name(f"{place.name}.new")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
+    write(made)
+    if place.exists():
+        shutil.rmtree(place)
+    made.rename(place)
+
+
+def _write_app(config: Path, project: Path, folder: Path) -> None:
     for name in _FILES:
-        shutil.copy(ROOT / name, made)
+        shutil.copy(ROOT / name, folder)
     for name in _CODE:
-        shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=_IGNORED)
     own_host = project / _HOST_FILE
-    shutil.copy(own_host if own_host.is_file() else ROOT / _HOST_FILE, made)
+    shutil.copy(own_host if own_host.is_file() else ROOT / _HOST_FILE, folder)
     # Config.json files are for this machine, and examples are no part of an app.
-    shutil.copytree(config, made / "config", ignore=shutil.ignore_patterns("entities", "examples", "__pycache__"))
-    if out.exists():
-        shutil.rmtree(out)
-    made.rename(out)
+    shutil.copytree(config, folder / "config", ignore=shutil.ignore_patterns("entities", "examples", "__pycache__"))
+    if not (folder / "config" / JOURNAL).exists():
+        (folder / "config" / JOURNAL).write_text(JOURNAL_TEXT)
+
+
+def _write_templates(deployment: dict[str, object], folder: Path) -> None:
+    for name in ("main.bicep", "entities.bicep"):
+        shutil.copy(ROOT / "infra" / name, folder)
+    shutil.copytree(ROOT / "infra/modules", folder / "modules")
+    (folder / TASKS_FILE).write_text(json.dumps(deployment, indent=2) + "\n")
+
+
+def _write_nightly(folder: Path) -> None:
+    shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=_IGNORED)
 
 
 def _version_problem(file: Path) -> Problem | None:
@@ -62,11 +110,12 @@ def _version_problem(file: Path) -> Problem | None:
     return Problem(str(file), f"is {wanted!r}, but this is Busway {version('busway')}", hint)
 
 
-def _place_problem(out: Path, config: Path) -> Problem | None:
-    if config.resolve().is_relative_to(out.resolve()):
-        return Problem(f"--out {out}", "contains the configuration", "name a folder that may be replaced")
-    if out.exists() and not (out / _MARKER).is_file() and (not out.is_dir() or any(out.iterdir())):
-        return Problem(f"--out {out}", "exists and is not an app", "name a folder that may be replaced")
-    if out.resolve() == ROOT or ROOT.is_relative_to(out.resolve()):
-        return Problem(f"--out {out}", "contains Busway itself", "name a folder that may be replaced")
+def _place_problem(option: str, place: Path, marker: str, config: Path) -> Problem | None:
+    name = f"{option} {place}"
+    if config.resolve().is_relative_to(place.resolve()):
+        return Problem(name, "contains the configuration", "name a folder that may be replaced")
+    if place.exists() and not (place / marker).exists() and (not place.is_dir() or any(place.iterdir())):
+        return Problem(name, "exists and was not written by busway package", "name a folder that may be replaced")
+    if place.resolve() == ROOT or ROOT.is_relative_to(place.resolve()):
+        return Problem(name, "contains Busway itself", "name a folder that may be replaced")
     return None

@@ -1,5 +1,6 @@
 """Writes a new project."""
 
+import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import typer
 
 from cli.output import fail
-from cli.project.app_folder import VERSION_FILE
+from cli.project.app_folder import JOURNAL_TEXT, VERSION_FILE
 from cli.stack import ROOT
+from shared.config.files import JOURNAL
 from shared.errors import Problem
 
 _TEMPLATE = Path(__file__).parent / "template"
@@ -33,7 +35,14 @@ def write_project(folder: Path, example: str) -> None:
 
 def _write(folder: Path, example: str) -> None:
     shutil.copytree(_EXAMPLES / example, folder / "config")
+    if not (folder / "config" / JOURNAL).exists():
+        (folder / "config" / JOURNAL).write_text(JOURNAL_TEXT)
     shutil.copy(ROOT / "host.json", folder)
+    (folder / "infra").mkdir()
+    shutil.copy(ROOT / "infra/main.bicepparam", folder / "infra")
+    (folder / "azure.yaml").write_text(
+        (ROOT / "azure.yaml").read_text().replace("name: busway", f"name: {_azd_name(folder)}")
+    )
     (folder / VERSION_FILE).write_text(version("busway") + "\n")
     (folder / ".gitignore").write_text((_TEMPLATE / "gitignore").read_text())
     workflows = folder / ".github" / "workflows"
@@ -42,3 +51,8 @@ def _write(folder: Path, example: str) -> None:
     page = (_TEMPLATE / "README.md").read_text()
     page = page.replace("NAME\n", f"{folder.resolve().name}\n", 1).replace("BUSWAY_VERSION", version("busway"))
     (folder / "README.md").write_text(page)
+
+
+def _azd_name(folder: Path) -> str:
+    """Return the folder's name as azd takes it: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "busway"

@@ -9,21 +9,29 @@ from cli.options import Folder
 
 
 def package(
-    out: Annotated[Path, typer.Option(help="The folder to write; an app from an earlier run is replaced.")] = Path(
+    out: Annotated[Path, typer.Option(help="The folder of the app; one from an earlier run is replaced.")] = Path(
         "build/app"
+    ),
+    infra: Annotated[Path, typer.Option(help="The folder of the templates, likewise.")] = Path("build/infra"),
+    nightly: Annotated[Path, typer.Option(help="The folder of the nightly job's image, likewise.")] = Path(
+        "build/nightly"
     ),
     config: Folder = Path("config"),
 ) -> None:
     """
-    Write the function app with the configuration of this project, ready for `func azure functionapp publish`.
+    Write what is deployed: the function app with this configuration, the Bicep templates with what its tasks need, and
+    what `az acr build` makes the image of the nightly reconciliation of.
 
-    The app is that of the installed Busway, which must have the version in `.busway-version` beside the configuration.
-    The project's own host.json is used if it has one. Nothing is written if `busway check` finds an error. Example:
+    All of it is that of the installed Busway, which must have the version in `.busway-version` beside the
+    configuration. The project's own host.json is used if it has one. Without config/journal.yaml the app gets a
+    journal in blobs, with the app setting JOURNAL. Nothing is written if `busway check` finds an error. Example:
 
         busway package
 
+        az deployment group create --resource-group GROUP --name busway --parameters infra/main.bicepparam
+
         cd build/app && func azure functionapp publish APP --python
     """
-    from cli.project.app_folder import write_app
+    from cli.project.app_folder import write_package
 
-    write_app(config, out)
+    write_package(config, out, infra, nightly)

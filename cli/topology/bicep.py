@@ -6,20 +6,20 @@ Source:  Microsoft Learn, Resource Manager reference of Microsoft.ServiceBus and
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from cli.topology.difference import Step, creation
 from cli.topology.model import ORDER, Kind, Setting
-from cli.topology.needs import Needs
+from cli.topology.needs import Needed, Needs
 from local.broker.durations import format_duration
 from shared.azure.administration import host_of
 from shared.config.files import Configuration
 
 TEMPLATE = "entities.bicep"
 
-_PROPERTIES = {
+PROPERTIES = {
     "requires_session": "requiresSession",
     "lock_duration": "lockDuration",
     "max_delivery_count": "maxDeliveryCount",
@@ -59,13 +59,11 @@ def parameters_of(configuration: Configuration, needs: Needs, settings: Mapping[
         alias = needs.aliases[key]
         connection = configuration.connections[alias]
         namespace = _namespace(alias, host_of(connection.setting or "", settings))
-        steps = sorted(
-            (creation(need) for need in needed.values()), key=lambda step: (ORDER[step.name.kind], step.name.key)
-        )
+        described = {"namespace": namespace, **entities_of(needed.values())}
         if connection.kind == "event-hubs":
-            event_hubs.append(_event_hubs_site(namespace, steps))
+            event_hubs.append({name: described[name] for name in ("namespace", "hubs", "consumerGroups")})
         else:
-            service_bus.append(_service_bus_site(namespace, steps))
+            service_bus.append({name: described[name] for name in ("namespace", "queues", "topics", "subscriptions")})
     lines = [
         "// Printed by `busway plan --bicep` from the tasks and topology.yaml. Keep it beside infra/entities.bicep.",
         f"using '{TEMPLATE}'",
@@ -77,30 +75,30 @@ def parameters_of(configuration: Configuration, needs: Needs, settings: Mapping[
     return "\n".join(lines) + "\n"
 
 
-def _service_bus_site(namespace: str, steps: list[Step]) -> dict[str, Any]:
+def entities_of(needed: Iterable[Needed]) -> dict[str, list[Any]]:
+    """Return the entities of a namespace by their kind, as `infra/modules/types.bicep` has them."""
+    steps = sorted((creation(need) for need in needed), key=lambda step: (ORDER[step.name.kind], step.name.key))
+    groups = [step.name.parts for step in steps if step.name.kind is Kind.CONSUMER_GROUP]
     return {
-        "namespace": namespace,
         "queues": [_named(step) for step in steps if step.name.kind is Kind.QUEUE],
         "topics": [_named(step) for step in steps if step.name.kind is Kind.TOPIC],
         "subscriptions": [_subscription(step) for step in steps if step.name.kind is Kind.SUBSCRIPTION],
-    }
-
-
-def _event_hubs_site(namespace: str, steps: list[Step]) -> dict[str, Any]:
-    groups = [step.name.parts for step in steps if step.name.kind is Kind.CONSUMER_GROUP]
-    return {
-        "namespace": namespace,
         "hubs": [_named(step) for step in steps if step.name.kind is Kind.HUB],
         "consumerGroups": [{"hub": hub, "name": group} for hub, group in groups],
     }
 
 
+def arm_name(name: str) -> str:
+    """Return the name of an entity as Resource Manager has it, where a slash separates resources."""
+    return name.replace("/", "~")
+
+
 def _named(step: Step) -> dict[str, Any]:
-    return {"name": step.name.parts[-1], "properties": _properties(step.settings)}
+    return {"name": arm_name(step.name.parts[-1]), "properties": _properties(step.settings)}
 
 
 def _subscription(step: Step) -> dict[str, Any]:
-    described: dict[str, Any] = {"topic": step.name.parts[0], **_named(step)}
+    described: dict[str, Any] = {"topic": arm_name(step.name.parts[0]), **_named(step)}
     rule = step.rule
     if rule is not None:
         properties: dict[str, Any] = {"filterType": "SqlFilter", "sqlFilter": {"sqlExpression": str(rule.filter)}}
@@ -116,8 +114,8 @@ def _properties(settings: Mapping[str, Setting]) -> dict[str, Any]:
         if name == "message_retention" and isinstance(value, timedelta):
             hours = round(value.total_seconds() / 3600)
             found["retentionDescription"] = {"cleanupPolicy": "Delete", "retentionTimeInHours": hours}
-        elif name in _PROPERTIES and value is not None:
-            found[_PROPERTIES[name]] = format_duration(value) if isinstance(value, timedelta) else value
+        elif name in PROPERTIES and value is not None:
+            found[PROPERTIES[name]] = format_duration(value) if isinstance(value, timedelta) else value
     return found
 
 

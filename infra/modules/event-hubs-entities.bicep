@@ -1,13 +1,42 @@
-// Event hubs and consumer groups of one Event Hubs namespace, as `busway plan --bicep` lists them.
+// Event hubs and consumer groups of one Event Hubs namespace, as `busway plan --bicep` and `busway package` list them.
+
+import { consumerGroup, namedEntity } from 'types.bicep'
 
 @description('Name of the namespace.')
 param namespaceName string
 
 @description('Event hubs with their properties.')
-param hubs { name: string, properties: object }[]
+param hubs namedEntity[]
 
 @description('Consumer groups by their hub.')
-param consumerGroups { hub: string, name: string }[]
+param consumerGroups consumerGroup[]
+
+@description('The hub of the journal, whose events Capture writes to storage; empty for none.')
+param capturedHub string = ''
+
+@description('Resource id of the storage account for Capture, which has the container `journal-capture`. The identity of the namespace must be allowed to write there.')
+param captureStorageId string = ''
+
+var capture = {
+  captureDescription: {
+    enabled: true
+    encoding: 'Avro'
+    intervalInSeconds: 300
+    sizeLimitInBytes: 314572800
+    skipEmptyArchives: true
+    destination: {
+      name: 'EventHubArchive.AzureBlockBlob'
+      identity: {
+        type: 'SystemAssigned'
+      }
+      properties: {
+        storageAccountResourceId: captureStorageId
+        blobContainer: 'journal-capture'
+        archiveNameFormat: '{Namespace}/{EventHub}/{PartitionId}/{Year}/{Month}/{Day}/{Hour}/{Minute}/{Second}'
+      }
+    }
+  }
+}
 
 resource namespace 'Microsoft.EventHub/namespaces@2024-01-01' existing = {
   name: namespaceName
@@ -17,11 +46,11 @@ resource eventHub 'Microsoft.EventHub/namespaces/eventhubs@2024-01-01' = [
   for each in hubs: {
     parent: namespace
     name: each.name
-    properties: each.properties
+    properties: union(each.properties, !empty(capturedHub) && each.name == capturedHub ? capture : {})
   }
 ]
 
-resource consumerGroup 'Microsoft.EventHub/namespaces/eventhubs/consumergroups@2024-01-01' = [
+resource group 'Microsoft.EventHub/namespaces/eventhubs/consumergroups@2024-01-01' = [
   for each in consumerGroups: {
     name: '${namespaceName}/${each.hub}/${each.name}'
     dependsOn: [eventHub]

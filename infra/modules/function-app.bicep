@@ -1,5 +1,5 @@
-// The Function app on Flex Consumption, which scales each function on its own, with its storage and its telemetry.
-// The app's own identity has access to everything; there are no keys.
+// The Function app: on Flex Consumption, which scales each function by itself, or on a Premium plan, whose instances all
+// functions share. docs/azure.md compares them. The app's own identity has access to storage and telemetry.
 
 @description('Name of the Function app.')
 param name string
@@ -7,111 +7,147 @@ param name string
 @description('Region of everything here.')
 param location string
 
-@description('The most instances that one function may scale out to.')
-param maximumInstanceCount int
+@description('The plan of the app.')
+@allowed(['flex-consumption', 'premium'])
+param plan string
 
-@description('Whether the app and its storage can be reached from public networks.')
+@description('Memory of an instance on Flex Consumption, in MB.')
+@allowed([512, 2048, 4096])
+param instanceMemory int
+
+@description('The most instances: of each function on Flex Consumption, of the app on Premium.')
+param maximumInstances int
+
+@description('Instances on Flex Consumption that are always ready, by the function group (`function:NAME`).')
+param alwaysReady { name: string, instanceCount: int }[]
+
+@description('Size of the instances on Premium.')
+@allowed(['EP1', 'EP2', 'EP3'])
+param premiumSku string
+
+@description('Instances on Premium that always run.')
+param premiumInstances int
+
+@description('Name of the storage account of the host.')
+param storageName string
+
+@description('Container of the package on Flex Consumption.')
+param packageContainer string
+
+@description('Name of the storage account with the content share on Premium; empty on Flex Consumption.')
+param contentStorageName string
+
+@description('Name of the content share.')
+param contentShare string
+
+@description('Name of the Application Insights resource.')
+param insightsName string
+
+@description('Subnet into which the app sends; empty for none.')
+param subnetId string
+
+@description('Whether the address of the app can be reached from public networks.')
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string
 
 @description('App settings beside those of the platform.')
 param settings object
 
-var packageContainer = 'app-package'
+@description('Tags of all resources here.')
+param tags object
 
+var isFlex = plan == 'flex-consumption'
 var storageBlobDataOwner = 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
 var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 
-resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
-  name: 'busway${uniqueString(resourceGroup().id, name)}'
-  location: location
-  kind: 'StorageV2'
-  sku: {
-    name: 'Standard_LRS'
-  }
-  properties: {
-    minimumTlsVersion: 'TLS1_2'
-    supportsHttpsTrafficOnly: true
-    allowBlobPublicAccess: false
-    allowSharedKeyAccess: false
-    publicNetworkAccess: publicNetworkAccess
-  }
-
-  resource blobs 'blobServices' = {
-    name: 'default'
-
-    resource packages 'containers' = {
-      name: packageContainer
-    }
-  }
+resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
+  name: storageName
 }
 
-resource logs 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
-  name: '${name}-logs'
-  location: location
-  properties: {
-    sku: {
-      name: 'PerGB2018'
-    }
-    retentionInDays: 30
-  }
+resource content 'Microsoft.Storage/storageAccounts@2023-05-01' existing = if (!isFlex) {
+  name: isFlex ? 'none' : contentStorageName
 }
 
-resource insights 'Microsoft.Insights/components@2020-02-02' = {
-  name: '${name}-insights'
-  location: location
-  kind: 'web'
-  properties: {
-    Application_Type: 'web'
-    WorkspaceResourceId: logs.id
-    DisableLocalAuth: true
-  }
+resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
+  name: insightsName
 }
 
-resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
+resource serverFarm 'Microsoft.Web/serverfarms@2024-04-01' = {
   name: '${name}-plan'
   location: location
-  kind: 'functionapp'
-  sku: {
-    name: 'FC1'
-    tier: 'FlexConsumption'
-  }
-  properties: {
-    reserved: true
+  tags: tags
+  kind: isFlex ? 'functionapp' : 'elastic'
+  sku: isFlex
+    ? {
+        name: 'FC1'
+        tier: 'FlexConsumption'
+      }
+    : {
+        name: premiumSku
+        tier: 'ElasticPremium'
+        capacity: premiumInstances
+      }
+  properties: union({ reserved: true }, isFlex ? {} : { maximumElasticWorkerCount: maximumInstances })
+}
+
+var flexProperties = {
+  functionAppConfig: {
+    deployment: {
+      storage: {
+        type: 'blobContainer'
+        value: '${storage.properties.primaryEndpoints.blob}${packageContainer}'
+        authentication: {
+          type: 'SystemAssignedIdentity'
+        }
+      }
+    }
+    runtime: {
+      name: 'python'
+      version: '3.13'
+    }
+    scaleAndConcurrency: {
+      instanceMemoryMB: instanceMemory
+      maximumInstanceCount: maximumInstances
+      alwaysReady: alwaysReady
+    }
   }
 }
 
+var premiumProperties = {
+  siteConfig: {
+    linuxFxVersion: 'Python|3.13'
+    minimumElasticInstanceCount: premiumInstances
+    functionAppScaleLimit: maximumInstances
+    // Scaling then sees queues and hubs behind private endpoints too.
+    functionsRuntimeScaleMonitoringEnabled: !empty(subnetId)
+    ftpsState: 'Disabled'
+    minTlsVersion: '1.2'
+  }
+}
+
+// azd finds the app by its tag.
 resource site 'Microsoft.Web/sites@2024-04-01' = {
   name: name
   location: location
+  tags: union(tags, { 'azd-service-name': 'app' })
   kind: 'functionapp,linux'
   identity: {
     type: 'SystemAssigned'
   }
-  properties: {
-    serverFarmId: plan.id
-    httpsOnly: true
-    publicNetworkAccess: publicNetworkAccess
-    functionAppConfig: {
-      deployment: {
-        storage: {
-          type: 'blobContainer'
-          value: '${storage.properties.primaryEndpoints.blob}${storage::blobs::packages.name}'
-          authentication: {
-            type: 'SystemAssignedIdentity'
-          }
+  properties: union(
+    {
+      serverFarmId: serverFarm.id
+      httpsOnly: true
+      publicNetworkAccess: publicNetworkAccess
+    },
+    isFlex ? flexProperties : premiumProperties,
+    empty(subnetId)
+      ? {}
+      : {
+          virtualNetworkSubnetId: subnetId
+          vnetRouteAllEnabled: true
         }
-      }
-      runtime: {
-        name: 'python'
-        version: '3.13'
-      }
-      scaleAndConcurrency: {
-        instanceMemoryMB: 2048
-        maximumInstanceCount: maximumInstanceCount
-      }
-    }
-  }
+  )
 
   // A deployment uses the identity of the person or pipeline that deploys, never a password of the site.
   resource noPasswordsForDeployment 'basicPublishingCredentialsPolicies' = {
@@ -128,14 +164,29 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
     }
   }
 
-  // FUNCTIONS_WORKER_RUNTIME is not set: Flex Consumption takes the language from functionAppConfig.
+  // Flex Consumption takes the language from functionAppConfig, and has no share of files.
   resource appSettings 'config' = {
     name: 'appsettings'
-    properties: union(settings, {
-      AzureWebJobsStorage__accountName: storage.name
-      APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString
-      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'Authorization=AAD'
-    })
+    properties: union(
+      settings,
+      {
+        AzureWebJobsStorage__accountName: storage.name
+        APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString
+        APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'Authorization=AAD'
+      },
+      isFlex
+        ? {}
+        : {
+            FUNCTIONS_EXTENSION_VERSION: '~4'
+            FUNCTIONS_WORKER_RUNTIME: 'python'
+            // `func azure functionapp publish` uploads the sources; the packages are installed on Azure.
+            SCM_DO_BUILD_DURING_DEPLOYMENT: 'true'
+            ENABLE_ORYX_BUILD: 'true'
+            WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${contentStorageName};AccountKey=${content!.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
+            WEBSITE_CONTENTSHARE: contentShare
+            WEBSITE_CONTENTOVERVNET: empty(subnetId) ? '0' : '1'
+          }
+    )
   }
 }
 
@@ -161,5 +212,5 @@ resource telemetryRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 }
 
 output name string = site.name
+output id string = site.id
 output principalId string = site.identity.principalId
-output workspaceId string = logs.id

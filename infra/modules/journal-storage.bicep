@@ -9,6 +9,16 @@ param name string
 @description('Region of the storage account.')
 param location string
 
+@description('Redundancy of the account.')
+@allowed(['Standard_LRS', 'Standard_ZRS', 'Standard_GRS', 'Standard_GZRS'])
+param redundancy string
+
+@description('Container of the journal; that of the status has its name with `-status`.')
+param container string
+
+@description('Whether Capture writes the journal, to the container `journal-capture`.')
+param isCaptured bool
+
 @description('Days for which journals are kept. A run looks back for a week, and can be repeated as long as its journals exist.')
 @minValue(9)
 param journalDays int
@@ -26,21 +36,36 @@ param publicNetworkAccess string
 @description('Object id of the identity that writes journals and reads results: the Function app.')
 param appPrincipalId string
 
+@description('Object id of an operator, who reads and repairs; empty for none.')
+param operatorPrincipalId string
+
+@description('Whether the operator is a person, a group or an application.')
+param operatorPrincipalType string
+
+@description('Tags of the account.')
+param tags object
+
 var storageBlobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   name: name
   location: location
+  tags: tags
   kind: 'StorageV2'
   sku: {
-    name: 'Standard_ZRS'
+    name: redundancy
   }
   properties: {
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
-    publicNetworkAccess: publicNetworkAccess
+    // Event Hubs writes as a trusted service, for which the public endpoint must exist; it lets nobody else in.
+    publicNetworkAccess: isCaptured ? 'Enabled' : publicNetworkAccess
+    networkAcls: {
+      bypass: 'AzureServices'
+      defaultAction: publicNetworkAccess == 'Disabled' ? 'Deny' : 'Allow'
+    }
     isHnsEnabled: hierarchicalNamespace
   }
 
@@ -48,11 +73,15 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
     name: 'default'
 
     resource journal 'containers' = {
-      name: 'journal'
+      name: container
     }
 
     resource status 'containers' = {
-      name: 'journal-status'
+      name: '${container}-status'
+    }
+
+    resource captured 'containers' = if (isCaptured) {
+      name: 'journal-capture'
     }
 
     resource reconciliation 'containers' = {
@@ -75,7 +104,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
                   'appendBlob'
                 ]
                 prefixMatch: [
-                  'journal/task='
+                  '${container}/task='
                 ]
               }
               actions: {
@@ -149,4 +178,15 @@ resource appReadsResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
   }
 }
 
+resource operates 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorPrincipalId)) {
+  scope: storage
+  name: guid(storage.id, operatorPrincipalId, storageBlobDataContributor)
+  properties: {
+    principalId: operatorPrincipalId
+    principalType: operatorPrincipalType
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+  }
+}
+
 output name string = storage.name
+output id string = storage.id

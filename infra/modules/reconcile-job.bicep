@@ -7,14 +7,23 @@ param name string
 @description('Region of the job and its environment.')
 param location string
 
-@description('The image, built from jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG.')
+@description('The image, built from jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG. Empty: a sample of Microsoft, which ends at once without a result.')
 param image string
 
 @description('Name of the container registry in this resource group that has the image; empty if anyone may pull it.')
 param registryName string
 
-@description('Name of the storage account with the containers `journal` and `reconciliation`.')
+@description('Name of the storage account with the containers of the journal and of the results.')
 param storageName string
+
+@description('Container of the journal.')
+param container string
+
+@description('Subnet of the environment, delegated to Microsoft.App/environments; empty for none.')
+param subnetId string
+
+@description('Tags of all resources here.')
+param tags object
 
 @description('Resource id of the workspace for the logs.')
 param workspaceId string
@@ -38,7 +47,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
     name: 'default'
 
     resource journal 'containers' existing = {
-      name: 'journal'
+      name: container
     }
 
     resource reconciliation 'containers' existing = {
@@ -55,22 +64,27 @@ resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' existing =
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
   name: '${name}-identity'
   location: location
+  tags: tags
 }
 
 resource containers 'Microsoft.App/managedEnvironments@2024-03-01' = {
   name: '${name}-environment'
   location: location
-  properties: {
-    appLogsConfiguration: {
-      destination: 'azure-monitor'
-    }
-    workloadProfiles: [
-      {
-        name: 'Consumption'
-        workloadProfileType: 'Consumption'
+  tags: tags
+  properties: union(
+    {
+      appLogsConfiguration: {
+        destination: 'azure-monitor'
       }
-    ]
-  }
+      workloadProfiles: [
+        {
+          name: 'Consumption'
+          workloadProfileType: 'Consumption'
+        }
+      ]
+    },
+    empty(subnetId) ? {} : { vnetConfiguration: { infrastructureSubnetId: subnetId, internal: true } }
+  )
 }
 
 resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
@@ -94,6 +108,7 @@ resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
 resource job 'Microsoft.App/jobs@2024-03-01' = {
   name: name
   location: location
+  tags: tags
   identity: {
     type: 'UserAssigned'
     userAssignedIdentities: {
@@ -125,11 +140,11 @@ resource job 'Microsoft.App/jobs@2024-03-01' = {
       containers: [
         {
           name: 'reconcile'
-          image: image
+          image: empty(image) ? 'mcr.microsoft.com/k8se/quickstart-jobs:latest' : image
           // The app adds --date; the default is yesterday.
           args: [
             '--journal'
-            '${storage.properties.primaryEndpoints.blob}journal'
+            '${storage.properties.primaryEndpoints.blob}${container}'
             '--results'
             '${storage.properties.primaryEndpoints.blob}reconciliation'
             '--memory'

@@ -1,25 +1,37 @@
-// Queues, topics, subscriptions and rules of one Service Bus namespace, as `busway plan --bicep` lists them.
+// Queues, topics, subscriptions and rules of one Service Bus namespace, as `busway plan --bicep` and `busway package` list
+// them.
+
+import { namedEntity, subscriptionEntity } from 'types.bicep'
 
 @description('Name of the namespace.')
 param namespaceName string
 
 @description('Queues with their properties.')
-param queues { name: string, properties: object }[]
+param queues namedEntity[]
 
 @description('Topics with their properties.')
-param topics { name: string, properties: object }[]
+param topics namedEntity[]
 
 @description('Subscriptions with their properties, each with its only rule or none.')
-param subscriptions { topic: string, name: string, properties: object, rule: object? }[]
+param subscriptions subscriptionEntity[]
 
 var withRules = filter(subscriptions, each => each.?rule != null)
+// An entity must exist before another one forwards to it.
+var forwarding = filter(
+  queues,
+  each => contains(each.properties, 'forwardTo') || contains(each.properties, 'forwardDeadLetteredMessagesTo')
+)
+var others = filter(
+  queues,
+  each => !(contains(each.properties, 'forwardTo') || contains(each.properties, 'forwardDeadLetteredMessagesTo'))
+)
 
 resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
   name: namespaceName
 }
 
 resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = [
-  for each in queues: {
+  for each in others: {
     parent: namespace
     name: each.name
     properties: each.properties
@@ -34,11 +46,20 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = [
   }
 ]
 
+resource forwardingQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = [
+  for each in forwarding: {
+    parent: namespace
+    name: each.name
+    properties: each.properties
+    dependsOn: [queue, topic]
+  }
+]
+
 resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [
   for each in subscriptions: {
     name: '${namespaceName}/${each.topic}/${each.name}'
     properties: each.properties
-    dependsOn: [queue, topic]
+    dependsOn: [queue, topic, forwardingQueue]
   }
 ]
 

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -25,8 +26,18 @@ from shared.protocols import Journal, Telemetry
 from shared.rules.rule import Action, parse_action
 from shared.stores.storage_account import account_problem, open_container
 
+SETTING = "BUSWAY_JOURNAL"
+_ON, _OFF = "on", "off"
 # Set by Azure for every instance of an app; a laptop has a host name.
 _INSTANCE_SETTING = "WEBSITE_INSTANCE_ID"
+
+
+def without_journal(configuration: Configuration, settings: Mapping[str, str]) -> Configuration:
+    """Return *configuration* without its journal and taps if BUSWAY_JOURNAL is off; raises ConfigError."""
+    choice = settings.get(SETTING) or _ON
+    if choice not in (_ON, _OFF):
+        raise ConfigError([Problem(SETTING, f"is {choice!r}, expected {_ON} or {_OFF}")])
+    return configuration if choice == _ON else replace(configuration, journal=None, taps=())
 
 
 class OutputBinding(NamedTuple):

@@ -102,24 +102,3 @@ def test_requirements_install_what_the_deployed_app_imports() -> None:
 def test_what_an_app_is_reported_to_install_is_what_is_tested() -> None:
     tested = requirements("requirements-dev.txt")
     assert f"pip install duckdb=={tested['duckdb']}" == DUCKDB
-
-
-@pytest.mark.parametrize("site", ["west", "east"])
-def test_template_gives_roles_on_exactly_the_entities_of_the_tasks(site: str) -> None:
-    configuration = load(ROOT / "config")
-    sources = [task.source for task in configuration.tasks if task.source.connection == site]
-    targets = [target for task in configuration.tasks for target in task.targets() if target.connection == site]
-    template = ROOT.joinpath("infra/main.bicep").read_text(encoding="utf-8")
-    module = template[template.index(f"module {site}Roles ") :]
-    module = module[: module.index("\n}\n")]
-
-    def names(parameter: str) -> list[str]:
-        value = re.search(rf"{parameter}: \[(.*?)\]", module, re.DOTALL)
-        assert value is not None
-        return sorted(re.findall(r"'([^']+)'", value[1]))
-
-    assert names("receiveFromQueues") == sorted({each.queue for each in sources if each.queue})
-    of_topics = [(each.topic or "", each.subscription or "") for each in sources if each.topic]
-    assert names("receiveFromSubscriptions") == sorted(name for pair in of_topics for name in pair)
-    assert names("sendToQueues") == sorted({each.queue for each in targets if each.queue})
-    assert names("sendToTopics") == sorted({each.topic for each in targets if each.topic})

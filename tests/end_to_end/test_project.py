@@ -55,7 +55,14 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
     ran = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", code],
         cwd=out,
-        env={**os.environ, "PYTHONPATH": str(out), "BUSWAY_CONFIG": "config", "WEST": emulated, "EAST": emulated},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(out),
+            "BUSWAY_CONFIG": "config",
+            "BUSWAY_JOURNAL": "off",
+            "WEST": emulated,
+            "EAST": emulated,
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -1,9 +1,7 @@
-"""The alerts of infra/: their queries over rows that the exporter sends, and the rules that the compiler predicts."""
+"""The alerts of infra/: their queries over rows that the exporter sends; test_main.py tests that they are deployed."""
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -31,8 +29,6 @@ ALERTS: Mapping[str, Mapping[str, Any]] = {
 }
 OF_METRICS = [name for name, each in ALERTS.items() if each["needs"] == "metrics"]
 WORKBOOK = json.loads((ROOT / "infra/modules/workbook.json").read_text())
-BESIDE = ROOT.parent / "shared/tools/bicep"
-COMPILER = str(BESIDE) if BESIDE.exists() else shutil.which("bicep")
 SOURCE = {
     names.TASK: "orders",
     names.SOURCE: "west/orders",
@@ -267,53 +263,3 @@ def test_every_alert_has_a_runbook_entry_that_starts_with_a_command() -> None:
     }
     for alert in ALERTS.values():
         assert sections[alert["runbook"]].startswith("```sh\n"), alert["runbook"]
-
-
-@pytest.mark.skipif(COMPILER is None, reason="there is no bicep on the PATH")
-def test_the_template_deploys_the_alerts_and_the_workbook_unless_switched_off(tmp_path: Path) -> None:
-    image = "reconcileImage: 'r.azurecr.io/b:1'"
-    rules = _predicted(
-        tmp_path,
-        app=f"{image}, alertThresholds: {{ lag: 60 }}",
-        silent=f"{image}, alerts: false",
-        bare="workbook: false",
-        unmeasured=f"{image}, telemetry: 'off'",
-    )
-    nights = {name for name, each in ALERTS.items() if each["needs"] == "reconciliation"}
-    assert set(rules["app"]) == {*ALERTS, "workbook"}
-    assert set(rules["silent"]) == {"workbook"}
-    assert set(rules["bare"]) == set(OF_METRICS)
-    assert set(rules["unmeasured"]) == nights
-    lag, night, status = (rules["app"][name] for name in ("lag", "night-needs-somebody", "no-status"))
-    (criterion,) = lag["criteria"]["allOf"]
-    assert criterion["threshold"] == 60
-    assert (criterion["operator"], criterion["metricMeasureColumn"]) == ("GreaterThan", "Value")
-    assert criterion["query"] == ALERTS["lag"]["query"]
-    assert criterion["dimensions"] == [{"name": "Task", "operator": "Include", "values": ["*"]}]
-    assert lag["actions"]["customProperties"] == {"runbook": "docs/operations.md#alert-lag"}
-    assert (lag["autoMitigate"], night["autoMitigate"], night["muteActionsDuration"]) == (True, False, "PT30M")
-    (criterion,) = status["criteria"]["allOf"]
-    assert (criterion["timeAggregation"], criterion["operator"], criterion["threshold"]) == ("Count", "LessThan", 1)
-    assert json.loads(rules["app"]["workbook"]["serializedData"]) == WORKBOOK
-
-
-def _predicted(folder: Path, **deployments: str) -> dict[str, dict[str, Any]]:
-    """Return the properties of the rules and the workbook of each deployment; all with one start of the compiler."""
-    shutil.copytree(ROOT / "infra", folder / "infra")
-    modules = [
-        f"module {name} 'infra/main.bicep' = {{\n  params: {{ westNamespaceName: 'west-{name}', "
-        f"eastNamespaceName: 'east-{name}', functionAppName: '{name}', {parameters} }}\n}}\n"
-        for name, parameters in deployments.items()
-    ]
-    (folder / "all.bicep").write_text("".join(modules))
-    (folder / "all.bicepparam").write_text("using 'all.bicep'\n")
-    place = ["--subscription-id", KEY, "--resource-group", "rg", "--location", "here", "--mode", "overwrite"]
-    subprocess.run([str(COMPILER), "snapshot", "all.bicepparam", *place], cwd=folder, check=True, capture_output=True)  # noqa: S603 - the compiler
-    found: dict[str, dict[str, Any]] = {name: {} for name in deployments}
-    for each in json.loads((folder / "all.snapshot.json").read_text())["predictedResources"]:
-        if each["type"] == "Microsoft.Insights/scheduledQueryRules":
-            name, _, rule = each["name"].partition("-")
-            found[name][rule] = each["properties"]
-        elif each["type"] == "Microsoft.Insights/workbooks":
-            found[each["properties"]["displayName"].partition(":")[0]]["workbook"] = each["properties"]
-    return found

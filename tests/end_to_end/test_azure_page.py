@@ -1,0 +1,49 @@
+"""docs/azure.md: the commands that can run here run, and the compiler accepts what they write."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests.bicep import ROOT, needs_compiler, snapshot
+
+PAGE = (ROOT / "docs/azure.md").read_text(encoding="utf-8")
+
+
+def run_the_page(folder: Path) -> Path:
+    """Run the first step of the tutorial in *folder*, and return the project."""
+    found = re.search(r"<!-- run -->\n```sh\n(.*?)```\n", PAGE, re.DOTALL)
+    assert found is not None
+    busway = folder / "bin/busway"
+    busway.parent.mkdir()
+    busway.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
+    )
+    busway.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{busway.parent}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-e", "-c", found[1]], cwd=folder, env=environment, check=True, capture_output=True)  # noqa: S603, S607 - the page's own commands
+    return folder / "my-replicator"
+
+
+@needs_compiler
+def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None:
+    project = run_the_page(tmp_path)
+    predicted = snapshot(project / "infra/main.bicepparam", {"AZURE_PRINCIPAL_ID": "me", "RECONCILE_IMAGE": "r/i:1"})
+    kinds = [each["type"] for each in predicted["predictedResources"]]
+    assert kinds.count("Microsoft.ServiceBus/namespaces") == 2
+    (job,) = (each for each in predicted["predictedResources"] if each["type"] == "Microsoft.App/jobs")
+    assert job["properties"]["template"]["containers"][0]["image"] == "r/i:1"
+    assert (project / "build/nightly/jobs/reconcile/Dockerfile").is_file()
+    # What the page and the hooks read of a deployment.
+    read = re.findall(r"properties\.outputs\.(\w+)\.value", PAGE)
+    assert set(read) <= set(predicted["outputs"])
+    described = yaml.safe_load((project / "azure.yaml").read_text())
+    assert described["name"] == "my-replicator"
+    assert (project / described["services"]["app"]["project"] / "function_app.py").is_file()
+    script = described["hooks"]["postprovision"]["run"]
+    assert set(re.findall(r"\$([a-z]\w+)", script)) - {"image"} <= set(predicted["outputs"])
+    subprocess.run(["sh", "-n", "-c", script], check=True)  # noqa: S603, S607 - only read
