@@ -41,11 +41,15 @@ def broker(
             help="Administration port of the first namespace, which the others follow; 0 picks free ports.",
         ),
     ] = None,
-    admin_tls: Annotated[
+    tls: Annotated[
         Path | None,
         typer.Option(
-            help="Serve the administration over https with the certificate in this folder, created if it is missing."
+            help="Accept TLS on the same ports, and serve the administration over https, with the certificate in this "
+            "folder, which is created at the first use. Clients trust its busway-ca.pem."
         ),
+    ] = None,
+    admin_tls: Annotated[
+        Path | None, typer.Option(help="Only serve the administration over https, in the same way.")
     ] = None,
     data: Annotated[
         Path | None,
@@ -71,7 +75,7 @@ def broker(
     namespaces, and a namespace may set a `Port` of its own. Once the broker is listening it prints one line for each
     namespace, in the order of the files: `ready`, its name and its connection string. Then it prints one line for each
     to standard error: `admin`, its name and the address for the SDKs' administration clients. Those clients accept only
-    https: pass a folder to `--admin-tls` and let them trust the `busway-ca.pem` in it. SIGTERM or Ctrl-C stops the
+    https: pass a folder to `--tls` and let them trust the `busway-ca.pem` in it. SIGTERM or Ctrl-C stops the
     broker. Example:
 
     busway broker --config infra/emulators/west.json --config infra/emulators/east.json
@@ -84,6 +88,7 @@ def broker(
         configs=config or (),
         port=port,
         admin_port=admin_port,
+        tls=tls,
         admin_tls=admin_tls,
         data=data,
         is_synced=fsync,

@@ -62,10 +62,14 @@ def _read(arguments: Sequence[str] | None) -> Options:
         help=f"the same for the administration (default: {DEFAULT_ADMIN_PORT}, or free ports with --port 0)",
     )
     parser.add_argument(
-        "--admin-tls",
+        "--tls",
         type=Path,
         metavar="FOLDER",
-        help="serve the administration over https with the certificate in this folder, created if it is missing",
+        help="accept TLS on the same ports, and serve the administration over https, with the certificate in this "
+        "folder, which is created at the first use; clients trust its busway-ca.pem",
+    )
+    parser.add_argument(
+        "--admin-tls", type=Path, metavar="FOLDER", help="only serve the administration over https, in the same way"
     )
     parser.add_argument(
         "--data",
@@ -88,6 +92,7 @@ def _read(arguments: Sequence[str] | None) -> Options:
         configs=found.config,
         port=found.port,
         admin_port=found.admin_port,
+        tls=found.tls,
         admin_tls=found.admin_tls,
         data=found.data,
         is_synced=not found.no_fsync,

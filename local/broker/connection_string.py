@@ -4,6 +4,8 @@ from local.broker.config import NamespaceConfig, Right
 
 KEY_NAME = "RootManageSharedAccessKey"
 KEY = "SAS_KEY_VALUE"
+EMULATOR = "UseDevelopmentEmulator=true"
+"""What makes clients use plain TCP."""
 
 
 def connection_string(host: str, port: int, config: NamespaceConfig) -> str:
@@ -12,5 +14,5 @@ def connection_string(host: str, port: int, config: NamespaceConfig) -> str:
     name, key = (keys[0].name, keys[0].key) if keys else (KEY_NAME, KEY)
     return (
         f"Endpoint=sb://{'localhost' if host == '127.0.0.1' else host}:{port};SharedAccessKeyName={name};"
-        f"SharedAccessKey={key};UseDevelopmentEmulator=true"
+        f"SharedAccessKey={key};{EMULATOR}"
     )

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,11 +12,12 @@ from local.broker.core.store import milliseconds
 from local.broker.protocol.holdings import TotalHoldings
 from local.broker.storage.database import StorageError
 from local.broker.storage.namespace_storage import NamespaceStorage
+from local.broker.tls_server import TlsServer
 
 LOG = logging.getLogger(__name__)
 
 _BACKLOG = 1024
-_READ_SIZE = 128 * 1024
+READ_SIZE = 128 * 1024
 _CLOSE_SECONDS = 0.5
 
 
@@ -32,6 +35,26 @@ class Peer(Protocol):
         ...
 
 
+class Connect(Protocol):
+    """Returns the protocol of a new connection."""
+
+    def __call__(self, listener: "Listener", *, is_web_socket: bool = False) -> asyncio.BufferedProtocol:
+        """Serve a connection of *listener*, which may be a WebSocket."""
+        ...
+
+
+class HttpConnections(Protocol):
+    """The connections that have begun with an HTTP request."""
+
+    def take(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Serve a connection from now on, which has sent *data*."""
+        ...
+
+    async def close(self) -> None:
+        """Close them."""
+        ...
+
+
 class Listener:
     """The port of one namespace, its connections and its timer."""
 
@@ -39,29 +62,43 @@ class Listener:
         self,
         namespace: Namespace,
         storage: NamespaceStorage | None,
-        connect: "Callable[[Listener], asyncio.BufferedProtocol]",
+        connect: "Connect",
         failed: Callable[[StorageError], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Let *connect* serve each connection; report to *failed* if the state cannot be stored."""
+        """
+        Let *connect* serve each connection; report to *failed* if the state cannot be stored.
+
+        With *tls* clients may use TLS, and need not.
+        """
         self.namespace = namespace
         self.storage = storage
-        self._connect = connect
+        self.connect = connect
         self._failed = failed
+        self._tls = tls
         self._can_store = True
+        self.host = ""
         self.port = 0
         self.peers: set[Peer] = set()
         self.holdings = TotalHoldings()
         # Shared by all connections: each copies what it has read before the next one reads.
-        self.buffer = memoryview(bytearray(_READ_SIZE))
-        self._server: asyncio.Server | None = None
+        self.buffer = memoryview(bytearray(READ_SIZE))
+        self._server: asyncio.Server | TlsServer | None = None
+        self.web_sockets: HttpConnections | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self.is_closing = False
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections; an OSError if the port is taken."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: self._connect(self), host, port, backlog=_BACKLOG)
+        self.host = host
+        if self._tls is None:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(lambda: self.connect(self), host, port, backlog=_BACKLOG)
+        else:
+            listening = socket.create_server((host, port), backlog=_BACKLOG)
+            listening.setblocking(False)
+            self._server = TlsServer(listening, self._tls, lambda: self.connect(self))
         self.port = self._server.sockets[0].getsockname()[1]
 
     def serve(self, namespace: Namespace) -> None:
@@ -98,6 +135,8 @@ class Listener:
             await asyncio.wait([peer.closed for peer in self.peers], timeout=_CLOSE_SECONDS)
         for peer in list(self.peers):
             peer.abort()
+        if self.web_sockets is not None:
+            await self.web_sockets.close()
         if self._server is not None:
             await self._server.wait_closed()
         self.commit()

@@ -29,6 +29,8 @@ DEFAULT_PORT = 5672
 DEFAULT_ADMIN_PORT = 5300
 
 _HOST = "127.0.0.1"
+# As in admin.certificate, which imports a package that is an extra of the wheel.
+_AUTHORITY = "busway-ca.pem"
 _DEFAULT_NAMESPACES = (NamespaceConfig(name="service-bus"), NamespaceConfig(name="event-hubs"))
 _NO_ENTITIES = (
     "There are no entities. Declare them in a file (--config), let clients create them (--create-entities), or use an "
@@ -51,6 +53,7 @@ class Options:
     configs: Sequence[Path] = ()
     port: int = DEFAULT_PORT
     admin_port: int | None = None
+    tls: Path | None = None
     admin_tls: Path | None = None
     data: Path | None = None
     is_synced: bool = True
@@ -63,16 +66,17 @@ def run_broker(options: Options) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if options.creates_entities and options.is_strict:
         raise ConfigError([Problem("--create-entities", "the emulators create no entities", "omit --strict-emulator")])
-    tls = None if options.admin_tls is None else _tls(options.admin_tls)
-    asyncio.run(_serve(list(_namespaces(options)), options, tls), loop_factory=new_event_loop)
+    tls = None if options.tls is None else _tls("--tls", options.tls)
+    admin_tls = tls if options.admin_tls is None else _tls("--admin-tls", options.admin_tls)
+    asyncio.run(_serve(list(_namespaces(options)), options, tls, admin_tls), loop_factory=new_event_loop)
 
 
-def _tls(folder: Path) -> ssl.SSLContext:
+def _tls(option: str, folder: Path) -> ssl.SSLContext:
     try:
         from local.broker.admin.certificate import server_context  # noqa: PLC0415 - an extra of the wheel, and slow
     except ModuleNotFoundError as error:
         hint = "install it with: pip install 'busway-broker[tls]'"
-        raise ConfigError([Problem("--admin-tls", f"the package {error.name} is missing", hint)]) from error
+        raise ConfigError([Problem(option, f"the package {error.name} is missing", hint)]) from error
     return server_context(folder)
 
 
@@ -93,7 +97,12 @@ def _namespaces(options: Options) -> Iterator[NamespaceConfig]:
         yield found
 
 
-async def _serve(namespaces: Sequence[NamespaceConfig], options: Options, tls: ssl.SSLContext | None) -> None:
+async def _serve(
+    namespaces: Sequence[NamespaceConfig],
+    options: Options,
+    tls: ssl.SSLContext | None,
+    admin_tls: ssl.SSLContext | None,
+) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -108,7 +117,7 @@ async def _serve(namespaces: Sequence[NamespaceConfig], options: Options, tls: s
             # One server for each namespace: the emulators give all of them the same name.
             numbers[namespace.name] += 1
             data = _folder(options.data, numbers[namespace.name])
-            server = BrokerServer([namespace], data=data, is_synced=options.is_synced)
+            server = BrokerServer([namespace], data=data, is_synced=options.is_synced, tls=tls)
             servers.append(server)
             with _as_port_error(f"port {namespace.port}: cannot listen for {namespace.name}"):
                 await opened.enter_async_context(server)
@@ -117,15 +126,20 @@ async def _serve(namespaces: Sequence[NamespaceConfig], options: Options, tls: s
                 sockets.append(opened.enter_context(socket.create_server((_HOST, port))))
         for namespace, server in zip(namespaces, servers, strict=True):
             print("ready", namespace.name, server.connection_string(namespace.name), flush=True)
-        scheme = "http" if tls is None else "https"
+            if tls is not None:
+                _print_error(f"tls {namespace.name} {server.tls_connection_string(namespace.name)}")
+        scheme = "http" if admin_tls is None else "https"
         for namespace, each in zip(namespaces, sockets, strict=True):
             _print_error(f"admin {namespace.name} {scheme}://localhost:{each.getsockname()[1]}")
+        folder = options.tls or options.admin_tls
+        if folder is not None:
+            _print_error(f"authority {folder.absolute() / _AUTHORITY}")
         if not options.configs and not options.creates_entities and options.data is None:
             _print_error(_NO_ENTITIES)
         # In a thread, so that clients are served meanwhile; requests to the administration wait on its sockets.
         admin = await asyncio.to_thread(importlib.import_module, f"{__package__}.admin.server")
         for namespace, server, each in zip(namespaces, servers, sockets, strict=True):
-            await opened.enter_async_context(admin.AdminServer(server, {namespace.name: each}, tls))
+            await opened.enter_async_context(admin.AdminServer(server, {namespace.name: each}, admin_tls))
         await _wait_for_stop(stopped, servers)
 
 

@@ -5,13 +5,14 @@ A connection belongs to the namespace of its port; host names in the protocol ar
 """
 
 import asyncio
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from local.broker.config import NamespaceConfig
-from local.broker.connection_string import connection_string
+from local.broker.connection_string import EMULATOR, connection_string
 from local.broker.core.namespace import Namespace
 from local.broker.listener import Listener
 from local.broker.socket_peer import SocketPeer
@@ -35,14 +36,17 @@ class BrokerServer:
         *,
         data: Path | None = None,
         is_synced: bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """
         Keep everything in memory, or also in folders in *data*; StorageError if they cannot be used.
 
         Without *is_synced*, accepted messages survive the end of the process, but perhaps not a failure of the machine.
+        With *tls* clients may use TLS, and need not.
         """
         self._clock = SystemClock() if clock is None else clock
         self._host = host
+        self._tls = tls
         self.namespaces: dict[str, Namespace] = {}
         self._storages: dict[str, NamespaceStorage] = {}
         self._failure: asyncio.Queue[StorageError] = asyncio.Queue()
@@ -59,7 +63,9 @@ class BrokerServer:
         """Listen on all ports; an OSError if one is taken."""
         try:
             for name, namespace in self.namespaces.items():
-                listener = Listener(namespace, self._storages.get(name), SocketPeer, self._failure.put_nowait)
+                listener = Listener(
+                    namespace, self._storages.get(name), SocketPeer, self._failure.put_nowait, self._tls
+                )
                 await listener.listen(self._host, namespace.config.port or 0)
                 self._listeners[name] = listener
         except OSError:
@@ -116,6 +122,10 @@ class BrokerServer:
     def connection_string(self, name: str) -> str:
         """Return the connection string of a namespace, in the form that the emulators use."""
         return connection_string(self._host, self.port(name), self.namespaces[name].config)
+
+    def tls_connection_string(self, name: str) -> str:
+        """Return the connection string of a namespace for clients that use TLS, as they do for Azure."""
+        return self.connection_string(name).removesuffix(f";{EMULATOR}")
 
     def advance(self) -> None:
         """Do everything that is due; for a clock that does not advance by itself."""

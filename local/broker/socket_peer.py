@@ -12,6 +12,9 @@ from local.broker.protocol.connection import Connection
 
 LOG = logging.getLogger(__name__)
 
+# The G of GET: no header of AMQP begins with it.
+_FIRST_OF_HTTP = 0x47
+
 
 class SocketPeer(asyncio.BufferedProtocol):
     """
@@ -20,11 +23,13 @@ class SocketPeer(asyncio.BufferedProtocol):
     While a client does not read its answers, nothing is read from it either, so that the output buffer stays small.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, *, is_web_socket: bool = False) -> None:
+        """Serve a connection of *listener*; a WebSocket is one already, and turns into none."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._connection = Connection(listener.namespace, self._wake, listener.holdings)
         self._transport: asyncio.Transport | None = None
+        self._is_identified = is_web_socket
         self._is_flush_due = False
         self._is_paused = False
         self._ticker: asyncio.TimerHandle | None = None
@@ -47,6 +52,11 @@ class SocketPeer(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the bytes that were read."""
+        if not self._is_identified:
+            self._is_identified = True
+            if self._listener.buffer[0] == _FIRST_OF_HTTP:
+                self._hand_over(bytes(self._listener.buffer[:nbytes]))
+                return
         try:
             self._connection.receive(bytes(self._listener.buffer[:nbytes]))
         except Exception:
@@ -62,8 +72,23 @@ class SocketPeer(asyncio.BufferedProtocol):
             self._wake()
         self._listener.set_timer()
 
+    def _hand_over(self, data: bytes) -> None:
+        """Let the HTTP server have the connection: the client asks for a WebSocket."""
+        transport = self._transport
+        self._end()
+        listener = self._listener
+        if listener.web_sockets is None:
+            from local.broker.web_sockets import WebSockets  # noqa: PLC0415 - aiohttp takes longer than the start
+
+            listener.web_sockets = WebSockets(listener)
+        if transport is not None:
+            listener.web_sockets.take(transport, data)
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended, it has
         """Release what the connection held."""
+        self._end()
+
+    def _end(self) -> None:
         self._listener.peers.discard(self)
         if not self.closed.done():
             self.closed.set_result(None)

@@ -1,6 +1,7 @@
 """A broker in a thread of its own, for tests and for synchronous programs."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -33,13 +34,14 @@ class RunningBroker:
         *,
         data: Path | None = None,
         is_synced: bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """With a ManualClock, time stops until `advance`; *data* and *is_synced* are those of the server."""
+        """With a ManualClock, time stops until `advance`; *data*, *is_synced* and *tls* are those of the server."""
         self._configs = list(namespaces)
         self._clock = clock
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="busway-broker", daemon=True)
-        self._server = BrokerServer(self._configs, clock, data=data, is_synced=is_synced)
+        self._server = BrokerServer(self._configs, clock, data=data, is_synced=is_synced, tls=tls)
 
     def __enter__(self) -> Self:
         """Start listening."""

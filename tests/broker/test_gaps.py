@@ -6,7 +6,6 @@ A test here that passes is a failure: then the gap is closed, and the page and t
 
 import contextlib
 import socket
-import ssl
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -83,26 +82,6 @@ def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker:
         messages = receiver.peek_messages(20)
     assert len(messages) == 20
     assert len({(message.sequence_number or 0) >> 48 for message in messages}) > 1
-
-
-@pytest.mark.xfail(reason="AMQP over TLS is not there", raises=(ssl.SSLError, ConnectionError))
-def test_amqp_is_spoken_over_tls(peer: socket.socket) -> None:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    with context.wrap_socket(peer) as secure:
-        secure.sendall(AMQP_HEADER.encode())
-        assert secure.recv(8) == AMQP_HEADER.encode()
-
-
-@pytest.mark.xfail(reason="AMQP over WebSockets is not there")
-def test_amqp_is_spoken_over_web_sockets(peer: socket.socket) -> None:
-    peer.sendall(
-        b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
-    )
-    assert peer.recv(1024).startswith(b"HTTP/1.1 101")
 
 
 @pytest.mark.xfail(reason="JMS 2.0 is not there: no temporary queues")

@@ -33,7 +33,7 @@ def receive_all(peer: socket.socket) -> bytes:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"GET / HTTP/1.1\r\n\r\n",
+        b"SSH-2.0-client\r\n",
         HEADER + bytes(100),
         HEADER + struct.pack(">IBBH", 2**31, 2, 0, 0),
         HEADER + b"\xff" * 99,

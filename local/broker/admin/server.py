@@ -6,7 +6,6 @@ as its host, and a change through the JSON API must have a JSON content type: a 
 """
 
 import asyncio
-import ipaddress
 import json
 import logging
 import socket
@@ -23,6 +22,7 @@ from local.broker import errors
 from local.broker.access import Access
 from local.broker.admin import inspection
 from local.broker.admin.atom import Atom, AtomRequest, AtomResponse, refused
+from local.broker.admin.origin import is_loopback, is_own_host
 from local.broker.config import Right
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
@@ -146,9 +146,7 @@ class AdminServer:
 
     def _check_host(self, request: web.Request) -> None:
         """Refuse a host that is not this machine, unless the broker listens for other machines."""
-        host = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
-        host = (host or request.host).strip("[]")
-        if host.lower() != "localhost" and not _is_address(host) and _is_loopback(self._host):
+        if is_loopback(self._host) and not is_own_host(request):
             raise Refusal(errors.NOT_ALLOWED, "the host of the request is not this machine")
 
     async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
@@ -183,18 +181,6 @@ def _check_access(access: Access, request: web.Request, path: str) -> None:
     grant = access.by_signature(token, path)
     if not grant.covers(path.lower(), _MANAGE, access.now):
         raise Refusal(errors.UNAUTHORIZED_ACCESS, "Unauthorized access. 'Manage' claim(s) are required.")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _read_json(text: bytes) -> object:
