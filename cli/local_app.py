@@ -16,6 +16,7 @@ from cli.host_file import host_file_above
 from cli.output import fail
 from cli.stack import ROOT, Stack, run_until_signalled, running_stack
 from cli.topology.deployment import storage_settings
+from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.config.files import Configuration, load
 from shared.config.review import Severity, review
 from shared.errors import ConfigError, Problem
@@ -122,7 +123,6 @@ async def _start(folder: Path, namespaces: Mapping[str, Path], logs: Path, port:
 def introduction(stack: Stack, logs: Path) -> str:
     """Return the functions, settings and log file of a running stack, as text."""
     lines = ["Running: " + stack.tasks, "", *_exports(stack), ""]
-    lines += [f"Administration of {setting}: {address}" for setting, address in stack.administration.items()]
     if stack.status is not None:
         lines.append(f"Dashboard: {stack.status}")
     lines.append(f"The log of the function app: tail -f {shlex.quote(str(logs / 'host.log'))}")
@@ -131,4 +131,5 @@ def introduction(stack: Stack, logs: Path) -> str:
 
 def _exports(stack: Stack) -> list[str]:
     strings = {**stack.connection_strings, "AzureWebJobsStorage": stack.storage}
+    strings |= {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in stack.administration.items()}
     return [f'export {setting}="{string}"' for setting, string in strings.items()]

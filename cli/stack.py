@@ -15,6 +15,7 @@ from typing import Any
 
 from cli.children import Child
 from cli.together import beside, together
+from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +94,8 @@ async def running_stack(
         administration = {setting: addresses[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
         settings |= dict.fromkeys(storage_settings, storage_string)
-        environment = {**settings, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
+        administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
+        environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
         ports = [] if port else ["--http-port", "0"]

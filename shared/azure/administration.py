@@ -6,7 +6,7 @@ emulators, which the local broker follows, that is port 5300 for the namespace o
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
@@ -14,11 +14,19 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
-from azure.core.pipeline.transport import RequestsTransport
+from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
 from azure.identity import DefaultAzureCredential
+from azure.identity.aio import DefaultAzureCredential as AsyncCredential
+from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
-from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
+from shared.azure.connections import (
+    ADMINISTRATION_SUFFIX,
+    NAMESPACE_SUFFIX,
+    closing,
+    connection_string_of,
+    setting_problem,
+)
 from shared.errors import BuswayError, ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
 
@@ -30,6 +38,7 @@ _SERVICE_BUS = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/con
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
 _ENDPOINT = re.compile(r"(?i)(^|;)\s*Endpoint\s*=\s*([^;]+)")
+_EMULATOR = re.compile(r"(?i)(^|;)\s*UseDevelopmentEmulator\s*=\s*true")
 _DETAIL = re.compile(r"<Detail>(.*?)</Detail>", re.DOTALL)
 _LONGEST_DETAIL = 300
 _RETRIES = 3
@@ -43,6 +52,14 @@ class _PlainTransport(RequestsTransport):  # type: ignore[misc]  # azure-core im
     def send(self, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)
         return super().send(request, **options)
+
+
+class _PlainAioTransport(AioHttpTransport):  # type: ignore[misc]  # as above
+    """The same for the asynchronous client."""
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return await super().send(request, **options)
 
 
 def administration_client(
@@ -69,17 +86,42 @@ def administration_client(
         if address is not None:
             raise ConfigError([Problem(setting, "an address needs a connection string, got a namespace's host name")])
         return ServiceBusAdministrationClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), **options)
-    place = urlsplit(address or _emulator_address(text) or "")
-    if place.scheme:
-        if place.scheme not in {"http", "https"} or not place.netloc:
-            raise ConfigError([Problem(address or setting, "is no address, expected one like http://localhost:5300")])
-        text = _ENDPOINT.sub(lambda match: f"{match[1]}Endpoint=sb://{place.netloc}", text)
-        if place.scheme == "http":
-            if place.hostname not in {"localhost", "127.0.0.1", "::1"}:
-                problem = Problem(f"{place.scheme}://{place.netloc}", "is not on this machine, expected https")
-                raise ConfigError([problem])
+    address = address or settings.get(setting + ADMINISTRATION_SUFFIX) or _emulator_address(text)
+    if address is not None:
+        text, is_plain = _at(address, text)
+        if is_plain:
             options["transport"] = _PlainTransport(**options)
     return ServiceBusAdministrationClient.from_connection_string(text, **options)
+
+
+def administration_opener(setting: str, settings: Mapping[str, str]) -> Callable[[], AsyncAdministrationClient] | None:
+    """Return what opens an asynchronous client; None for an emulator if its address is unknown. Raises ConfigError."""
+    connection_string = connection_string_of(setting, settings)
+    address = settings.get(setting + ADMINISTRATION_SUFFIX)
+    if connection_string and _EMULATOR.search(connection_string) and not address:
+        return None
+
+    def open_client() -> AsyncAdministrationClient:
+        if connection_string:
+            text, is_plain = _at(address, connection_string) if address else (connection_string, False)
+            options: dict[str, Any] = {"transport": _PlainAioTransport()} if is_plain else {}
+            return AsyncAdministrationClient.from_connection_string(text, retry_total=0, **options)
+        credential = AsyncCredential()
+        client = AsyncAdministrationClient(settings[setting + NAMESPACE_SUFFIX], credential, retry_total=0)
+        return closing(client, credential)
+
+    return open_client
+
+
+def _at(address: str, connection_string: str) -> tuple[str, bool]:
+    """Return the connection string for an address, and whether requests go over http."""
+    place = urlsplit(address)
+    if place.scheme not in {"http", "https"} or not place.netloc:
+        raise ConfigError([Problem(address, "is no address, expected one like http://localhost:5300")])
+    is_plain = place.scheme == "http"
+    if is_plain and place.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        raise ConfigError([Problem(f"http://{place.netloc}", "is not on this machine, expected https")])
+    return _ENDPOINT.sub(lambda match: f"{match[1]}Endpoint=sb://{place.netloc}", connection_string), is_plain
 
 
 def host_of(setting: str, settings: Mapping[str, str]) -> str:
@@ -92,7 +134,7 @@ def host_of(setting: str, settings: Mapping[str, str]) -> str:
 
 def _emulator_address(connection_string: str) -> str | None:
     """Return where an emulator listens for administration, None for a namespace in Azure."""
-    if not re.search(r"(?i)(^|;)\s*UseDevelopmentEmulator\s*=\s*true", connection_string):
+    if not _EMULATOR.search(connection_string):
         return None
     match = _ENDPOINT.search(connection_string)
     place = urlsplit(match[2].strip() if match else "")

@@ -36,6 +36,7 @@ _FIRST_PEEKED = 10
 _SECONDS = 6.0
 _DENIED = (401, 403)
 _SUBSCRIPTIONS = "/Subscriptions/"
+_ONLY_COUNTED = "dead letters of a topic are counted only by the administration API"
 
 
 class ServiceBusSite:
@@ -82,10 +83,16 @@ class ServiceBusSite:
             client = self._administered()
             if client is None:
                 reason = self.without_counts or "an emulator does not have it at this address"
-                raise TargetRefused(f"dead letters of a topic are counted only by the administration API: {reason}")
-            async with self._translated(topic):
-                found = client.list_subscriptions_runtime_properties(topic)
-                return TopicDeadLetters({each.name: each.dead_letter_message_count or 0 async for each in found})
+                raise TargetRefused(f"{_ONLY_COUNTED}: {reason}")
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    found = client.list_subscriptions_runtime_properties(topic)
+                    return TopicDeadLetters({each.name: each.dead_letter_message_count or 0 async for each in found})
+            except ResourceNotFoundError as error:
+                raise TargetRefused(f"{self._site}/{topic}: it does not exist") from error
+            except (AzureError, OSError, TimeoutError) as error:
+                self._note_missing_counts(error)
+                raise TargetRefused(f"{_ONLY_COUNTED}: {self.without_counts}") from error
 
     async def close(self) -> None:
         """Close everything."""
@@ -122,14 +129,17 @@ class ServiceBusSite:
         except ResourceNotFoundError as error:
             raise TargetRefused(f"{self._site}/{path}: it does not exist") from error
         except (AzureError, OSError, TimeoutError) as error:
-            # A firewall may close this API and leave AMQP open, and the role of a receiver does not include it.
-            status = error.status_code if isinstance(error, HttpResponseError) else None
-            if status in _DENIED or isinstance(error, ClientAuthenticationError):
-                self.without_counts = "it needs the right to manage"
-            else:
-                self.without_counts = f"it does not answer, {type(error).__name__}"
+            self._note_missing_counts(error)
             return None
         return (found.dead_letter_message_count if is_dead else found.active_message_count) or 0
+
+    def _note_missing_counts(self, error: Exception) -> None:
+        # A firewall may close this API and leave AMQP open, and the role of a receiver does not include it.
+        status = error.status_code if isinstance(error, HttpResponseError) else None
+        if status in _DENIED or isinstance(error, ClientAuthenticationError):
+            self.without_counts = "it needs the right to manage"
+        else:
+            self.without_counts = f"it does not answer, {type(error).__name__}"
 
     async def _peeked(self, entity: str, most: int) -> Waiting:
         origin = Origin(self._site, entity)

@@ -1,6 +1,6 @@
 """Clients for the services, from the app's settings; each function imports the SDK that it needs."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import ConfigError, Problem
@@ -8,10 +8,10 @@ from shared.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from azure.eventhub.aio import EventHubProducerClient
     from azure.servicebus.aio import ServiceBusClient
-    from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
-_EMULATOR = "usedevelopmentemulator=true"
+ADMINISTRATION_SUFFIX = "__administration"
+"""After the name of a setting: the address at which an emulator is administered, such as http://localhost:5300."""
 
 
 def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str, str] | None:
@@ -63,49 +63,28 @@ def service_bus_client(setting: str, settings: Mapping[str, str]) -> "ServiceBus
     A connection string is used as it is, a host name with the app's identity (DefaultAzureCredential). The client does
     not retry: the pipeline does, because it knows when the locks of the batch expire. Raises ConfigError.
     """
-    connection_string = _connection_string(setting, settings)
+    connection_string = connection_string_of(setting, settings)
     if connection_string:
         return service_bus_client_by(connection_string)
     from azure.identity.aio import DefaultAzureCredential
     from azure.servicebus.aio import ServiceBusClient
 
     credential = DefaultAzureCredential()
-    return _closing(ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], credential, retry_total=0), credential)
+    return closing(ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], credential, retry_total=0), credential)
 
 
 def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> "EventHubProducerClient":
     """Return a client that sends to a hub of the namespace that an app setting names; as `service_bus_client`."""
-    connection_string = _connection_string(setting, settings, [hub])
+    connection_string = connection_string_of(setting, settings, [hub])
     if connection_string:
         return event_hub_client_by(connection_string, hub)
     from azure.eventhub.aio import EventHubProducerClient
     from azure.identity.aio import DefaultAzureCredential
 
     credential = DefaultAzureCredential()
-    return _closing(
+    return closing(
         EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, credential, retry_total=0), credential
     )
-
-
-def administration_opener(
-    setting: str, settings: Mapping[str, str]
-) -> "Callable[[], ServiceBusAdministrationClient] | None":
-    """Return what opens the administration client of a namespace; None for an emulator, which has it elsewhere."""
-    connection_string = _connection_string(setting, settings)
-    if connection_string and _EMULATOR in connection_string.lower().replace(" ", ""):
-        return None
-
-    def open_client() -> "ServiceBusAdministrationClient":
-        from azure.identity.aio import DefaultAzureCredential
-        from azure.servicebus.aio.management import ServiceBusAdministrationClient
-
-        if connection_string:
-            return ServiceBusAdministrationClient.from_connection_string(connection_string, retry_total=0)
-        namespace = settings[setting + NAMESPACE_SUFFIX]
-        credential = DefaultAzureCredential()
-        return _closing(ServiceBusAdministrationClient(namespace, credential, retry_total=0), credential)
-
-    return open_client
 
 
 def service_bus_client_by(connection_string: str) -> "ServiceBusClient":
@@ -122,7 +101,7 @@ def event_hub_client_by(connection_string: str, hub: str) -> "EventHubProducerCl
     return EventHubProducerClient.from_connection_string(connection_string, eventhub_name=hub, retry_total=0)
 
 
-def _closing[Client](client: Client, credential: Any) -> Client:
+def closing[Client](client: Client, credential: Any) -> Client:
     """Return *client*, which from now on closes the *credential* that nothing else uses; the SDK's leave it open."""
     opened: Any = client
     close = opened.close
@@ -137,7 +116,7 @@ def _closing[Client](client: Client, credential: Any) -> Client:
     return client
 
 
-def _connection_string(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:
+def connection_string_of(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:
     """Return the connection string in an app setting, None if the setting names a namespace."""
     problem = setting_problem(setting, settings, hubs)
     if problem is not None:

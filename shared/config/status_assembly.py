@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.azure.connections import administration_opener, event_hub_client, service_bus_client, setting_problem
+from shared.azure.connections import event_hub_client, service_bus_client, setting_problem
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.models import Source, Target, TaskFile
@@ -242,6 +242,7 @@ class StatusReader:
 
     def site(self, alias: str) -> "ServiceBusSite | HubSite":
         """Return the open site of a connection; raises ConfigError if its setting cannot be used."""
+        from shared.azure.administration import administration_opener  # noqa: PLC0415 - imports the SDKs
         from shared.azure.backlogs import HubSite, ServiceBusSite  # noqa: PLC0415 - imports the SDKs
 
         connection = self._configuration.connections[alias]

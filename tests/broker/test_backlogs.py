@@ -12,8 +12,9 @@ from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey, SubscriptionConfig
 from local.broker.config import TopicConfig as Topic
 from local.broker.thread import RunningBroker
+from shared.azure.administration import administration_opener
 from shared.azure.backlogs import MOST_PEEKED, HubSite, ServiceBusSite
-from shared.azure.connections import administration_opener, event_hub_client_by, service_bus_client_by
+from shared.azure.connections import event_hub_client_by, service_bus_client_by
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.waiting import DEAD_LETTERS, TopicDeadLetters, Waiting
 
@@ -197,3 +198,27 @@ def test_an_emulator_has_no_administration_at_its_address() -> None:
     string = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b"
     assert administration_opener("WEST", {"WEST": f"{string};UseDevelopmentEmulator=true"}) is None
     assert administration_opener("WEST", {"WEST": string}) is not None
+
+
+def test_a_setting_names_the_administration_of_an_emulator(broker: RunningBroker) -> None:
+    with RunningAdmin(broker) as admin:
+        string = broker.connection_string("west") + ";UseDevelopmentEmulator=true"
+        address = admin.address("west")
+        dead, reason = asyncio.run(administered(string, address))
+        assert (dead, reason) == (TopicDeadLetters({"a": 2, "b": 2}), None)
+    dead, reason = asyncio.run(administered(string, address))
+    assert isinstance(dead, TargetRefused), "the namespace itself may answer"
+    assert reason is not None
+    assert "does not answer" in str(dead)
+
+
+async def administered(string: str, address: str) -> tuple[object, str | None]:
+    """Return the dead letters of a topic, or the error, and why they cannot be counted."""
+    opener = administration_opener("WEST", {"WEST": string, "WEST__administration": address})
+    site = ServiceBusSite("west", lambda: service_bus_client_by(string), opener)
+    try:
+        return await site.topic_dead_letters("events"), site.without_counts
+    except TargetRefused as error:
+        return error, site.without_counts
+    finally:
+        await site.close()
