@@ -13,6 +13,7 @@ from functions.status import register_status
 from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
+from shared.config.heartbeat_assembly import heartbeat_schedule, heartbeat_timer
 from shared.config.journal_assembly import Journals, without_journal
 from shared.config.loss_assembly import loss_watches
 from shared.config.measurements import measurements_schedule
@@ -49,6 +50,7 @@ with problems_on_standard_error():
         telemetry=_telemetry,
         recorders=_recorders,
         pauses=pauses(_configuration, os.environ),
+        arrivals=_recorders,
     ):
         _setting = _configuration.connections[_task.source.connection].key
         register(app, _task, _pipeline, _setting, _journals.binding())
@@ -66,6 +68,13 @@ with problems_on_standard_error():
     _schedule = measurements_schedule(os.environ)
     if _measured is not None and _schedule is not None:
         register_measurements(app, _configuration, os.environ, _measured, _schedule)
+
+    _heartbeats = heartbeat_timer(_configuration, os.environ, _recorders)
+    if _heartbeats is not None:
+        # Import lazily: only apps with heartbeats need this.
+        from functions.heartbeats import register_heartbeats
+
+        register_heartbeats(app, _heartbeats, heartbeat_schedule(_configuration))
 
     _watches = loss_watches(_configuration, os.environ, _telemetry.of_losses())
     if _watches.watches:

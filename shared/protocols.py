@@ -329,6 +329,13 @@ class BatchReport(NamedTuple):
     """Attempts to send after the first."""
     error: BuswayError | None
     """The error that keeps the batch at its source, None if it is settled."""
+    heartbeats: Sequence[ReportedMessage] = ()
+    """Those of the batch; neither in the size nor among the messages."""
+
+    @property
+    def has_only_heartbeats(self) -> bool:
+        """Whether there is nothing to measure: heartbeats alone, and no error."""
+        return not self.size and self.error is None
 
 
 class Telemetry(Protocol):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from cli.pause.entity import PAUSED_FORMS, Entity
 from shared.clock import Clock, SystemClock
 from shared.line.pausing import ORDER_SECONDS
-from shared.status.merge import iso
 from shared.status.report import GONE_SECONDS, SECONDS_BETWEEN_WRITES, Control
 from shared.status.store import Reports, StatusStore
+from shared.status.times import iso
 
 _LOOK_SECONDS = 1.0
 # An instance may start a batch until it reads the order, and report it only afterwards.

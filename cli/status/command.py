@@ -35,8 +35,8 @@ def status(
     States: `running`; `idle`: nothing waits; `paused` by an operator; `held`: batches wait for a target or the journal;
     `stopped`: messages wait and no batch succeeds; `unknown`.
 
-    Exit code 0: no task needs attention. 1: a task is held or stopped. 2: no task is known to need attention, but not
-    everything is known; or the configuration has problems.
+    Exit code 0: no task needs attention. 1: a task is held or stopped, misses heartbeats, or has lost messages. 2: no
+    task is known to need attention, but not everything is known; or the configuration has problems.
     """
     from cli.status.run import show_status
 

@@ -8,7 +8,7 @@ import typer
 
 from shared.printable import printable
 from shared.status.model import DeadLetters, State, Status, TaskStatus
-from shared.status.verdict import duration
+from shared.status.verdict import duration, has_missed
 
 # Fields of a task that the table has.
 _SHOWN = ("backlog", "lag", "rate", "last_hour")
@@ -19,6 +19,7 @@ _NARROWEST = 14
 _MOST_IDLE = 20
 _EXACT, _MILLIONS = 10_000, 1_000_000
 _MOST_NAMED = 3
+_MOST_HEARTBEATS = 4
 _UNKNOWN = "?"
 _COLORS = {
     State.HELD: "red",
@@ -36,7 +37,7 @@ def status_text(status: Status, width: int, *, everything: bool, has_color: bool
 
 
 def _lines(status: Status, width: int, *, everything: bool, has_color: bool) -> Iterator[str]:
-    yield from textwrap.wrap(printable(status.sentence), width)
+    yield from textwrap.wrap(printable(status.sentence), width, break_on_hyphens=False)
     yield ""
     tasks = sorted(status.tasks, key=lambda each: (_ORDER.index(each.state), -(each.backlog or 0), each.task))
     quiet = [] if everything or len(tasks) <= _MOST_IDLE else [each for each in tasks if _is_quiet(each)]
@@ -50,7 +51,7 @@ def _lines(status: Status, width: int, *, everything: bool, has_color: bool) -> 
         yield _colored(line, each.state) if has_color else line
     if quiet:
         yield f"and {len(quiet)} idle tasks with nothing to report (--all shows them)"
-    yield from _reasons(status, tasks, width)
+    yield from _reasons(status, tasks, width, everything=everything)
 
 
 def _row(name: str, cells: Sequence[str], name_width: int) -> str:
@@ -96,11 +97,15 @@ def _count(number: int, *, is_minimum: bool = False) -> str:
 def _is_quiet(task: TaskStatus) -> bool:
     dead = any(each.messages for each in task.dead_letters)
     return (
-        task.state is State.IDLE and task.backlog == 0 and not dead and not (task.last_hour and task.last_hour.rejected)
+        task.state is State.IDLE
+        and task.backlog == 0
+        and not dead
+        and not (task.last_hour and task.last_hour.rejected)
+        and not has_missed(task)
     )
 
 
-def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int) -> Iterator[str]:
+def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everything: bool) -> Iterator[str]:
     general = set(status.unknown.values())
     alike: dict[tuple[State, str], list[TaskStatus]] = {}
     for each in tasks:
@@ -116,6 +121,7 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int) -> Iterato
         for each in tasks
         if each.losses is not None and each.losses.messages
     ]
+    blocks += _heartbeats(tasks, status, everything=everything)
     by_reason: dict[str, list[str]] = {}
     for each in tasks:
         reasons = [each.unknown[field] for field in _SHOWN if field in each.unknown]
@@ -138,6 +144,28 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int) -> Iterato
         yield from textwrap.wrap(printable(block), width, subsequent_indent="  ", break_on_hyphens=False)
 
 
+def _heartbeats(tasks: Sequence[TaskStatus], status: Status, *, everything: bool) -> Iterator[str]:
+    """Yield each route that misses heartbeats, and how long the others take."""
+    arriving = []
+    for task in tasks:
+        for each in task.heartbeats:
+            if each.missed:
+                when = (
+                    "no heartbeat has" if each.arrived is None else f"for {_ago(each.arrived, status)} no heartbeat has"
+                )
+                often = f"one every {duration(each.every)}"
+                yield f"{task.task} misses heartbeats: {when} reached {each.target} ({often}): {each.reason}"
+            elif each.arrived is not None and each.latency is not None:
+                arriving.append((each.latency, f"{task.task} to {each.target} {duration(each.latency)}"))
+    if not arriving:
+        return
+    if everything or len(arriving) <= _MOST_HEARTBEATS:
+        yield f"last heartbeats: {', '.join(text for _, text in arriving)}"
+    else:
+        fastest, slowest = min(arriving)[0], max(arriving)
+        yield f"last heartbeats of {len(arriving)} routes: {duration(fastest)} to {duration(slowest[0])} ({slowest[1]})"
+
+
 def _names(tasks: Sequence[TaskStatus]) -> str:
     named = ", ".join(each.task for each in tasks[:_MOST_NAMED])
     return named if len(tasks) <= _MOST_NAMED else f"{named} and {len(tasks) - _MOST_NAMED} more"
@@ -152,6 +180,11 @@ def _since(tasks: Sequence[TaskStatus], status: Status) -> str:
     except (ValueError, TypeError):
         return f" since {times[0]}"  # a time that somebody wrote by hand
     return f" for {duration(max(seconds, 0.0))}"
+
+
+def _ago(time: str, status: Status) -> str:
+    seconds = (datetime.fromisoformat(status.time) - datetime.fromisoformat(time)).total_seconds()
+    return duration(max(seconds, 0.0))
 
 
 def _shortened(name: str, width: int) -> str:

@@ -116,7 +116,7 @@ def emulated(needed: Mapping[tuple[Kind, str], Needed]) -> tuple[Namespace, list
                 has = text_of(settings[name])
                 settings[name] = most
                 lowered.append(f"{each.name}: {name} {text_of(most)} instead of {has}")
-        entities.append(Entity(each.name, settings, () if each.rule is None else (each.rule,)))
+        entities.append(Entity(each.name, settings, () if step.rule is None else (step.rule,)))
     return Namespace(entities), lowered
 
 

@@ -6,9 +6,10 @@ What it takes to get from the entities that exist to those that tasks need.
 3. Nothing is deleted except `$Default` beside the declared rule; other deletions are extras, for `--prune` only.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from cli.topology.model import (
     DEFAULT_RULE,
@@ -23,6 +24,8 @@ from cli.topology.model import (
     text_of,
 )
 from cli.topology.needs import Need, Needed
+from shared.config.heartbeats import hiding
+from shared.message.heartbeat import HIDING
 
 OWNER = "busway:"
 """How the metadata of an entity begins that `busway apply` has created; only those does `--prune` delete."""
@@ -104,8 +107,16 @@ class Difference:
     unchanged: int
 
 
-def difference(needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Difference:
-    """Return what it takes to give *present* everything that is *needed*."""
+def difference(
+    needed: Mapping[tuple[Kind, str], Needed],
+    present: Namespace,
+    heartbeats: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Difference:
+    """
+    Return what it takes to give *present* everything that is *needed*.
+
+    *heartbeats* are the tasks that send some to a topic, by its name in lower case: its other subscriptions hide them.
+    """
     steps: list[Step] = []
     obstacles: list[Obstacle] = []
     unchanged = 0
@@ -129,6 +140,9 @@ def difference(needed: Mapping[tuple[Kind, str], Needed], present: Namespace) ->
             steps.append(Step(Action.CHANGE, entity.name, settings, tuple(other), needed_by=by))
         steps += _rule_steps(need, entity)
         unchanged += len(steps) + len(obstacles) == before
+    hidden, unhidden = _hidden_heartbeats(needed, present, heartbeats)
+    steps += hidden
+    obstacles += unhidden
     steps += _unwanted(needed, present)
     return Difference(
         tuple(sorted((each for each in steps if not each.is_deletion), key=lambda each: each.order)),
@@ -146,7 +160,8 @@ def creation(need: Needed) -> Step:
     if not settings.get("requires_duplicate_detection", True):
         settings.pop("duplicate_detection_history_time_window", None)
     by = tuple(need.needed_by)
-    return Step(Action.CREATE, need.name, settings, rule=need.rule, needed_by=by, is_source=need.is_source)
+    rule = need.rule or need.rule_if_new
+    return Step(Action.CREATE, need.name, settings, rule=rule, needed_by=by, is_source=need.is_source)
 
 
 def _clash(name: Name, present: Namespace) -> Obstacle | None:
@@ -217,6 +232,32 @@ def _rule_steps(need: Needed, entity: Entity) -> Iterator[Step]:
             new = SubscriptionRule(place.name, need.rule.filter, need.rule.action)
             yield Step(Action.REPLACE_RULE, name, rule=new, replaced=place, needed_by=by)
     yield from (Step(Action.DELETE_RULE, name, rule=rule, needed_by=by) for rule in others)
+
+
+def _hidden_heartbeats(
+    needed: Mapping[tuple[Kind, str], Needed], present: Namespace, heartbeats: Mapping[str, Sequence[str]]
+) -> tuple[list[Step], list[Obstacle]]:
+    """
+    Return how the rules of applications stop selecting heartbeats, and the rules that have to be changed by hand.
+
+    A correlation filter stays: it selects only messages with its values, and a heartbeat has none but its marks.
+    """
+    steps, obstacles = [], []
+    for entity in present.entities.values():
+        need = needed.get(entity.name.key)
+        tasks = heartbeats.get(entity.name.parts[0].lower(), ()) if entity.name.kind is Kind.SUBSCRIPTION else ()
+        if not tasks or (need is not None and (need.is_source or need.rule is not None)):
+            continue
+        for rule in entity.rules:
+            if not isinstance(rule.filter, str) or hiding(rule.filter) == rule.filter:
+                continue
+            if rule.parameters:
+                text = f"its rule {rule.name} selects heartbeats of {', '.join(tasks)}, and has parameters"
+                obstacles.append(Obstacle(entity.name, text, f"add `AND {HIDING}` to the filter"))
+                continue
+            new = SubscriptionRule(rule.name, hiding(rule.filter), rule.action)
+            steps.append(Step(Action.REPLACE_RULE, entity.name, rule=new, replaced=rule, needed_by=tuple(tasks)))
+    return steps, obstacles
 
 
 def _unwanted(needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[Step]:

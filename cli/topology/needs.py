@@ -10,20 +10,22 @@ The entities that a set of tasks needs, computed from its files alone.
 Source:  docs/decisions/0045-entities-from-tasks.md.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from math import ceil
 
 from cli.topology.model import RULE_NAME, Kind, Name, Setting, SubscriptionRule
 from cli.topology.topology_file import TopologyFile
 from shared.config.files import Configuration
+from shared.config.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
 from shared.config.journal_models import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, Target, TaskFile
 from shared.config.review.known_properties import key_of
 from shared.config.topology import TOPOLOGY
 from shared.errors import ConfigError, Problem
 from shared.line.deadline import DEFAULT_HOLD
+from shared.message.heartbeat import ENTITY, HIDING
 from shared.rules import parse_action
 from shared.rules.syntax import Scope, Set
 
@@ -56,6 +58,8 @@ class Needed:
     name: Name
     needs: dict[str, Need] = field(default_factory=dict)
     rule: SubscriptionRule | None = None
+    rule_if_new: SubscriptionRule | None = None
+    """The first rule of a new subscription, if none is declared; one that exists keeps what it has."""
     rule_place: str = ""
     """The task file, or topology.yaml, that declares the rule."""
     needed_by: list[str] = field(default_factory=list)
@@ -72,6 +76,8 @@ class Needs:
     """The alias by which each namespace is called, by the key of its connection."""
     twins: tuple[tuple[str, str, Name], ...]
     """Pairs of namespaces with the queue, topic or hub that tasks copy from one to the other under the same name."""
+    heartbeats: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """The tasks that send heartbeats to a topic, by the key of its connection and its name in lower case."""
 
 
 def needs_of(configuration: Configuration, topology: TopologyFile | None) -> Needs:
@@ -88,9 +94,10 @@ def needs_of(configuration: Configuration, topology: TopologyFile | None) -> Nee
     collector.add_windows()
     if topology is not None:
         collector.add_topology(topology)
+    collector.add_heartbeats()
     if collector.problems:
         raise ConfigError(collector.problems)
-    return Needs(collector.namespaces, collector.aliases, tuple(dict.fromkeys(collector.twins())))
+    return Needs(collector.namespaces, collector.aliases, tuple(dict.fromkeys(collector.twins())), collector.heartbeats)
 
 
 class _Collector:
@@ -101,6 +108,7 @@ class _Collector:
         self.namespaces: dict[str, dict[tuple[Kind, str], Needed]] = {}
         self.aliases: dict[str, str] = {}
         self.problems: list[Problem] = []
+        self.heartbeats: dict[tuple[str, str], list[str]] = {}
         for alias, connection in configuration.connections.items():
             self.aliases.setdefault(connection.key, alias)
             self.namespaces.setdefault(connection.key, {})
@@ -164,8 +172,9 @@ class _Collector:
             needed.needs["dead_lettering_on_filter_evaluation_exceptions"] = Need(
                 True, "an error in the rule must be visible"
             )
-            if source.rule is not None:
-                rule = SubscriptionRule(RULE_NAME, source.rule.filter, source.rule.action)
+            declared = source_rule(task) if isinstance(task, TaskFile) else source.rule
+            if declared is not None:
+                rule = SubscriptionRule(RULE_NAME, declared.filter, declared.action)
                 self.set_rule(needed, rule, f"{self.configuration.place(task)}: source.rule")
 
     def hub_source(self, source: Source, by: str) -> None:
@@ -227,6 +236,27 @@ class _Collector:
                 needed.needs[setting] = Need(value, f"{TOPOLOGY} says so", must=True)
             for rule in entity.rules:
                 self.set_rule(needed, rule, f"{topology.place}: {alias} {entity.name}")
+
+    def add_heartbeats(self) -> None:
+        """Add the entities beside targets, and hide heartbeats from the subscriptions that no task reads."""
+        for task in self.configuration.tasks:
+            for target in heartbeat_targets(task):
+                if target.entity == ENTITY:
+                    beside = self.target(target, task.task)
+                    if target.kind == "hub":
+                        beside.needs.setdefault("partition_count", Need(1, "for heartbeats"))
+        for alias, topic, name in heartbeat_topics(self.configuration.tasks):
+            key = self.configuration.connections[alias].key
+            self.heartbeats.setdefault((key, topic.lower()), []).append(name)
+        for key, topic in self.heartbeats:
+            for needed in self.namespaces[key].values():
+                parent = needed.name.parent
+                if parent is None or parent.key != (Kind.TOPIC, topic) or needed.is_source:
+                    continue
+                if needed.rule is None:
+                    needed.rule_if_new = SubscriptionRule(RULE_NAME, HIDING)
+                elif isinstance(needed.rule.filter, str):
+                    needed.rule = replace(needed.rule, filter=hiding(needed.rule.filter))
 
     def must(self, needed: Needed, setting: str, value: Setting, reason: str, task: TaskFile | TapFile) -> None:
         present = needed.needs.get(setting)

@@ -14,6 +14,7 @@ from cli.topology.topology_file import read_topology
 from cli.topology.twins import Drift, drifts
 from shared.config.files import Configuration, load
 from shared.errors import BuswayError, ConfigError, Problem
+from shared.message.heartbeat import ENTITY
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def load_needs(folder: Path, aliases: Sequence[str] = ()) -> tuple[Configuration
         {key: needed for key, needed in needs.namespaces.items() if key in wanted},
         needs.aliases,
         tuple(twin for twin in needs.twins if twin[0] in wanted and twin[1] in wanted),
+        needs.heartbeats,
     )
 
 
@@ -134,7 +136,9 @@ def make_plan(configuration: Configuration, needs: Needs, access: Access, files:
         if isinstance(result, Namespace):
             needed = needs.namespaces[key]
             warnings = (*warnings_of(alias, needed, result), *_unread_topics(alias, needs, key, result))
-            sites.append(SitePlan(alias, key, place, is_hubs, difference(needed, result), warnings=warnings))
+            heartbeats = {topic: tasks for (other, topic), tasks in needs.heartbeats.items() if other == key}
+            found_here = difference(needed, result, heartbeats)
+            sites.append(SitePlan(alias, key, place, is_hubs, found_here, warnings=warnings))
         else:
             sites.append(SitePlan(alias, key, place, is_hubs, errors=tuple(result)))
     # Steps remove some of the drift; what is left, no task decides.
@@ -148,6 +152,7 @@ def _unread_topics(alias: str, needs: Needs, key: str, present: Namespace) -> It
     names += [need.name for need in needs.namespaces[key].values()]
     subscribed = {name.parts[0].lower() for name in names if name.kind is Kind.SUBSCRIPTION}
     for need in needs.namespaces[key].values():
-        if need.name.kind is Kind.TOPIC and need.name.parts[0].lower() not in subscribed:
+        topic = need.name.parts[0]
+        if need.name.kind is Kind.TOPIC and topic.lower() not in subscribed and topic != ENTITY:
             text = "has no subscription, so it discards what is sent to it"
             yield f"{alias}/{need.name.parts[0]}: {text}; add the application's to topology.yaml"

@@ -67,9 +67,11 @@ def _drifts(needs: Needs, present: dict[str, Namespace], first: str, second: str
                 has = needs.aliases[first if lacking == second else second]
                 yield Drift(each, "exists on one side", f"{has} has it", f"{needs.aliases[lacking]} does not")
             continue
-        decided = _decided(needs.namespaces[first].get(each.key), needs.namespaces[second].get(each.key))
+        needed = needs.namespaces[first].get(each.key), needs.namespaces[second].get(each.key)
+        decided = _decided(*needed)
         yield from _settings(one, other, labels, decided)
-        yield from _rules(one, other, labels)
+        if not all(need is not None and need.rule is not None for need in needed):
+            yield from _rules(one, other, labels)
 
 
 def _decided(one: Needed | None, other: Needed | None) -> set[str]:

@@ -161,6 +161,7 @@
       parts.push(make('p', { class: 'muted', text: history?.unknown.tasks ?? 'Reading the history …' }));
     }
     parts.push(...list('Obstacles', task.obstacles.map(each => `${each.place}, ${each.kind} for ${ago(each.since)}: ${each.reason}`)));
+    parts.push(...list('Heartbeats', task.heartbeats.map(each => `${place(each.target)}: ${each.missed ? `missed, ${each.reason}` : each.arrived ? `after ${duration(each.latency)}, ${ago(each.arrived)} ago` : 'none has arrived yet'}`)));
     parts.push(...list('Dead letters', task.dead_letters.map(each => each.messages === null ? `${place(each.place)}: unknown, ${each.unknown}` : `${place(each.place)}: ${number(each.messages)}${each.is_minimum ? ' or more' : ''}`)));
     parts.push(...list('Recent rejects', task.recent_rejects.map(each => [
       `${clock(each.time)} `, make('bdi', { class: 'id', text: each.message_id ?? '(no message id)' }), `: ${each.reason}`])));

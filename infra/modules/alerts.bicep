@@ -33,6 +33,7 @@ type thresholdsType = {
   'not-measured': int?
   rejects: int?
   'dead-letters': int?
+  'heartbeat-missed': int?
   losses: int?
   'journal-lost': int?
   'night-needs-somebody': int?

@@ -9,12 +9,15 @@ from types import MappingProxyType
 from shared.azure.secrets import open_secrets
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
+from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_assembly import Journals
-from shared.config.models import DEFAULT_CONSUMER_GROUP, StampedLife, Target, TaskFile
+from shared.config.limits import StampedLife
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Target, TaskFile
 from shared.config.models import Route as RouteFile
 from shared.config.outputs import open_outputs, open_source_locks
 from shared.editors.options import TaskFacts
 from shared.line.binding_output import BindingOutput
+from shared.line.heartbeats import Arrivals
 from shared.line.pausing import Pause
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router
@@ -42,6 +45,7 @@ def pipelines(
     telemetry: Telemetries | None = None,
     recorders: Mapping[str, Telemetry] = MappingProxyType({}),
     pauses: Mapping[str, Pause] = MappingProxyType({}),
+    arrivals: Mapping[str, Arrivals] = MappingProxyType({}),
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
     hold: timedelta | None = None,
@@ -49,9 +53,9 @@ def pipelines(
     """
     Return a pipeline for each task; it abandons the batches in progress when *shutdown* is requested.
 
-    *recorders* get what the telemetry gets, and *pauses* hold batches back, by task. The default clock is that of the
-    machine; tests pass a *clock* and its *sleep*. *hold* replaces the time that each task waits for a target. Raises
-    ConfigError if the app setting of a connection cannot be used.
+    By task: *recorders* get what the telemetry gets, *pauses* hold batches back, *arrivals* get the results of
+    heartbeats. The default clock is that of the machine; tests pass a *clock* and its *sleep*. *hold* replaces the time
+    that each task waits for a target. Raises ConfigError if the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
     outputs = outputs or open_outputs(configuration, settings)
@@ -70,7 +74,16 @@ def pipelines(
             reports = Both(reports, recorders[file.task])
         journal, line = journals.of(file, reports), task if hold is None else replace(task, hold=hold)
         pause = pauses.get(file.task)
-        pipeline = Pipeline(line, journal, clock, sleep, shutdown=shutdown, telemetry=reports, pause=pause)
+        pipeline = Pipeline(
+            line,
+            journal,
+            clock,
+            sleep,
+            shutdown=shutdown,
+            telemetry=reports,
+            pause=pause,
+            arrivals=arrivals.get(file.task),
+        )
         opened.append((file, pipeline))
     return opened
 
@@ -169,6 +182,7 @@ def _task(
         rate=file.limits.rate,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
         edit_seconds=file.limits.edit_time.total_seconds(),
+        heartbeat_targets=[target(each) for each in heartbeat_targets(file)],
         dry_run=facts.dry_run,
     )
 

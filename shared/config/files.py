@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from shared.config.faults import problem_of
+from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
 from shared.config.taps import tap_problems
@@ -44,6 +45,7 @@ class Configuration:
         """Return the hubs that the tasks name with a connection."""
         ends: list[Source | Target] = [task.source for task in self.tasks]
         ends += [target for task in self.tasks for target in task.targets()]
+        ends += [target for task in self.tasks for target in heartbeat_targets(task)]
         ends += [tap.source for tap in self.taps]
         return {end.hub for end in ends if end.connection == alias and end.hub is not None}
 

@@ -43,6 +43,11 @@ def measurements(configuration: Configuration, status: Status) -> list[Measureme
             for dead in task.dead_letters
             for entity, count in _counted(dead)
         ]
+        for each in task.heartbeats:
+            route = {**source, names.ROUTE: str(each.route), names.TARGET: str(each.target)}
+            found.append(Measurement(names.HEARTBEAT_MISSED.name, int(each.missed), route))
+            if each.latency is not None and not each.missed:
+                found.append(Measurement(names.HEARTBEAT_LATENCY.name, each.latency, route))
     return found
 
 

@@ -4,7 +4,6 @@ The models of `config/connections.yaml` and `config/tasks/*.yaml`.
 The JSON schema in `config/task.schema.json` is generated from `TaskFile` and `shared.config.journal_models.TapFile`.
 """
 
-from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -17,14 +16,12 @@ from pydantic import (
     model_validator,
 )
 
+from shared.config.heartbeat_options import HeartbeatOptions, heartbeat_fault
+from shared.config.limits import Limits, LoopPrevention, StampedLife
 from shared.config.steps import EditorStep
 from shared.config.throughput import MOST_LANES, Levers, Throughput
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
-from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
-from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
-from shared.message.loop_prevention import DEFAULT_MAX_HOPS
-from shared.time_limit import DEFAULT_SECONDS
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -186,43 +183,6 @@ class Route(Strict):
         return self
 
 
-class StampedLife(Strict):
-    """A time to live that is set on every copy."""
-
-    stamp: Annotated[timedelta, Field(strict=False, gt=timedelta(0), le=timedelta(milliseconds=2**32 - 1))]
-    """ISO 8601 duration, such as PT2M."""
-
-
-class LoopPrevention(Strict):
-    """Loop prevention: a message is never sent to a site on its repl-path."""
-
-    max_hops: Annotated[int, Field(ge=1)] = DEFAULT_MAX_HOPS
-
-
-class Limits(Strict):
-    """The limits at which a task stops or stops waiting."""
-
-    rejects_in_a_row: Annotated[
-        Annotated[Literal[False], Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
-        Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
-    ] = DEFAULT_REJECTS_IN_A_ROW
-    """
-    Number of rejected messages that stops the task: in a row before the first good message, and again that number for
-    each good one, up to a hundred times (ten times for what a target refuses); `off` for no limit.
-    """
-    edit_time: Annotated[timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60))] = (
-        timedelta(seconds=DEFAULT_SECONDS)
-    )
-    """
-    ISO 8601 duration of processor time that an editor may take for each 256 KiB of a message, such as PT0.5S; one that
-    takes longer is rejected. A `python` editor has ten times as long, by the clock.
-    """
-    rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    """Messages per second that each instance sends at most, all lanes together; by default as many as it can."""
-    hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
-    """ISO 8601 duration for which a delivery waits for its targets; must stay below the timeout in host.json."""
-
-
 def _kind_of(value: object) -> str:
     """Return which member of a union is meant, so that an error in one is not reported for both."""
     return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
@@ -261,6 +221,8 @@ class TaskFile(Strict):
     ] = LoopPrevention()
     """`off` also sends messages to sites on their repl-path."""
     limits: Limits = Limits()
+    heartbeat: HeartbeatOptions | None = None
+    """Sends a message through each route every so often, to see it arrive; by default none."""
     journal: Literal["required", "best_effort", False] = "required"
     """Whether a batch fails if the journal in `journal.yaml` is unavailable; `off` writes no journal."""
 
@@ -294,6 +256,15 @@ class TaskFile(Strict):
         if self._has_bindings:
             msg = "has `dispatch: single` and `via: binding`, expected one of them: a binding sends for one invocation"
             raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _can_have_heartbeats(self) -> Self:
+        options = self.heartbeat
+        vias = [route.via for route in self.routes]
+        fault = None if options is None else heartbeat_fault(options, self.source, vias)
+        if fault is not None:
+            raise ValueError(fault)
         return self
 
     @model_validator(mode="after")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from shared.azure.connections import event_hub_client, service_bus_client, setting_problem
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
+from shared.config.heartbeats import heartbeat_targets
 from shared.config.models import Source, Target, TaskFile
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.losses.report import WatchState
 from shared.message.waiting import DEAD_LETTERS, PartitionEnd, TopicDeadLetters, Waiting
 from shared.status.facts import Look, TaskPlaces
-from shared.status.merge import instance_status, iso, losses, points, task_status
+from shared.status.merge import instance_status, losses, points, task_status
 from shared.status.model import (
     DeadLetters,
     Findings,
@@ -33,6 +34,7 @@ from shared.status.publisher import Identity, Publisher
 from shared.status.recorder import TaskRecorder
 from shared.status.report import GONE_SECONDS
 from shared.status.store import FoundHour, Reports, StatusStore, hour_of
+from shared.status.times import iso
 from shared.status.verdict import verdict
 from shared.stores.storage_account import BLOB_SUFFIX, account_problem, open_container
 
@@ -226,7 +228,10 @@ class StatusReader:
         targets = dict.fromkeys(self.place(route.target) for route in file.routes)
         kind = self._configuration.connections[file.source.connection].kind
         rejects = None if file.rejects is None else self.place(file.rejects)
-        return TaskPlaces(file.task, self.place(file.source), kind, tuple(targets), rejects, file.levers.lanes)
+        heartbeats = [self.place(each) for each in heartbeat_targets(file)]
+        every = 0.0 if file.heartbeat is None else file.heartbeat.every.total_seconds()
+        lanes = file.levers.lanes
+        return TaskPlaces(file.task, self.place(file.source), kind, tuple(targets), rejects, lanes, heartbeats, every)
 
     def place(self, end: Source | Target) -> Place:
         """Return the entity of a source or target."""

@@ -9,6 +9,7 @@ from shared.printable import json_line
 from shared.protocols import Entry, Flush, Imprint, Outcome, Record
 
 _GOING_ON = (Outcome.SENT, Outcome.RETRY)
+_HEARTBEAT_STAGE = "received"
 
 _LOGGER = logging.getLogger("busway.journal")
 
@@ -42,9 +43,11 @@ class LogJournal:
 
 
 def log_withheld(records: Sequence[Record]) -> None:
-    """Log every record of a message that was withheld or rejected."""
+    """Log every record of a message that was withheld or rejected, except heartbeats."""
     for record in records:
-        if record.outcome not in _GOING_ON:
+        # Nothing else is filtered before the editors.
+        is_heartbeat = record.outcome is Outcome.FILTERED and record.stage == _HEARTBEAT_STAGE
+        if record.outcome not in _GOING_ON and not is_heartbeat:
             _LOGGER.warning("%s", json_line(_fields(record)))
 
 

@@ -15,6 +15,7 @@ from shared.journal.record import SEEN, VERSION, Observer, Role
 from shared.journal.recording import ReceivedLine, content_line, microseconds, partition_number, place_of
 from shared.journal.sink import Sink, Stream
 from shared.message.arrival import Origin
+from shared.message.heartbeat import heartbeat_in
 from shared.message.message import Message
 from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
 from shared.rules import Action
@@ -76,12 +77,12 @@ class Tap:
 
     async def see(self, batch: Sequence[bytes], partition: str | None = None) -> None:
         """
-        Write a record for each encoded message of *batch*.
+        Write a record for each encoded message of *batch*; heartbeats have none.
 
         Raises: TargetUnavailable or TargetRefused if they cannot be written; the batch must then be delivered again.
         """
         origin = self._place if partition is None else self._place._replace(partition=partition)
-        lines = [self._line(content, origin) for content in batch]
+        lines = [line for content in batch if (line := self._line(content, origin)) is not None]
         if not lines:
             return
         content = member(lines, self._constants(partition))
@@ -121,11 +122,13 @@ class Tap:
             "journal_time": round(self._clock.now().timestamp() * 1_000_000),
         }
 
-    def _line(self, content: bytes, origin: Origin) -> ReceivedLine:
+    def _line(self, content: bytes, origin: Origin) -> ReceivedLine | None:
         try:
             message = Message.received(content, origin)
         except Malformed:
             return content_line(None, None, of_unreadable(content))
+        if heartbeat_in(message) is not None:
+            return None
         arrival = message.arrival
         imprint = self._imprinter.arriving(message)
         if self._role is Role.TARGET:

@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from shared.errors import BuswayError
 from shared.line.item import Item
 from shared.line.states import Stage, State
 from shared.message.arrival import Origin
+from shared.message.heartbeat import Heartbeat
 from shared.message.message import Message
-from shared.protocols import Outcome
+from shared.protocols import BatchReport, Outcome
 
 
 class Ask(Protocol):
@@ -78,6 +80,8 @@ class Batch:
         """The indices of messages that the batch has had before, as a whole."""
         self.rejected: set[int] = set()
         """The indices of the messages that are rejected before the send."""
+        self.heartbeats: dict[Item, Heartbeat] = {}
+        """The messages that are heartbeats; they are withheld."""
         self.visited: dict[Item, list[str]] = {}
         """The path of each message that has one, as it was before this hop."""
         self.decided: list[Item] = []
@@ -132,6 +136,7 @@ class Batch:
         behind = [item for parts in self.parts[index:] for item in parts]
         for item in behind:
             item.release()
+            self.heartbeats.pop(item, None)
         del self.parts[index:]
         cut = behind[0].delivery
         is_inside = self.parts[-1][0].delivery == cut
@@ -141,6 +146,14 @@ class Batch:
         self.repeated = [each for each in self.repeated if each < index]
         self.rejected = {each for each in self.rejected if each < index}
 
+    def report(self, items: Sequence[Item], seconds: float, retries: int, error: BuswayError | None) -> BatchReport:
+        """Return the report on *items*, which are all of the batch; heartbeats are no messages in it."""
+        size, heartbeats = len(self.contents), [*self.heartbeats]
+        if heartbeats:
+            size -= len(heartbeats)
+            items = [item for item in items if item not in self.heartbeats]
+        return BatchReport(self.origin, size, items, self.now, seconds, retries, error, heartbeats)
+
     def waiting(self, state: State = State.RECEIVED) -> list[tuple[Item, Message]]:
         """Return the items in a *state* before the send, with their messages."""
         return [
@@ -149,6 +162,17 @@ class Batch:
             for item in parts
             if item.state is state and item.message is not None
         ]
+
+
+def number_parts(deliveries: Iterable[Sequence[Item]]) -> None:
+    """Number all parts of each delivery; a replayed part keeps its number."""
+    for members in deliveries:
+        if members and members[0].index == members[-1].index:
+            for item in members:
+                item.number = None if item.part is None else item.part.number
+        else:
+            for number, item in enumerate(members):
+                item.number = number
 
 
 class Step(NamedTuple):

@@ -12,6 +12,7 @@ The line of a task: received → edited → stamped → routed → journalled �
 `shared.line.states` has the states of a message, `shared.line.preparation` the steps.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,8 +22,9 @@ from itertools import count
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.batch import Batch, Release, Watch
+from shared.line.batch import Batch, Release, Watch, number_parts
 from shared.line.deadline import Deadline
+from shared.line.heartbeats import Arrivals, Heartbeats
 from shared.line.item import Item
 from shared.line.outages import OutageLog
 from shared.line.pausing import Pause
@@ -33,7 +35,7 @@ from shared.line.states import OUTCOMES, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.printable import printable
-from shared.protocols import BatchEditor, BatchReport, Entry, Flush, Journal, Outcome, Record, Telemetry
+from shared.protocols import BatchEditor, Entry, Flush, Journal, Outcome, Record, Telemetry
 
 _LOGGER = logging.getLogger("busway.pipeline")
 
@@ -55,12 +57,14 @@ class Pipeline:
         accepted: AcceptedSends | None = None,
         watch: Watch | None = None,
         pause: Pause | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         """
         Wait between attempts with *sleep*, and stop waiting when *shutdown* is requested.
 
         *telemetry* gets a report of every batch. *accepted* has the messages that were sent before. *watch* may put an
-        observer around each step. *pause* holds batches back while the task is paused.
+        observer around each step. *pause* holds batches back while the task is paused. *arrivals* gets the results of
+        its heartbeats.
         """
         self._task = task
         self._journal = journal
@@ -69,6 +73,9 @@ class Pipeline:
         self._sleep = sleep or self._shutdown.sleep
         self._telemetry = telemetry
         self._pause = pause
+        self._heartbeats = None
+        if arrivals is not None and task.heartbeat_targets:
+            self._heartbeats = Heartbeats(task.name, task.heartbeat_targets, arrivals, self._clock)
         self._outages = OutageLog(task.name, self._clock, telemetry)
         accepted = AcceptedSends() if accepted is None else accepted
         self._sender = Sender(task, accepted, self._outages)
@@ -168,17 +175,17 @@ class Pipeline:
         batch.ask = partial(self._ask, deadline)
         error = await self._prepare(batch)
         deliveries = batch.by_delivery()
-        _number(deliveries)
+        number_parts(deliveries)
         items = batch.items
         is_last = self._task.dry_run or (batch.first + len(batch.contents) == total and not batch.postponed)
-        error, decided = await self._deliver(batch, deliveries, deadline, error, with_host, is_last=is_last)
+        delivery = self._deliver(batch, deliveries, deadline, error, with_host, is_last=is_last)
+        if batch.heartbeats and self._heartbeats is not None:
+            (error, decided), _ = await asyncio.gather(delivery, self._heartbeats.send(batch.heartbeats))
+        else:
+            error, decided = await delivery
         if self._telemetry is not None:
             seconds = self._clock.monotonic() - started
-            self._telemetry.batch(
-                BatchReport(
-                    batch.origin, len(batch.contents), items, batch.now, seconds, deadline.retries - retries, error
-                )
-            )
+            self._telemetry.batch(batch.report(items, seconds, deadline.retries - retries, error))
         if error is not None:
             _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, printable(str(error)))
             raise error
@@ -353,17 +360,6 @@ class Pipeline:
             outcome is Outcome.SENT and item.joined is not None,
             item.state is State.SENT and item.target is not None and item.target.binding is not None,
         )
-
-
-def _number(deliveries: Iterable[Sequence[Item]]) -> None:
-    """Number all parts of each delivery; a replayed part keeps its number."""
-    for members in deliveries:
-        if members and members[0].index == members[-1].index:
-            for item in members:
-                item.number = None if item.part is None else item.part.number
-        else:
-            for number, item in enumerate(members):
-                item.number = number
 
 
 def _id_of(item: Item) -> str | None:

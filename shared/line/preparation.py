@@ -25,9 +25,11 @@ from shared.line.routing import Target
 from shared.line.states import Rejection, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
+from shared.message.heartbeat import heartbeat_in
 from shared.message.loop_prevention import path_before
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id, stamp
+from shared.printable import printable
 from shared.protocols import Journal, Outcome
 from shared.time_limit import TimeLimit
 
@@ -76,12 +78,14 @@ class Preparation:
             item = Item(content, unread, index, token)
             batch.parts.append([item])
             fault = None
+            heartbeat = None
             try:
                 message = Message.received(content, batch.origin)
                 item.arrival = message.arrival
                 item.key = key_of(message.arrival)
                 item.arrived = self._journal.arriving(message)
                 item.message = message
+                heartbeat = heartbeat_in(message)
             except MessageRejected as error:
                 fault = error
                 item.arrived = self._journal.unreadable(content)
@@ -94,6 +98,9 @@ class Preparation:
                 batch.repeated.append(index)
             elif fault is not None:
                 self._reject(batch, item, fault, Stage.RECEIVED)
+            elif heartbeat is not None:
+                item.withhold(Outcome.FILTERED, f"a heartbeat of {printable(heartbeat.task)}", Stage.RECEIVED)
+                batch.heartbeats[item] = heartbeat
 
     def _open(self, batch: Batch) -> Awaitable[None] | None:
         room = Room(self._task.batch_bytes)

@@ -46,5 +46,7 @@ class Task:
     """The processor time that an editor, or the routes, may take for a message."""
     batch_bytes: int = BATCH_BYTES
     """The bytes that the messages of a batch may take together; what is beyond them waits."""
+    heartbeat_targets: Sequence[Target] = ()
+    """Where its heartbeats go, by the number of the route; empty if it has none."""
     dry_run: bool = False
     """Nothing is sent (`busway try`): `BatchEditor.settled` is not called."""

@@ -17,6 +17,10 @@ class TaskPlaces:
     targets: Sequence[Place]
     rejects: Place | None
     lanes: int = 1
+    heartbeats: Sequence[Place] = ()
+    """Where heartbeats go, by the number of the route; empty if the task has none."""
+    heartbeat_seconds: float = 0.0
+    """Seconds from one to the next."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from shared.losses.report import WatchState, text_of
 from shared.message.waiting import PartitionEnd, Waiting
 from shared.printable import printable
 from shared.status.facts import Look, TaskPlaces
+from shared.status.heartbeats import SeenRoute, heartbeats
 from shared.status.model import (
     Counts,
     InstanceStatus,
@@ -22,6 +23,7 @@ from shared.status.model import (
 )
 from shared.status.report import GONE_SECONDS, MOST_REJECTS, Control, Minute, TaskReport
 from shared.status.store import Found, FoundHour, Reports
+from shared.status.times import iso, milliseconds, moment
 
 PATIENCE_SECONDS = 60.0
 """How long messages may wait before a task that takes none counts as stopped."""
@@ -42,22 +44,27 @@ class _Seen:
     is_alive: bool
 
     @property
-    def _ahead(self) -> int:
-        return self.found.report.time - _milliseconds(self.found.written)
+    def ahead(self) -> int:
+        return _clock_ahead(self.found)
 
-    def time(self, milliseconds: int | None) -> datetime | None:
+    @property
+    def has_only_heartbeats(self) -> bool:
+        report = self.report
+        return bool(report.heartbeats) and report.last_batch is None and not report.in_hand
+
+    def time(self, number: int | None) -> datetime | None:
         """Return a time of the instance's clock by the storage account's."""
-        return None if milliseconds is None else _moment(milliseconds - self._ahead)
+        return None if number is None else moment(number - self.ahead)
 
 
 def instance_status(found: Found, now: datetime) -> InstanceStatus:
     """Return what is known of an instance."""
     report = found.report
-    ahead = (report.time - _milliseconds(found.written)) / 1000
+    ahead = _clock_ahead(found) / 1000
     return InstanceStatus(
         instance=report.instance,
         alive=_is_alive(found, now),
-        started=iso(_moment(report.started)),
+        started=iso(moment(report.started)),
         reported=iso(found.written),
         clock_ahead=round(ahead, 1),
         app=report.app,
@@ -100,7 +107,10 @@ def task_status(
         _add_reports(status, seen, reports, history, now)
     _add_source(status, look, seen, now)
     control = None if isinstance(reports, str) else reports.controls.get(places.task)
-    if control is not None and control.paused:
+    is_paused = control is not None and control.paused
+    if places.heartbeats:
+        _add_heartbeats(status, places, seen, reports, now, is_paused=is_paused)
+    if control is not None and is_paused:
         _pause(status, control)
     else:
         _decide(status, look, seen, reports, now)
@@ -111,20 +121,20 @@ def losses(state: WatchState | None, now: datetime, *, is_hub: bool) -> Losses |
     """Return the losses of the last day, or why they are not known."""
     if state is None:
         return "no instance watches the source for losses"
-    time = _milliseconds(now)
+    time = milliseconds(now)
     if time - state.looked > _WATCH_MILLISECONDS:
-        return f"the source has not been watched for losses since {iso(_moment(state.looked))}"
+        return f"the source has not been watched for losses since {iso(moment(state.looked))}"
     found = [each for each in state.losses() if time - each.loss.found < _DAY_MILLISECONDS]
     return Losses(
         sum(each.loss.count - each.loss.scheduled for each in found),
         text_of(found, is_hub=is_hub),
-        iso(_moment(max(each.loss.found for each in found))) if found else None,
+        iso(moment(max(each.loss.found for each in found))) if found else None,
         [_range(each, is_hub=is_hub) for each in sorted(found, key=lambda each: each.loss.found)[-_MOST_RANGES:]],
     )
 
 
 def _range(found: Loss, *, is_hub: bool) -> LossRange:
-    times = (iso(_moment(time)) for time in (found.loss.after, found.loss.before, found.loss.found))
+    times = (iso(moment(time)) for time in (found.loss.after, found.loss.before, found.loss.found))
     return LossRange(found.loss.first, found.loss.last, found.part if is_hub else None, *times)
 
 
@@ -144,17 +154,13 @@ def points(history: Iterable[FoundHour], reports: Reports | None, task: str, fir
     ]
 
 
-def iso(time: datetime) -> str:
-    """Return a time in ISO 8601, in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _add_reports(
     status: TaskStatus, seen: Sequence[_Seen], reports: Reports, history: Sequence[FoundHour], now: datetime
 ) -> None:
     alive = [each for each in seen if each.is_alive]
     running = [found for found in reports.instances if _is_alive(found, now)]
-    status.instances = len(alive)
+    # One that only sends or takes heartbeats has had no message.
+    status.instances = sum(not each.has_only_heartbeats for each in alive)
     status.in_hand = sum(each.report.in_hand for each in alive)
     status.rate = round(sum(each.report.rate for each in alive), 2)
     status.journal_records_lost = sum(each.report.unwritten for each in alive)
@@ -189,6 +195,28 @@ def _add_reports(
         for reject in each.report.rejects
     ]
     status.recent_rejects = sorted(rejects, key=lambda each: each.time, reverse=True)[:MOST_REJECTS]
+
+
+def _add_heartbeats(
+    status: TaskStatus,
+    places: TaskPlaces,
+    seen: Sequence[_Seen],
+    reports: Reports | str,
+    now: datetime,
+    *,
+    is_paused: bool,
+) -> None:
+    if isinstance(reports, str):
+        status.unknown["heartbeats"] = reports
+        return
+    started = [
+        moment(found.report.started - _clock_ahead(found)) for found in reports.instances if _is_alive(found, now)
+    ]
+    routes = [SeenRoute(route, each.ahead, each.is_alive) for each in seen for route in each.report.heartbeats]
+    if not started and not routes:
+        status.unknown["heartbeats"] = NO_INSTANCE
+        return
+    status.heartbeats = heartbeats(places, routes, min(started, default=None), now, is_paused=is_paused)
 
 
 def _minutes(history: Iterable[FoundHour], reports: Reports | None, task: str) -> list[Minute]:
@@ -314,18 +342,15 @@ def _is_recent(time: str | None, now: datetime) -> bool:
     return time is not None and now - datetime.fromisoformat(time) <= _ACTIVE
 
 
+def _clock_ahead(found: Found) -> int:
+    """Return by how many milliseconds the clock of an instance is ahead of the storage account's."""
+    return found.report.time - milliseconds(found.written)
+
+
 def _is_alive(found: Found, now: datetime) -> bool:
     return (now - found.written).total_seconds() <= GONE_SECONDS
 
 
-def _age(milliseconds: int, now: datetime) -> float:
+def _age(number: int, now: datetime) -> float:
     # The clock of the service may be ahead.
-    return round(max((now - _moment(milliseconds)).total_seconds(), 0.0), 3)
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _milliseconds(time: datetime) -> int:
-    return round(time.timestamp() * 1000)
+    return round(max((now - moment(number)).total_seconds(), 0.0), 3)

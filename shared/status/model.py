@@ -137,6 +137,22 @@ class Losses(Struct, frozen=True):
     ranges: Annotated[list[LossRange], Meta(description="the last of them, at most 20")] = []
 
 
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """The heartbeats of a route: the message that the app sends through it every so many seconds, to see it arrive."""
+
+    route: Annotated[int, Meta(description="number of the route in the task, from 0")]
+    target: Annotated[Place, Meta(description="where they go: the target, or an entity beside it that nobody reads")]
+    every: Annotated[float, Meta(description="seconds from one to the next")]
+    arrived: Annotated[
+        Time | None, Meta(description="when the target last accepted one; null: none in the last day")
+    ] = None
+    latency: Annotated[float | None, Meta(description="seconds from the source to the target, of that one")] = None
+    missed: Annotated[bool, Meta(description="none has arrived for three times as long; never of a paused task")] = (
+        False
+    )
+    reason: Annotated[str | None, Meta(description="what is known about the one that is missed")] = None
+
+
 class TaskStatus(Struct, kw_only=True):
     """One task: all its lanes and instances together."""
 
@@ -166,6 +182,7 @@ class TaskStatus(Struct, kw_only=True):
     heartbeat: Annotated[Time | None, Meta(description="the latest report of an instance")] = None
     journal_records_lost: int = 0
     losses: Annotated[Losses | None, Meta(description="null: the source is not watched, see unknown")] = None
+    heartbeats: Annotated[list[Heartbeat], Meta(description="by route, if the task has any")] = []
     reconciliation: Findings | None = None
     unknown: Annotated[dict[str, str], Meta(description="by field: why it is null")] = {}
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
+from msgspec.structs import replace
+
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, TargetUnavailable
 from shared.printable import printable
 from shared.protocols import BatchReport, Outcome, ReportedMessage
-from shared.status.report import MOST_REJECTS, MOST_TEXT, HourReport, Minute, Outage, Reject, TaskReport
+from shared.status.report import MOST_REJECTS, MOST_TEXT, HourReport, Minute, Outage, Reject, RouteReport, TaskReport
 from shared.status.report import VERSION as REPORT_VERSION
 from shared.telemetry import names
 from shared.telemetry.names import outcome_of
@@ -46,6 +48,7 @@ class TaskRecorder:
         self._minutes: dict[int, Minute] = {}
         self._decided: deque[tuple[float, int]] = deque()
         self._started = self._clock.monotonic()
+        self._routes: dict[int, RouteReport] = {}
         self._unwritten = 0
         self.changes = 0
         """Counts up with each change."""
@@ -86,6 +89,13 @@ class TaskRecorder:
         )
         with self._lock:
             self.changes += 1
+            if report.error is None:
+                self._error = None
+                self._move(report)
+            elif self._error is None or self._error[0] != _text(report.error):
+                self._error = _text(report.error), now
+            if report.has_only_heartbeats:
+                return
             self._last_batch = now
             before = self._minutes.get(added.minute)
             self._minutes[added.minute] = added if before is None else before.plus(added)
@@ -93,11 +103,6 @@ class TaskRecorder:
                 del self._minutes[old]
             self._decided.append((self._clock.monotonic(), added.sent + added.withheld + added.rejected))
             self._rejects.extendleft(Reject(now, _id_of(each), _reason_of(each)) for each in rejected[-MOST_REJECTS:])
-            if report.error is None:
-                self._error = None
-                self._move(report)
-            elif self._error is None or self._error[0] != _text(report.error):
-                self._error = _text(report.error), now
 
     def unwritten(self, records: int) -> None:
         """Count lost records of the journal."""
@@ -114,6 +119,34 @@ class TaskRecorder:
                 kind = "unavailable" if isinstance(error, TargetUnavailable) else "refused"
                 since = self._now() if before is None else before.since
                 self._outages[place] = Outage(printable(place), kind, _text(error), since)  # type: ignore[arg-type] # one of both
+
+    def heartbeat_sent(self, route: int, number: int, error: BuswayError | None) -> None:
+        """Keep that a heartbeat was sent to the source, or why not; its *number* is the time in milliseconds."""
+        with self._lock:
+            self.changes += 1
+            known = self._routes.get(route, RouteReport(route))
+            first = number if known.first is None else known.first
+            self._routes[route] = replace(
+                known,
+                first=first,
+                sent=number if error is None else known.sent,
+                unsent=None if error is None else _text(error),
+            )
+
+    def heartbeat(self, route: int, sent: int, milliseconds: int | None, refusal: str | None) -> None:
+        """Keep the result of a heartbeat that the source has delivered (`shared.line.heartbeats`)."""
+        with self._lock:
+            self.changes += 1
+            known = replace(self._routes.get(route, RouteReport(route)), taken=sent)
+            if milliseconds is None:
+                self._routes[route] = replace(known, refused=printable(refusal or "")[:MOST_TEXT])
+            else:
+                self._routes[route] = replace(known, arrived=self._now(), latency=milliseconds, refused=None)
+
+    def route(self, number: int) -> RouteReport:
+        """Return what is known of the heartbeats of a route."""
+        with self._lock:
+            return self._routes.get(number, RouteReport(number))
 
     def report(self) -> TaskReport | None:
         """Return what is known now, None if this instance has never had a message of the task."""
@@ -138,6 +171,7 @@ class TaskRecorder:
                 positions=dict(self._positions),
                 minutes=[each for number, each in self._minutes.items() if number > now - _MINUTES_REPORTED],
                 unwritten=self._unwritten,
+                heartbeats=[self._routes[route] for route in sorted(self._routes)],
             )
 
     def minutes(self, first: int, last: int) -> list[Minute]:
@@ -148,7 +182,8 @@ class TaskRecorder:
     def _move(self, report: BatchReport) -> None:
         if not self._is_hub or report.origin.partition is None:
             return
-        numbers = [each.arrival.sequence_number for each in report.messages if each.arrival.sequence_number is not None]
+        arrivals = [each.arrival for each in (*report.messages, *report.heartbeats)]
+        numbers = [each.sequence_number for each in arrivals if each.sequence_number is not None]
         partition = report.origin.partition
         if numbers:
             self._positions[partition] = max(numbers)

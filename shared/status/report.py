@@ -62,6 +62,26 @@ class Reject(msgspec.Struct, frozen=True):
     reason: str
 
 
+class RouteReport(msgspec.Struct, omit_defaults=True, frozen=True):
+    """The heartbeats of one route as one instance knows them: those that it sent, and those that it took."""
+
+    route: int
+    first: int | None = None
+    """When it first sent one, or tried to."""
+    sent: int | None = None
+    """When it last sent one; the heartbeat has this number."""
+    unsent: str | None = None
+    """Why the last one could not be sent."""
+    taken: int | None = None
+    """The number of the last one that the source has delivered to it."""
+    arrived: int | None = None
+    """When the target last accepted one."""
+    latency: int | None = None
+    """Milliseconds from the source to the target, of that one."""
+    refused: str | None = None
+    """Why the target has not accepted the last one."""
+
+
 class TaskReport(msgspec.Struct, omit_defaults=True):
     """A task as one instance knows it, all its lanes together."""
 
@@ -86,6 +106,7 @@ class TaskReport(msgspec.Struct, omit_defaults=True):
     """The last minutes, which the history may not have yet."""
     unwritten: int = 0
     """Records that a `best_effort` journal has lost since the start."""
+    heartbeats: list[RouteReport] = []
 
 
 class InstanceReport(msgspec.Struct, omit_defaults=True):

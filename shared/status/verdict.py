@@ -11,7 +11,7 @@ _MOST_NAMED = 3
 def verdict(tasks: Sequence[TaskStatus], unknown: Sequence[str] = ()) -> tuple[Health, str]:
     """Return the health of *tasks* and a sentence about it; *unknown* has reasons why the status is not complete."""
     states = Counter(each.state for each in tasks)
-    troubled = [each for each in tasks if each.state in ATTENTION or _lost(each)]
+    troubled = [each for each in tasks if each.state in ATTENTION or _lost(each) or has_missed(each)]
     if troubled:
         named = ", ".join(map(_trouble, troubled[:_MOST_NAMED]))
         more = f" and {len(troubled) - _MOST_NAMED} more" if len(troubled) > _MOST_NAMED else ""
@@ -25,15 +25,22 @@ def verdict(tasks: Sequence[TaskStatus], unknown: Sequence[str] = ()) -> tuple[H
     return Health.OK, f"{_summary(states, len(tasks))}; {_lag(tasks)}."
 
 
+def has_missed(task: TaskStatus) -> bool:
+    """Return whether a route of *task* misses its heartbeats."""
+    return any(each.missed for each in task.heartbeats)
+
+
 def _lost(task: TaskStatus) -> int:
     return 0 if task.losses is None else task.losses.messages
 
 
 def _trouble(task: TaskStatus) -> str:
-    lost = f"{_lost(task):,} {'message' if _lost(task) == 1 else 'messages'} of {task.task} left its source unrecorded"
-    if task.state not in ATTENTION:
-        return lost
-    return f"{task.task} is {task.state}" + (f" and {lost}" if _lost(task) else "")
+    parts = [f"{task.task} is {task.state}"] if task.state in ATTENTION else []
+    parts += [f"{task.task} misses heartbeats"] if has_missed(task) else []
+    lost = _lost(task)
+    if lost:
+        parts.append(f"{lost:,} {'message' if lost == 1 else 'messages'} of {task.task} left its source unrecorded")
+    return " and ".join(parts)
 
 
 def _summary(states: Counter[State], total: int) -> str:

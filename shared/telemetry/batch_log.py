@@ -38,7 +38,7 @@ class BatchLog:
 
     def batch(self, report: BatchReport) -> None:
         """Log one line for the batch."""
-        if not _LOGGER.isEnabledFor(logging.INFO):
+        if not _LOGGER.isEnabledFor(logging.INFO) or report.has_only_heartbeats:
             return
         outcomes = Counter(map(outcome_of, report.messages))
         fields = _fields(self._task, report, outcomes)

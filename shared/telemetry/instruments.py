@@ -90,6 +90,8 @@ class TaskInstruments:
 
     def batch(self, report: BatchReport) -> None:
         """Record the metrics and spans of a batch."""
+        if report.has_only_heartbeats:
+            return
         self._measure(report)
         self._trace(report)
 

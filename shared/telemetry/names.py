@@ -22,6 +22,7 @@ OUTCOME: Final = "busway.outcome"
 VERDICT: Final = "busway.verdict"
 STATE: Final = "busway.state"
 ENTITY: Final = "busway.entity"
+ROUTE: Final = "busway.route"
 SYSTEM: Final = "messaging.system"
 DESTINATION: Final = "messaging.destination.name"
 SUBSCRIPTION: Final = "messaging.destination.subscription.name"
@@ -136,7 +137,21 @@ DEAD_LETTERS: Final = Metric(
     "Dead letters of the source and of the targets, by queue and subscription.",
     (ENTITY,),
 )
-GAUGES: Final = (TASK_STATE, SOURCE_LAG, SOURCE_BACKLOG, DEAD_LETTERS)
+HEARTBEAT_LATENCY: Final = Metric(
+    "busway.heartbeat.latency",
+    "gauge",
+    "s",
+    "Time of the last heartbeat of a route from the source to the target.",
+    (ROUTE, TARGET),
+)
+HEARTBEAT_MISSED: Final = Metric(
+    "busway.heartbeat.missed",
+    "gauge",
+    "{route}",
+    "1 for a route through which no heartbeat arrives, otherwise 0.",
+    (ROUTE, TARGET),
+)
+GAUGES: Final = (TASK_STATE, SOURCE_LAG, SOURCE_BACKLOG, DEAD_LETTERS, HEARTBEAT_LATENCY, HEARTBEAT_MISSED)
 
 # Metrics of the nightly reconciliation, which has no source.
 FOUND: Final = Metric(

@@ -10,6 +10,7 @@ from shared.config.review import (
     bindings,
     deliveries,
     expressions,
+    heartbeats,
     host_file,
     loops,
     reach,
@@ -49,6 +50,7 @@ _FAMILIES = (
     deliveries.findings,
     bindings.findings,
     expressions.findings,
+    heartbeats.findings,
 )
 
 

@@ -404,6 +404,24 @@ ENVELOPE_NOT_OPENED = _check(
     "set `from: envelope` in the source exactly where a route with `via: binding` and without `body_only` sends",
 )
 
+# Heartbeats
+
+HEARTBEAT_NOT_HIDDEN = _check(
+    _ERROR,
+    "heartbeat-not-hidden",
+    "The topic gets heartbeats, and a subscription that no task reads selects them: its application gets messages that "
+    "are not meant for it.",
+    "run `busway apply`, which adds `AND [busway-heartbeat] IS NULL` to its rules, before the app sends heartbeats",
+    needs_entities=True,
+)
+HEARTBEAT_NOT_TAKEN = _check(
+    _WARNING,
+    "heartbeat-not-taken",
+    "The rules of the source do not select the heartbeats of the task: every one is reported as missed.",
+    "declare the rule in the task, and run `busway apply`, which lets it select heartbeats too",
+    needs_entities=True,
+)
+
 # Editors
 
 SLOW_PATTERN = _check(

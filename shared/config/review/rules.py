@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from shared.amqp.values import Value
+from shared.config.heartbeats import source_rule
 from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
@@ -91,8 +92,9 @@ def _deployed(network: Network, task: TaskFile) -> Iterator[Finding]:
         yield Finding(checks.DEFAULT_BESIDE_ACTION, place, seen)
     if source.rule is None:
         return
-    action = None if source.rule.action is None else parse_action(source.rule.action)
-    declared = _as_text(parse_filter(source.rule.filter), action)
+    rule = source_rule(task) or source.rule
+    action = None if rule.action is None else parse_action(rule.action)
+    declared = _as_text(parse_filter(rule.filter), action)
     found = [_as_text(rule.filter, rule.action) for rule in rules]
     if found != [declared] and not (is_doubled and declared in found):
         seen = f"{source.subscription} has {' and '.join(found) or 'no rule'}, the task declares {declared}"

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from shared.config.models import StampedLife, TaskFile
+from shared.config.limits import StampedLife
+from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.config.files import load
-from shared.config.models import LoopPrevention, StampedLife
+from shared.config.limits import LoopPrevention, StampedLife
 from shared.errors import ConfigError
 from tests.unit.config.task_files import CONNECTIONS, REJECTS, TASK
 

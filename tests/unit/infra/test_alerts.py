@@ -54,11 +54,17 @@ class App:
         self._minutes = 0
 
     def minute(self, **measured: float | str) -> None:
-        """Export what was measured, and the gauges: *state*, *lag* and *dead*."""
-        metrics = {"lag": names.SOURCE_LAG, "dead": names.DEAD_LETTERS, "state": names.TASK_STATE}
+        """Export what was measured, and the gauges: *state*, *lag*, *dead* and *missed*."""
+        metrics = {
+            "lag": names.SOURCE_LAG,
+            "dead": names.DEAD_LETTERS,
+            "state": names.TASK_STATE,
+            "missed": names.HEARTBEAT_MISSED,
+        }
         more = {
             "dead": {names.ENTITY: "east/orders/Subscriptions/billing"},
             "state": {names.STATE: str(measured.get("state"))},
+            "missed": {names.ROUTE: "0", names.TARGET: "east/orders"},
         }
         looked = [
             Measurement(metrics[name].name, 1 if name == "state" else float(value), {**SOURCE, **more.get(name, {})})
@@ -204,6 +210,17 @@ def test_growing_dead_letters_fire_and_a_purge_does_not(app: App) -> None:
     assert app.fired() == {"dead-letters": [{"Entity": "east/orders/Subscriptions/billing"}]}
     for _ in range(60):
         app.minute(state="idle", lag=0, dead=4)
+    assert app.fired() == {}
+
+
+def test_a_route_that_misses_heartbeats_at_every_look_fires_until_one_arrives(app: App) -> None:
+    app.minute(state="idle", lag=0, missed=0)
+    for _ in range(4):
+        app.minute(state="idle", lag=0, missed=1)
+    assert app.fired() == {}
+    app.minute(state="idle", lag=0, missed=1)
+    assert app.fired() == {"heartbeat-missed": [{"Task": "orders", "Target": "east/orders"}]}
+    app.minute(state="idle", lag=0, missed=0)
     assert app.fired() == {}
 
 

@@ -11,7 +11,7 @@ from shared.config.files import Configuration, load
 from shared.config.measurements import EVERY_MINUTE, measurements, measurements_schedule
 from shared.errors import ConfigError
 from shared.protocols import Measurement
-from shared.status.model import DeadLetters, Health, Place, State, Status, TaskStatus
+from shared.status.model import DeadLetters, Health, Heartbeat, Place, State, Status, TaskStatus
 from shared.telemetry import names
 from shared.telemetry.instruments import Instruments
 
@@ -66,7 +66,15 @@ def test_every_known_figure_has_a_value_and_an_unknown_one_has_none(configuratio
                 DeadLetters(topic, 7, subscriptions={"billing": 7, "audit": 0}),
             ],
         ),
-        a_task("jobs", State.UNKNOWN, dead_letters=[DeadLetters(Place("east", "jobs"), unknown="no permission")]),
+        a_task(
+            "jobs",
+            State.UNKNOWN,
+            dead_letters=[DeadLetters(Place("east", "jobs"), unknown="no permission")],
+            heartbeats=[
+                Heartbeat(route=0, target=Place("east", "jobs"), every=60.0, arrived="x", latency=0.25),
+                Heartbeat(route=1, target=Place("east", "more"), every=60.0, arrived="x", latency=0.25, missed=True),
+            ],
+        ),
     ]
     status = Status(time="2026-01-01T00:00:00Z", health=Health.OK, sentence="", tasks=tasks, sites=[], instances=None)
     assert measurements(configuration, status) == [
@@ -77,6 +85,9 @@ def test_every_known_figure_has_a_value_and_an_unknown_one_has_none(configuratio
         Measurement("busway.dead_letters", 7, {**ORDERS, "busway.entity": "east/orders/Subscriptions/billing"}),
         Measurement("busway.dead_letters", 0, {**ORDERS, "busway.entity": "east/orders/Subscriptions/audit"}),
         Measurement("busway.task.state", 1, {**JOBS, "busway.state": "unknown"}),
+        Measurement("busway.heartbeat.missed", 0, {**JOBS, "busway.route": "0", "busway.target": "east/jobs"}),
+        Measurement("busway.heartbeat.latency", 0.25, {**JOBS, "busway.route": "0", "busway.target": "east/jobs"}),
+        Measurement("busway.heartbeat.missed", 1, {**JOBS, "busway.route": "1", "busway.target": "east/more"}),
     ]
 
 

@@ -1,0 +1,50 @@
+"""Builds what sends the heartbeats of a configuration."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from shared.clock import Clock
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
+from shared.config.outputs import open_outputs
+from shared.config.status_assembly import open_store, store_problem
+from shared.protocols import Output
+from shared.status.heartbeat_timer import HeartbeatRoute, HeartbeatTimer
+from shared.status.recorder import TaskRecorder
+
+_MINUTE = 60
+# Neither at the full minute, when schedules of other apps begin, nor together with the app's other timers.
+_EVERY_MINUTE = "50 * * * * *"
+
+
+def heartbeat_timer(
+    configuration: Configuration,
+    settings: Mapping[str, str],
+    recorders: Mapping[str, TaskRecorder],
+    *,
+    outputs: Mapping[str, Output] | None = None,
+    clock: Clock | None = None,
+) -> HeartbeatTimer | None:
+    """Return what sends the heartbeats; None if no task has any, or without a place for the status."""
+    tasks = [each for each in configuration.tasks if each.heartbeat is not None]
+    if not tasks or store_problem(configuration, settings) is not None:
+        return None
+    opened = outputs or open_outputs(configuration, settings)
+    routes = [each for task in tasks for each in _routes(task, opened[task.source.connection], recorders[task.task])]
+    return HeartbeatTimer(routes, partial(open_store, configuration, settings), clock)
+
+
+def heartbeat_schedule(configuration: Configuration) -> str:
+    """Return the schedule of the timer (NCRONTAB): every minute, or more often if a task says so."""
+    intervals = [each.heartbeat.every.total_seconds() for each in configuration.tasks if each.heartbeat is not None]
+    shortest = int(min(intervals, default=_MINUTE))
+    return _EVERY_MINUTE if shortest >= _MINUTE else f"*/{shortest} * * * * *"
+
+
+def _routes(task: TaskFile, output: Output, recorder: TaskRecorder) -> Iterator[HeartbeatRoute]:
+    source, options = task.source, task.heartbeat
+    every = 0.0 if options is None else options.every.total_seconds()
+    entity = source.queue or source.topic or source.hub or ""
+    partition = str(source.partitions[0]) if source.partitions else None
+    for number in range(len(task.routes)):
+        yield HeartbeatRoute(task.task, number, every, output, entity, source.sessions, partition, recorder)

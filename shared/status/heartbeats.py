@@ -1,0 +1,82 @@
+"""The heartbeats of a task: what the instances report about each route as one status. Pure; time is an argument."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from shared.status.facts import TaskPlaces
+from shared.status.model import Heartbeat
+from shared.status.report import RouteReport
+from shared.status.times import iso, moment
+
+MISSED_AFTER = 3
+"""Intervals without an arrival after which heartbeats are missed."""
+
+
+class SeenRoute(NamedTuple):
+    """What an instance reports about a route, the milliseconds that its clock is ahead, and whether it still runs."""
+
+    report: RouteReport
+    ahead: int
+    is_alive: bool
+
+    def time(self, milliseconds: int) -> datetime:
+        """Return a time of the instance's clock by the storage account's."""
+        return moment(milliseconds - self.ahead)
+
+
+def heartbeats(
+    places: TaskPlaces, seen: Iterable[SeenRoute], since: datetime | None, now: datetime, *, is_paused: bool
+) -> list[Heartbeat]:
+    """Return the status of each route; instances have been able to send since *since*, None: none reports."""
+    found = list(seen)
+    return [
+        _heartbeat(
+            number, places, [each for each in found if each.report.route == number], since, now, is_paused=is_paused
+        )
+        for number in range(len(places.heartbeats))
+    ]
+
+
+def _heartbeat(
+    number: int,
+    places: TaskPlaces,
+    seen: Sequence[SeenRoute],
+    since: datetime | None,
+    now: datetime,
+    *,
+    is_paused: bool,
+) -> Heartbeat:
+    arrivals = [
+        (each.time(each.report.arrived), each.report.latency) for each in seen if each.report.arrived is not None
+    ]
+    arrived, latency = max(arrivals, default=(None, None), key=lambda each: each[0])
+    begun = [each.time(each.report.first) for each in seen if each.report.first is not None]
+    start = arrived or min(begun, default=since)
+    patience = timedelta(seconds=MISSED_AFTER * places.heartbeat_seconds)
+    is_missed = not is_paused and start is not None and now - start > patience
+    return Heartbeat(
+        route=number,
+        target=places.heartbeats[number],
+        every=places.heartbeat_seconds,
+        arrived=None if arrived is None else iso(arrived),
+        latency=None if latency is None else latency / 1000,
+        missed=is_missed,
+        reason=_reason(seen, patience) if is_missed else None,
+    )
+
+
+def _reason(seen: Sequence[SeenRoute], patience: timedelta) -> str:
+    """Return what is known about the last heartbeats that were sent."""
+    sent = [each.report.sent for each in seen if each.report.sent is not None]
+    taken = {each.report.taken: each.report.refused for each in seen if each.report.taken is not None}
+    unsent = [each.report.unsent for each in seen if each.report.unsent is not None and each.is_alive]
+    # The next one may be on its way already.
+    refused = taken[max(taken)] if taken else None
+    if refused is not None and max(sent, default=0) - max(taken) <= patience.total_seconds() * 1000:
+        return refused
+    if unsent:
+        return f"it cannot be sent to the source: {unsent[-1]}"
+    if not sent:
+        return "no instance has sent one"
+    return f"the one of {iso(moment(max(sent)))} has not come out of the source"

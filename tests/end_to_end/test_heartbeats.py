@@ -1,0 +1,199 @@
+"""Heartbeats with a real host, the local broker with its administration, and Azurite."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.management import SqlRuleFilter
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from local.broker.admin.thread import RunningAdmin
+from local.broker.config import NamespaceConfig
+from local.broker.thread import RunningBroker
+from shared.azure.administration import administration_client
+from tests.azurite import running_azurite
+from tests.end_to_end.busway_process import BuswayProcess
+
+# azure-servicebus tests the truth value of XML elements.
+pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
+
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+east: {kind: service-bus, setting: EAST}
+"""
+TASKS = """
+task: orders-west-to-east
+source: {connection: west, topic: orders, subscription: replication, sessions: true,
+         rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
+editors: [{validate: {required_properties: [price]}}]
+routes: [{target: {connection: east, topic: orders}}]
+heartbeat: {every: PT5S}
+---
+task: orders-east-to-west
+source: {connection: east, topic: orders, subscription: replication, sessions: true,
+         rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
+routes: [{target: {connection: west, topic: orders}}]
+heartbeat: {every: PT5S}
+---
+task: jobs
+source: {connection: west, queue: jobs}
+routes:
+  - {when: "priority > 5", target: {connection: east, queue: urgent}}
+  - {target: {connection: east, queue: jobs}}
+heartbeat: {every: PT5S}
+"""
+TOPOLOGY = """
+west: {topics: {orders: {subscriptions: {application: {sessions: true}, expensive: {rule: {filter: "price > 10"}}}}}}
+east: {topics: {orders: {subscriptions: {application: {sessions: true}, expensive: {rule: {filter: "price > 10"}}}}}}
+"""
+SITES = ("west", "east")
+SECONDS = 60.0
+ARRIVING = {
+    "orders-west-to-east": ["east/orders"],
+    "orders-east-to-west": ["west/orders"],
+    "jobs": 2 * ["east/busway-heartbeat"],
+}
+
+
+class Site:
+    """A running app with two namespaces whose entities `busway apply` has made."""
+
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        self.folder = folder
+        self.settings = settings
+
+    def run(self, command: str, *arguments: str) -> Result:
+        return CliRunner().invoke(app, [command, *arguments, "--config", str(self.folder)], env=self.settings)
+
+    def until(self, is_reached: Callable[[dict[str, Any]], bool]) -> tuple[int, dict[str, Any]]:
+        """Return the exit code and the tasks by name, once they are as expected."""
+        end = time.monotonic() + SECONDS
+        while True:
+            result = self.run("status", "--json")
+            tasks = {each["task"]: each for each in json.loads(result.stdout)["tasks"]}
+            if is_reached(tasks):
+                return result.exit_code, tasks
+            assert time.monotonic() < end, tasks
+            time.sleep(1)
+
+    def client(self, site: str) -> ServiceBusClient:
+        return ServiceBusClient.from_connection_string(self.settings[site.upper()])
+
+    def set_status(self, site: str, topic: str, status: str) -> None:
+        with administration_client(site.upper(), self.settings) as client:
+            found = client.get_topic(topic)
+            found.status = status
+            client.update_topic(found)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("heartbeats")
+    (folder / "tasks").mkdir()
+    (folder / "connections.yaml").write_text(CONNECTIONS)
+    (folder / "tasks" / "all.yaml").write_text(TASKS)
+    (folder / "topology.yaml").write_text(TOPOLOGY)
+    (folder / "journal.yaml").write_text("blob: {setting: AzureWebJobsStorage, container: journal}\n")
+    with (
+        running_azurite(tmp_path_factory.mktemp("azurite")) as storage,
+        RunningBroker([NamespaceConfig(name=name) for name in SITES]) as broker,
+        RunningAdmin(broker) as admin,
+    ):
+        settings = {name.upper(): broker.connection_string(name) for name in SITES}
+        settings |= {f"{name.upper()}__administration": admin.address(name) for name in SITES}
+        settings |= {"AzureWebJobsStorage": storage, "BUSWAY_CONFIG": str(folder)}
+        site = Site(folder, settings)
+        applied = site.run("apply", "--yes")
+        assert applied.exit_code == 0, applied.output
+        for name in SITES:
+            with administration_client(name.upper(), settings) as client:
+                client.create_subscription("orders", "billing")  # not in topology.yaml
+        applied = site.run("apply", "--yes")
+        assert applied.exit_code == 0, applied.output
+        with BuswayProcess("host", settings=settings) as host:
+            assert host.lines(1)[0].split()[0] == "ready"
+            yield site
+
+
+def places(task: dict[str, Any]) -> list[str]:
+    return [f"{each['target']['site']}/{each['target']['entity']}" for each in task["heartbeats"] if each["latency"]]
+
+
+def test_apply_hides_heartbeats_from_the_subscriptions_of_applications(site: Site) -> None:
+    with administration_client("EAST", site.settings) as client:
+        found = {
+            name: [
+                rule.filter.sql_expression
+                for rule in client.list_rules("orders", name)
+                if isinstance(rule.filter, SqlRuleFilter)
+            ]
+            for name in ("application", "billing", "expensive", "replication")
+        }
+    assert found == {
+        "application": ["[busway-heartbeat] IS NULL"],
+        "billing": ["[busway-heartbeat] IS NULL"],
+        "expensive": ["(price > 10) AND [busway-heartbeat] IS NULL"],
+        "replication": [
+            "[busway-heartbeat] = 'orders-east-to-west' OR ([busway-heartbeat] IS NULL AND (replication IS NULL))"
+        ],
+    }
+    assert site.run("plan").exit_code == 0
+
+
+def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: Site) -> None:
+    code, tasks = site.until(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING)
+    assert code == 0
+    for task in tasks.values():
+        assert (task["state"], task["rate"], task["last_batch"], task["instances"]) == ("idle", 0.0, None, 0)
+        assert task["last_hour"] == {"sent": 0, "withheld": 0, "rejected": 0, "retried": 0, "duplicates": 0}
+        assert all(0 < each["latency"] < 10 and not each["missed"] for each in task["heartbeats"])
+    result = site.run("status")
+    assert "last heartbeats: " in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_applications_get_their_messages_and_no_heartbeat(site: Site) -> None:
+    with site.client("west") as west, west.get_topic_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("x", session_id="a", application_properties={"price": 20}))
+    site.until(lambda found: found["orders-west-to-east"]["last_hour"]["sent"] == 1)
+    with site.client("east") as east:
+        for name in ("application", "billing", "expensive"):
+            session = "a" if name == "application" else None
+            with east.get_subscription_receiver("orders", name, session_id=session) as receiver:
+                messages = receiver.receive_messages(5, max_wait_time=3)
+            assert [str(each) for each in messages] == ["x"], name
+        for queue in ("jobs", "urgent"):
+            with east.get_queue_receiver(queue) as receiver:
+                assert receiver.peek_messages(5) == []
+
+
+def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: Site) -> None:
+    site.until(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING)
+    site.set_status("east", "orders", "SendDisabled")
+    # A heartbeat never waits for the target: none is left at the source.
+    pair = ("orders-west-to-east", "orders-east-to-west")
+    code, tasks = site.until(
+        lambda found: all(found[name]["heartbeats"][0]["missed"] and found[name]["backlog"] == 0 for name in pair)
+    )
+    assert code == 1
+    (heartbeat,) = tasks["orders-west-to-east"]["heartbeats"]
+    assert "it is disabled" in heartbeat["reason"]
+    result = site.run("status")
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
+    assert text.startswith("2 of 3 tasks need attention: ")
+    assert "orders-west-to-east misses heartbeats" in text
+    # Its source is the same topic.
+    assert "it cannot be sent to the source: east/orders: " in text
+    assert "no heartbeat has reached east/orders (one every 5.0 s): east/orders: " in text
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    site.set_status("east", "orders", "Active")
+    code, _ = site.until(
+        lambda found: not any(each["missed"] for task in found.values() for each in task["heartbeats"])
+    )
+    assert code == 0
