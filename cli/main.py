@@ -45,6 +45,9 @@ _COMMANDS = {
     "trace": _Entry("cli.trace.command", "trace", "Show every hop of one message, from the journals."),
     "dead": _Entry("cli.dead.command", "dead", "List, show, resend, export or drop dead letters."),
     "rejects": _Entry("cli.dead.command", "rejects", "The same for messages that tasks have rejected."),
+    "evacuate": _Entry(
+        "cli.evacuate.command", "evacuate", "Move the messages of an entity or a namespace to another one."
+    ),
     "purge": _Entry("cli.purge", "purge", "Delete messages of a queue or subscription, by rule and age."),
     "send": _Entry("cli.send", "send", "Send messages to a queue, topic or event hub."),
     "receive": _Entry(

@@ -49,6 +49,7 @@ SLOW_FILES = (
     "jobs/test_verdicts.py",
     "faults/test_stops.py",
     "faults/test_dead_letters.py",
+    "faults/test_evacuation.py",
     "end_to_end/test_pause.py",
     "end_to_end/test_project.py",
     "end_to_end/test_smoke.py",

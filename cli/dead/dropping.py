@@ -3,10 +3,9 @@
 import time
 from collections.abc import Callable, Mapping
 
-from shared.azure.receivers.raw_link import LinkClosed
 from shared.dead_letters.peeking import peeked
 from shared.dead_letters.places import Place
-from shared.dead_letters.receiving import SESSION_LOCKED, Held, Receiver
+from shared.dead_letters.receiving import Held, Receiver, SessionUnavailable
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 
 _AT_ONCE = 100
@@ -70,10 +69,8 @@ class Removal:
                 return None
             try:
                 await self._work(session_id)
-            except LinkClosed as error:
-                if error.condition not in (SESSION_LOCKED, "com.microsoft:timeout"):
-                    raise
-                self._leave(session_id, "its session is locked by another receiver")
+            except SessionUnavailable as error:
+                self._leave(session_id, str(error))
         return None
 
     async def _work(self, session_id: str | None) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cli.dead.exporting import WHERE, exported_objects
 from shared.dead_letters.delivery import Delivery, Ready
-from shared.dead_letters.evidence import Answer, Question, answers, by_destination
+from shared.dead_letters.evidence import Answer, Question, by_destination
 from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, SENT
 from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Scene, destination_of
+from shared.dead_letters.places import Scene
 from shared.dead_letters.resending import AT_ONCE, Result
 from shared.dead_letters.selecting import Selection
 from shared.dead_letters.unclear import Unclear
@@ -101,8 +101,7 @@ class FileResend:
         ]
         for to, some in by_destination(questions).items():
             try:
-                destination = destination_of(to, self._scene.configuration)
-                found = await answers(some, self._scene, destination, self._stopping)
+                found = await self._delivery.answers(to, some, self._stopping)
             except BuswayError:
                 # Without a look at the target nothing is known about them.
                 found = dict.fromkeys((each.key for each in some), Answer.UNCLEAR)
@@ -119,7 +118,7 @@ class FileResend:
         self.result.sent += len(delivered.sent)
         self._progress(len(delivered.sent))
         for key, reason in delivered.rejected.items():
-            self.result.left[key] = f"the target refuses it: {reason}"
+            self.result.left[key] = reason
         self.result.error = delivered.error
         not_sent = "not sent: the run ended before it"
         self.result.left |= dict.fromkeys([*delivered.refused, *delivered.unclear], not_sent)

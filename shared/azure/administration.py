@@ -142,13 +142,17 @@ def _emulator_address(connection_string: str) -> str | None:
     return f"http://{place.hostname}:{port}"
 
 
+def queue_or_topic(client: ServiceBusAdministrationClient, name: str) -> QueueProperties | TopicProperties:
+    """Return what has this name; raises the SDK's errors, ResourceNotFoundError if nothing has."""
+    try:
+        return client.get_queue(name)
+    except (ResourceNotFoundError, AttributeError):  # the SDK fails on the description of a topic
+        return client.get_topic(name)
+
+
 def duplicate_window(client: ServiceBusAdministrationClient, entity: str) -> timedelta | None:
     """Return how long a queue or topic remembers ids, None if it detects no duplicates; raises the SDK's errors."""
-    found: QueueProperties | TopicProperties
-    try:
-        found = client.get_queue(entity)
-    except ResourceNotFoundError:
-        found = client.get_topic(entity)
+    found = queue_or_topic(client, entity)
     if not found.requires_duplicate_detection:
         return None
     window = found.duplicate_detection_history_time_window

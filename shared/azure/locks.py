@@ -85,7 +85,7 @@ class ServiceBusLocks:
         session = session_id if self._sessions else None
         reason, description = reason[:LONGEST_TEXT], description[:LONGEST_TEXT]
         await self._request(
-            lambda connection: connection.dead_letter(token, session, reason, description, timeout_seconds),
+            lambda connection: connection.dead_letter([token], session, reason, description, timeout_seconds),
             timeout_seconds,
         )
 

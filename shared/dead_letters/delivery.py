@@ -1,22 +1,32 @@
 """Sends messages and records each step in the ledger before the next one."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from shared.dead_letters.edits import Edits
+from shared.dead_letters.evidence import Answer, Question, answers
 from shared.dead_letters.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Destination, Scene
+from shared.dead_letters.places import Destination, Place, Scene, destination_of
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.routing import Target
 from shared.message.mapping import fit_between
+from shared.message.message import Message
 from shared.protocols import Outgoing, Output
 
 _SEND_SECONDS = 30.0
 
 type Routing = Callable[[Letter], Destination | str]
 """Returns where a message goes, or why that is not known."""
+
+
+class Changes(Protocol):
+    """What is changed in a message that is sent again."""
+
+    def resent(self, letter: Letter, place: Place) -> Message:
+        """Return the message to send for a letter of *place*; raises MessageRejected."""
+        ...
 
 
 class Ready(NamedTuple):
@@ -33,7 +43,7 @@ class Delivered:
 
     sent: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
-    """Messages that the target refuses, with the reason; the others go on."""
+    """Messages that stay through their own fault, with the reason; the others go on."""
     refused: list[str] = field(default_factory=list)
     """Messages that the target has not accepted, for a reason that is not theirs."""
     unclear: list[str] = field(default_factory=list)
@@ -44,11 +54,14 @@ class Delivered:
 class Delivery:
     """Sends messages of one entity to their destinations."""
 
+    accepted_is = SENT
+    """The state of a message that the target has accepted."""
+
     def __init__(
         self,
         scene: Scene,
         ledger: Ledger,
-        edits: Edits,
+        edits: Changes,
         routing: Routing,
         outputs: Mapping[str, Output],
     ) -> None:
@@ -87,19 +100,28 @@ class Delivery:
             if answer is None:
                 result.sent.append(key)
             elif isinstance(answer, MessageRejected):
-                result.rejected[key] = answer.description
-            elif _was_answered(answer):
+                result.rejected[key] = f"the target refuses it: {answer.description}"
+            elif was_answered(answer):
                 result.refused.append(key)
             else:
                 result.unclear.append(key)
             if isinstance(answer, TargetRefused | TargetUnavailable):
                 result.error = answer
-        await self.ledger.note(SENT, result.sent, str(destination))
+        await self.ledger.note(self.accepted_is, result.sent, str(destination))
         await self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
         return result
 
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """
+        Return what is known about messages whose send to *to* was interrupted, nothing if it is *stopping*.
 
-def _was_answered(error: BuswayError) -> bool:
+        Raises BuswayError if nothing can be found out.
+        """
+        destination = destination_of(to, self._scene.configuration)
+        return await answers(questions, self._scene, destination, stopping)
+
+
+def was_answered(error: BuswayError) -> bool:
     """Return whether the target itself has said that it did not accept the message."""
     if isinstance(error, TargetUnavailable):
         return error.retry_after is not None  # it is busy, and says when to come back

@@ -47,6 +47,15 @@ def stamp_of(place: Place, key: str) -> str:
     return f"{place.site}/{place.entity.lower()}/{key}"
 
 
+def resent_key(copy: Letter, place: Place) -> str | None:
+    """Return the key of the message of *place* that *copy* is a copy of, or None."""
+    stamp = None if copy.message is None else copy.message.application_property(RESENT_FROM)
+    prefix = stamp_of(place, "")
+    if stamp is None or not isinstance(stamp.payload, str) or not stamp.payload.startswith(prefix):
+        return None
+    return stamp.payload.removeprefix(prefix)
+
+
 def _edited(editor: Editor, message: Message) -> Message:
     try:
         result = editor.edit(message)

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from shared.config.files import Configuration
-from shared.dead_letters.edits import RESENT_FROM, stamp_of
+from shared.dead_letters.edits import resent_key
 from shared.dead_letters.ledger import Entry
 from shared.dead_letters.peeking import peeked
 from shared.dead_letters.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
@@ -51,18 +51,26 @@ async def answers(
 
     Raises TargetUnavailable if the destination cannot be peeked.
     """
-    place = scene.place
-    readable = _readable(place, destination, scene.configuration)
+    readable = _readable(scene.place, destination, scene.configuration)
     if readable is None:
         return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
-    left = max(each.entry.at for each in questions) + SETTLE_SECONDS - time.time()
-    if left > 0:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), left)
-    if stopping.is_set():
-        return {}  # it may be too early to look
-    there, sessions = await _resent(place, readable, scene.settings)
-    is_queue = SUBSCRIPTION not in readable.entity.lower()
+    gets_all = SUBSCRIPTION not in readable.entity.lower()
+    return await answers_at(questions, scene.place, readable, scene.settings, stopping, gets_all=gets_all)
+
+
+async def answers_at(
+    questions: Sequence[Question],
+    place: Place,
+    readable: Place,
+    settings: Mapping[str, str],
+    stopping: asyncio.Event,
+    *,
+    gets_all: bool,
+) -> dict[str, Answer]:
+    """Return what a look at *readable*, which *gets_all* that is sent or only some, shows; otherwise as `answers`."""
+    if not await may_look(questions, stopping):
+        return {}
+    there, sessions = await _resent(place, readable, settings)
     found: dict[str, Answer] = {}
     untouched: dict[int, bool] = {}
     for each in questions:
@@ -72,9 +80,18 @@ async def answers(
         if each.entry.run not in untouched:
             untouched[each.entry.run] = bool(each.sent_before) and there.issuperset(each.sent_before)
         is_first_of_session = each.session_id is not None and each.session_id not in sessions
-        is_proof = is_queue and untouched[each.entry.run] and not is_first_of_session
+        is_proof = gets_all and untouched[each.entry.run] and not is_first_of_session
         found[each.key] = Answer.NOT_SENT if is_proof else Answer.UNCLEAR
     return found
+
+
+async def may_look(questions: Sequence[Question], stopping: asyncio.Event) -> bool:
+    """Wait until what was sent must have arrived; return False if it is *stopping* before that."""
+    left = max(each.entry.at for each in questions) + SETTLE_SECONDS - time.time()
+    if left > 0:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), left)
+    return not stopping.is_set()
 
 
 def _readable(place: Place, destination: Destination, configuration: Configuration) -> Place | None:
@@ -93,14 +110,13 @@ async def _resent(place: Place, readable: Place, settings: Mapping[str, str]) ->
     """Return the keys of the messages of *place* whose copies are in *readable*, and the sessions of these copies."""
     keys: set[str] = set()
     sessions: set[str] = set()
-    prefix = stamp_of(place, "")
     async with contextlib.aclosing(peeked(readable, settings)) as found:
         async for some in found:
             for letter, _ in some:
-                stamp = None if letter.message is None else letter.message.application_property(RESENT_FROM)
-                if stamp is None or not isinstance(stamp.payload, str) or not stamp.payload.startswith(prefix):
+                key = resent_key(letter, place)
+                if key is None:
                     continue
-                keys.add(stamp.payload.removeprefix(prefix))
+                keys.add(key)
                 if letter.session_id is not None:
                     sessions.add(letter.session_id)
     return keys, sessions

@@ -2,21 +2,24 @@
 The record of what was resent, so that a run which was interrupted can be repeated: nothing is lost or sent twice.
 
 A line is written to the store before each step: `sending` before messages are sent, then `sent`, `refused` (the target
-has not accepted them) or, when they have left their entity, `completed`. A message that is still `sending` when a
-process was killed may or may not have been sent: `shared.dead_letters.evidence` finds out.
+has not accepted them) or, when they have left their entity, `completed`. `accepted` is a step before `sent`, where the
+target has to do more than to accept them. A message that is still `sending` or `accepted` when a process was killed may
+or may not have been sent: `shared.dead_letters.evidence` finds out.
 """
 
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from shared.errors import ConfigError, Problem
 
-SENDING, SENT, REFUSED, COMPLETED = "sending", "sent", "refused", "completed"
+SENDING, ACCEPTED, SENT, REFUSED, COMPLETED = "sending", "accepted", "sent", "refused", "completed"
+OPEN = (SENDING, ACCEPTED)
+"""States of a message that an interrupted run may have sent."""
 
 _VERSION = 1
 
@@ -28,6 +31,12 @@ class Entry(NamedTuple):
     at: float
     to: str
     run: int
+    share: str = ""
+    """What the message was in its entity, where the ledger is of several kinds."""
+    number: int | None = None
+    """The sequence number of its copy, if that is known."""
+    mark: str | None = None
+    """What identifies it after it has got another sequence number."""
 
 
 class LedgerStore(Protocol):
@@ -62,6 +71,8 @@ class Ledger:
         """Use *store* for the messages of the entity *name*."""
         self.entries: dict[str, Entry] = {}
         self.run = 0
+        self.share = ""
+        """What is noted from now on; see `Entry.share`."""
         self._store = store
         self._name = name
 
@@ -94,14 +105,22 @@ class Ledger:
         """Return the number of messages in *states*."""
         return sum(each.state in states for each in self.entries.values())
 
-    async def note(self, state: str, keys: Iterable[str], to: str) -> None:
-        """Record that messages are in *state*; raises what the store raises, and then nothing has changed here."""
+    async def note(
+        self, state: str, keys: Iterable[str], to: str, *, numbers: Sequence[int] = (), marks: Sequence[str] = ()
+    ) -> None:
+        """
+        Record that messages are in *state*; *numbers* and *marks*, if given, are those of each.
+
+        Raises what the store raises, and then nothing has changed here.
+        """
         known = list(keys)
         if not known:
             return
-        at = time.time()
-        await self._append({"state": state, "to": to, "at": at, "keys": known})
-        self._apply(state, at, to, known)
+        line = {"state": state, "to": to, "at": time.time(), "keys": known}
+        more = {"share": self.share, "numbers": [*numbers], "marks": [*marks]}
+        line |= {name: value for name, value in more.items() if value}
+        await self._append(line)
+        self._apply(line)
 
     def sent_before(self, entry: Entry) -> list[str]:
         """Return what the latest run up to that of *entry* is known to have sent to the same target."""
@@ -114,13 +133,22 @@ class Ledger:
     async def _append(self, line: object) -> None:
         await self._store.append(json.dumps(line) + "\n")
 
-    def _apply(self, state: str, at: float, to: str, keys: Iterable[str]) -> None:
-        for key in keys:
+    def _apply(self, line: Mapping[str, Any]) -> None:
+        keys, state = line["keys"], line["state"]
+        nothing = [None] * len(keys)
+        numbers, marks = line.get("numbers", nothing), line.get("marks", nothing)
+        for key, number, mark in zip(keys, numbers, marks, strict=True):
+            entry = Entry(state, line["at"], line["to"], self.run, line.get("share", ""), number, mark)
             before = self.entries.get(key)
-            # A message belongs to the run that has sent it.
-            is_later_step = state == COMPLETED and before is not None
-            run = before.run if is_later_step and before is not None else self.run
-            self.entries[key] = Entry(state, at, to, run)
+            if before is not None:
+                entry = entry._replace(
+                    # A message belongs to the run that has sent it.
+                    run=before.run if state == COMPLETED else self.run,
+                    share=entry.share or before.share,
+                    number=before.number if number is None else number,
+                    mark=before.mark if mark is None else mark,
+                )
+            self.entries[key] = entry
 
     def _read(self, lines: Iterable[str]) -> None:
         self.entries, self.run = {}, 0
@@ -131,7 +159,7 @@ class Ledger:
                     self._check(content)
                     self.run = content["run"]
                 else:
-                    self._apply(content["state"], content["at"], content["to"], content["keys"])
+                    self._apply(content)
             except (ValueError, LookupError, TypeError):
                 continue
 

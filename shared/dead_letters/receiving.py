@@ -6,23 +6,24 @@ A message that is not wanted is held until the end, because one that is given ba
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from shared.azure.connections import service_bus_client
 from shared.azure.receivers import frames
-from shared.azure.receivers.raw_link import Delivery, RawLink
+from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.azure.service_bus_internals import ManagementConnection
 from shared.dead_letters.letters import Letter
 from shared.dead_letters.places import Place
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 
-SESSION_LOCKED = "com.microsoft:session-cannot-be-locked"
+_SESSION_LOCKED = ("com.microsoft:session-cannot-be-locked", "com.microsoft:timeout")
 
 # 8 KB in a request: it must fit the frames of the service.
 _TOKENS_AT_ONCE = 500
@@ -56,33 +57,85 @@ class Held:
         self.letter = None
 
 
+class SessionUnavailable(TargetUnavailable):
+    """A session that cannot be worked on now; the others can."""
+
+
+class Source(Protocol):
+    """Where messages are received from, locked or at least not lost; see `Receiver`."""
+
+    async def receive(self, count: int, seconds: float) -> list[Held]:
+        """Return up to *count* messages, none if nothing comes for *seconds*."""
+        ...
+
+    async def complete(self, messages: Sequence[Held]) -> list[Held]:
+        """Remove messages; return those that could not be removed."""
+        ...
+
+    async def give_back(self, messages: Iterable[Held]) -> None:
+        """Make messages available to other receivers again."""
+        ...
+
+    async def renew(self, messages: Sequence[Held]) -> list[Held]:
+        """Renew the locks that end soon; return the messages whose lock was lost."""
+        ...
+
+    def may_send(self, message: Held) -> bool:
+        """Return whether the lock lasts long enough to send the message and complete it."""
+        ...
+
+
+type OpenSource = Callable[[str | None], AbstractAsyncContextManager[Source]]
+"""Opens the entity, or one session of it; opening raises SessionUnavailable if that session is not free."""
+
+
 class Receiver:
     """Receives from one queue, subscription or dead-letter queue, or from one session of it."""
 
-    def __init__(self, place: Place, settings: Mapping[str, str], session_id: str | None = None) -> None:
-        """Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks."""
-        self._place = place
+    def __init__(
+        self,
+        place: Place,
+        settings: Mapping[str, str],
+        session_id: str | None = None,
+        management: ManagementConnection | None = None,
+    ) -> None:
+        """
+        Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks.
+
+        *management* is a connection of the caller to use for requests; without it there is a new one.
+        """
+        self._shared_management = management
+        self.place = place
         self._settings = settings
-        self._session_id = session_id
+        self.session_id = session_id
         self._opened = contextlib.AsyncExitStack()
         self._connection: ServiceBusConnection
         self._link: RawLink
-        self._management: ManagementConnection
+        self.management: ManagementConnection
+        """The node for other requests about the entity; one at a time."""
 
     async def __aenter__(self) -> Self:
-        """Open the link; raises TargetUnavailable, TargetRefused, and LinkClosed with the condition of the service."""
+        """Open the link; raises TargetUnavailable, TargetRefused, and SessionUnavailable."""
         async with contextlib.AsyncExitStack() as stack:
-            entity = {"queue_name": self._place.entity}
-            connection = self._place.connection(self._settings)
-            has_session = self._session_id is not None
+            entity = {"queue_name": self.place.entity}
+            connection = self.place.connection(self._settings)
+            has_session = self.session_id is not None
             self._connection = await ServiceBusConnection.open(connection, entity, sessions=has_session)
             stack.push_async_callback(self._connection.close)
-            self._link = await self._connection.attach(
-                session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self._session_id
-            )
-            client = await stack.enter_async_context(service_bus_client(self._place.setting, self._settings))
-            self._management = ManagementConnection.to(client, self._place.entity)
-            stack.push_async_callback(self._management.close)
+            try:
+                self._link = await self._connection.attach(
+                    session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self.session_id
+                )
+            except LinkClosed as error:
+                if not has_session or error.condition not in _SESSION_LOCKED:
+                    raise
+                raise SessionUnavailable("its session is locked by another receiver") from error
+            if self._shared_management is None:
+                client = await stack.enter_async_context(service_bus_client(self.place.setting, self._settings))
+                self.management = ManagementConnection.to(client, self.place.entity)
+                stack.push_async_callback(self.management.close)
+            else:
+                self.management = self._shared_management
             self._opened = stack.pop_all()
         return self
 
@@ -91,6 +144,18 @@ class Receiver:
         with contextlib.suppress(TargetUnavailable, TargetRefused, AzureError, OSError):
             await self._connection.raw.detach(self._link)
         await self._opened.aclose()
+
+    async def dead_letter(self, messages: Sequence[Held], reason: str | None, description: str | None) -> None:
+        """Move messages to the dead-letter queue; raises TargetUnavailable, also if a lock was lost."""
+        tokens = [each.delivery.tag for each in messages]
+        with unavailable(self.place):
+            await self.management.dead_letter(tokens, self.session_id, reason, description, _TIMEOUT_SECONDS)
+
+    async def defer(self, messages: Sequence[Held]) -> None:
+        """Defer messages; raises TargetUnavailable, also if a lock was lost."""
+        tokens = [each.delivery.tag for each in messages]
+        with unavailable(self.place):
+            await self.management.defer(tokens, self.session_id, _TIMEOUT_SECONDS)
 
     async def receive(self, count: int, seconds: float) -> list[Held]:
         """Return up to *count* messages, none if nothing comes for *seconds*; raises TargetUnavailable."""
@@ -109,7 +174,7 @@ class Receiver:
         """Make messages available to other receivers again, where they were; errors end with the locks anyway."""
         waiting = [each.delivery for each in messages]
         with contextlib.suppress(TargetUnavailable, TargetRefused, OSError):
-            if self._place.is_dead_letter_queue:
+            if self.place.is_dead_letter_queue:
                 # Azure puts what is released behind all others. Deliveries from a dead-letter queue have no limit.
                 for start in range(0, len(waiting), _TOKENS_AT_ONCE):
                     some = waiting[start : start + _TOKENS_AT_ONCE]
@@ -122,7 +187,7 @@ class Receiver:
         due = [each for each in messages if each.left < _RENEW_BELOW]
         if not due:
             return []
-        if self._session_id is not None:
+        if self.session_id is not None:
             return await self._renew_session(messages)
         lost: list[Held] = []
         for start in range(0, len(due), _TOKENS_AT_ONCE):
@@ -137,24 +202,24 @@ class Receiver:
     async def _renew_some(self, messages: Sequence[Held]) -> list[Held]:
         tokens = [each.delivery.tag for each in messages]
         try:
-            ends = await self._management.renew_locks(tokens, _TIMEOUT_SECONDS)
+            ends = await self.management.renew_locks(tokens, _TIMEOUT_SECONDS)
         except MessageLockLostError:
             if len(messages) == 1:
                 return [*messages]
             middle = len(messages) // 2
             return [*await self._renew_some(messages[:middle]), *await self._renew_some(messages[middle:])]
         except (AzureError, OSError) as error:
-            raise TargetUnavailable(f"{self._place}: the locks cannot be renewed, {type(error).__name__}") from error
+            raise TargetUnavailable(f"{self.place}: the locks cannot be renewed, {type(error).__name__}") from error
         self._extend(messages, ends)
         return []
 
     async def _renew_session(self, messages: Sequence[Held]) -> list[Held]:
         try:
-            end = await self._management.renew_session_lock(self._session_id or "", _TIMEOUT_SECONDS)
+            end = await self.management.renew_session_lock(self.session_id or "", _TIMEOUT_SECONDS)
         except SessionLockLostError:
             return [*messages]
         except (AzureError, OSError) as error:
-            raise LockLost(f"{self._place}: the session cannot be renewed, {type(error).__name__}") from error
+            raise LockLost(f"{self.place}: the session cannot be renewed, {type(error).__name__}") from error
         self._extend(messages, [end] * len(messages))
         return []
 
@@ -166,8 +231,19 @@ class Receiver:
             each.until = now + each.duration
 
     def _held(self, delivery: Delivery, now: float, clock: float) -> Held:
-        letter = Letter(delivery.payload, self._place.origin)
+        letter = Letter(delivery.payload, self.place.origin)
         end = None if letter.message is None else letter.message.arrival.locked_until
         # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
         duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - clock)
         return Held(letter.key, delivery, letter, now + duration, duration)
+
+
+@contextlib.contextmanager
+def unavailable(place: Place, *expected: type[Exception]) -> Iterator[None]:
+    """Raise TargetUnavailable for an error of the SDK in a request to *place*, but not for *expected* ones."""
+    try:
+        yield
+    except expected:
+        raise
+    except (AzureError, OSError) as error:
+        raise TargetUnavailable(f"{place}: a request failed, {type(error).__name__}") from error

@@ -10,15 +10,15 @@ import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from shared.azure.receivers.raw_link import LinkClosed
 from shared.dead_letters.delivery import Delivery, Ready
-from shared.dead_letters.evidence import Answer, Question, answers, by_destination
-from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, SENT
+from shared.dead_letters.evidence import Answer, Question, by_destination
+from shared.dead_letters.ledger import COMPLETED, OPEN, REFUSED, SENT
 from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Scene, destination_of
-from shared.dead_letters.receiving import SESSION_LOCKED, Held, Receiver
+from shared.dead_letters.places import Scene
+from shared.dead_letters.receiving import Held, OpenSource, Receiver, SessionUnavailable, Source
 from shared.dead_letters.unclear import Unclear
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 
@@ -78,8 +78,16 @@ class Resend:
         delivery: Delivery,
         options: Options,
         progress: Callable[[int], None] = lambda _: None,
+        *,
+        open_source: OpenSource | None = None,
+        by_session: bool | None = None,
     ) -> None:
-        """Send the messages *wanted*: the session of each by its key, in the order of the entity."""
+        """
+        Send the messages *wanted*: the session of each by its key, in the order of the entity.
+
+        They come from what *open_source* opens, by default the entity itself; *by_session* says whether that works on
+        one session after the other, None that the entity says so.
+        """
         self.result = Result()
         self._scene = scene
         self._place = scene.place
@@ -87,6 +95,8 @@ class Resend:
         self._ledger = ledger = delivery.ledger
         self._delivery = delivery
         self._settings = scene.settings
+        self._open_source = open_source or partial(Receiver, self._place, self._settings)
+        self._by_session = False if self._place.is_dead_letter_queue else by_session
         self._options = options
         self._progress = progress
         self._stopping = asyncio.Event()
@@ -112,7 +122,7 @@ class Resend:
         """Send and complete the messages; errors are in the result."""
         while self._todo and not self._is_over():
             try:
-                await self._resolve([key for key in self._todo if self._ledger.state(key) == SENDING])
+                await self._resolve([key for key in self._todo if self._ledger.state(key) in OPEN])
                 await self._receive_and_send()
             except TargetRefused as error:
                 self.result.error = error
@@ -131,13 +141,12 @@ class Resend:
 
     async def _receive_and_send(self) -> None:
         """Work through the entity, or through one session after the other if it requires sessions."""
-        if self._place.is_dead_letter_queue:
-            return await self._work(None)
-        try:
-            return await self._work(None)
-        except TargetRefused as error:
-            if "amqp:not-allowed" not in str(error):
-                raise
+        if not self._by_session:
+            try:
+                return await self._work(None)
+            except TargetRefused as error:
+                if self._by_session is not None or "amqp:not-allowed" not in str(error):
+                    raise
         for session_id in dict.fromkeys(self._todo.values()):
             if self._is_over():
                 return None
@@ -146,15 +155,13 @@ class Resend:
                 continue
             try:
                 await self._work(session_id)
-            except LinkClosed as error:
-                if error.condition not in (SESSION_LOCKED, "com.microsoft:timeout"):
-                    raise
-                self._leave(self._keys_of(session_id), "its session is locked by another receiver")
+            except SessionUnavailable as error:
+                self._leave(self._keys_of(session_id), str(error))
         return None
 
     async def _work(self, session_id: str | None) -> None:
         """Receive from the entity, or from one session, until nothing of it is left to do."""
-        async with Receiver(self._place, self._settings, session_id) as receiver:
+        async with self._open_source(session_id) as receiver:
             try:
                 await self._work_with(receiver, session_id)
             finally:
@@ -162,7 +169,7 @@ class Resend:
                 self._held, self._skipped, self._held_bytes = {}, {}, 0
                 await receiver.give_back(held)
 
-    async def _work_with(self, receiver: Receiver, session_id: str | None) -> None:
+    async def _work_with(self, receiver: Source, session_id: str | None) -> None:
         moved = time.monotonic()
         while self._remaining(session_id) and not self._is_over():
             await self._renew(receiver)
@@ -195,7 +202,7 @@ class Resend:
             return list(self._todo)
         return [key for key, each in self._todo.items() if each == session_id]
 
-    async def _take(self, receiver: Receiver, received: Iterable[Held]) -> bool:
+    async def _take(self, receiver: Source, received: Iterable[Held]) -> bool:
         """Sort what was received; return whether anything of it is new."""
         sent_before: list[Held] = []
         is_new = False
@@ -224,7 +231,7 @@ class Resend:
             self._held_bytes -= len(held.delivery.payload)
         return held
 
-    async def _renew(self, receiver: Receiver) -> None:
+    async def _renew(self, receiver: Source) -> None:
         now = time.monotonic()
         if now < self._renewed + _RENEWAL_SECONDS:
             return
@@ -234,7 +241,7 @@ class Resend:
         for lost in await receiver.renew([*self._skipped.values()]):
             self._skipped.pop(lost.key, None)
 
-    def _batch(self, receiver: Receiver) -> list[Ready]:
+    def _batch(self, receiver: Source) -> list[Ready]:
         """Return the next messages to send, all to one destination; in a session none before an earlier one."""
         batch: list[Ready] = []
         taken: Counter[str] = Counter()
@@ -247,7 +254,7 @@ class Resend:
                 waiting = self._sessions[session_id]
                 if len(waiting) <= taken[session_id] or waiting[taken[session_id]] != key:
                     continue
-            if held.letter is None or not receiver.may_send(held) or self._ledger.state(key) == SENDING:
+            if held.letter is None or not receiver.may_send(held) or self._ledger.state(key) in OPEN:
                 continue
             ready = self._delivery.prepare(held.letter)
             if isinstance(ready, str):
@@ -262,14 +269,14 @@ class Resend:
                 break
         return batch
 
-    async def _send(self, receiver: Receiver, batch: Sequence[Ready]) -> None:
+    async def _send(self, receiver: Source, batch: Sequence[Ready]) -> None:
         delivered = await self._delivery.send(batch)
         self._has_sent = self._has_sent or bool(delivered.sent)
         self._failures = 0 if delivered.error is None else self._failures + 1
         for key in delivered.sent:
             self._forget_order(key)
         for key, reason in delivered.rejected.items():
-            self._leave([key], f"the target refuses it: {reason}")
+            self._leave([key], reason)
         held = [each for each in map(self._held.get, delivered.sent) if each is not None]
         self.result.sent += len(delivered.sent)
         await self._complete(receiver, held)
@@ -277,7 +284,7 @@ class Resend:
             await self._recover(receiver, delivered.error, delivered.unclear)
         await self._slow_down()
 
-    async def _recover(self, receiver: Receiver, error: BuswayError, unclear: Sequence[str]) -> None:
+    async def _recover(self, receiver: Source, error: BuswayError, unclear: Sequence[str]) -> None:
         """Wait after a failed send, and find out what became clear meanwhile; give up after some attempts."""
         if self._failures > len(_WAITS):
             self.result.error = error
@@ -291,7 +298,7 @@ class Resend:
         self.result.sent += len(sent)
         await self._complete(receiver, [self._held[key] for key in sent])
 
-    async def _complete(self, receiver: Receiver, messages: Sequence[Held]) -> int:
+    async def _complete(self, receiver: Source, messages: Sequence[Held]) -> int:
         """Complete messages that were sent; return how many left the entity. The others come again."""
         lost = {each.key for each in await receiver.complete(messages)}
         done = [each.key for each in messages if each.key is not None and each.key not in lost]
@@ -335,7 +342,7 @@ class Resend:
         questions = [
             Question(key, entry, self._todo[key], self._ledger.sent_before(entry))
             for key in keys
-            if (entry := self._ledger.entries[key]).state == SENDING
+            if (entry := self._ledger.entries[key]).state in OPEN
         ]
         for to, some in by_destination(questions).items():
             found = await self._answers(to, some)
@@ -359,8 +366,7 @@ class Resend:
 
     async def _answers(self, to: str, questions: Sequence[Question]) -> Mapping[str, Answer]:
         try:
-            destination = destination_of(to, self._scene.configuration)
-            return await answers(questions, self._scene, destination, self._stopping)
+            return await self._delivery.answers(to, questions, self._stopping)
         except BuswayError:
             # Without a look at the target nothing is known about them.
             return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
@@ -382,7 +388,7 @@ class Resend:
             due = self._began + self.result.sent / self._options.rate
             await self._sleep(due - time.monotonic())
 
-    async def _sleep(self, seconds: float, receiver: Receiver | None = None) -> None:
+    async def _sleep(self, seconds: float, receiver: Source | None = None) -> None:
         """Wait, with locks renewed, unless the run is to stop."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not self._stopping.is_set():

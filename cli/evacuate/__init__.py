@@ -1,0 +1,1 @@
+"""`busway evacuate`: move the messages of an entity or a namespace to another namespace."""

@@ -1,0 +1,202 @@
+"""The evacuation of one entity: its shares one after the other, again until nothing is left that can be moved."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from cli.dead.ledger_file import LedgerFile
+from cli.evacuate.deferred import DeferredSource
+from cli.evacuate.moving import Moving
+from cli.evacuate.pairs import Pair
+from cli.evacuate.placing import Placing
+from cli.evacuate.scheduling import ScheduledSource, Scheduling
+from cli.evacuate.sessions import Sessions
+from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_of, survey
+from cli.evacuate.targets import TargetReceivers, management_of
+from cli.evacuate.verdicts import ledger_path
+from shared.config.files import Configuration
+from shared.dead_letters.ledger import Ledger
+from shared.dead_letters.places import Place, Scene
+from shared.dead_letters.receiving import OpenSource, Receiver, Source
+from shared.dead_letters.resending import Options, Resend, Result
+from shared.errors import BuswayError
+from shared.protocols import Output
+
+type Progress = Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass
+class Evacuated:
+    """What happened to the messages of an entity."""
+
+    moved: Counter[Share] = field(default_factory=Counter)
+    left: dict[tuple[Share, str], str] = field(default_factory=dict)
+    """Why a message stays, by what it is and its key."""
+    gone: int = 0
+    states: int = 0
+    """Sessions whose state was moved."""
+    left_states: dict[str, str] = field(default_factory=dict)
+    error: BuswayError | None = None
+    is_stopped: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left."""
+        return not self.left and not self.left_states and self.error is None and not self.is_stopped
+
+    def add(self, share: Share, result: Result) -> None:
+        """Add the result of a run over one share."""
+        self.moved[share] += result.sent + result.completed_only
+        self.gone += result.gone
+        self.left |= {(share, key): reason for key, reason in result.left.items()}
+        self.error = self.error or result.error
+        self.is_stopped = self.is_stopped or result.is_stopped
+
+
+class Evacuation:
+    """Moves the messages of one entity."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+        options: Options,
+        *,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        """Keep the ledgers in *folder*."""
+        self.result = Evacuated()
+        self._pair = pair
+        self._configuration = configuration
+        self._settings = settings
+        self._options = options
+        self._progress = progress
+        self._folder = folder
+        self._run: Resend | None = None
+        self._stopping = asyncio.Event()
+        self._targets: TargetReceivers
+        self._sessions: Sessions
+        self.ledgers: dict[Place, Ledger] = {}
+
+    def stop(self) -> None:
+        """End after the step that is under way."""
+        self._stopping.set()
+        self.result.is_stopped = True
+        if self._run is not None:
+            self._run.stop()
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Lock the ledgers; raises ConfigError if another process has one."""
+        source = self._pair.source
+        async with contextlib.AsyncExitStack() as stack:
+            for place in (source,) if self._pair.is_topic else (source, dead_letters_of(source)):
+                ledger = Ledger(LedgerFile(ledger_path(self._folder, place)), str(place).lower())
+                self.ledgers[place] = await stack.enter_async_context(ledger)
+            at_source = await stack.enter_async_context(management_of(source, self._settings))
+            at_target = await stack.enter_async_context(management_of(self._pair.target, self._settings))
+            self._targets = TargetReceivers(self._pair.target, self._settings, at_target)
+            ledger = self.ledgers[source]
+            self._sessions = Sessions(self._pair, self._settings, ledger, self._targets, at_source)
+            stack.push_async_callback(self._targets.close)
+            yield
+
+    async def run(self, outputs: Mapping[str, Output]) -> Evacuated:
+        """Move the messages; errors are in the result, the rest is for the next run."""
+        result = self.result
+        try:
+            while not self._is_over():
+                found = await survey(self._pair, self._settings, result.left)
+                await self._settle_scheduled(found, outputs)
+                result.left |= found.left
+                if found.count:
+                    await self._move(found, outputs)
+                elif found.due:
+                    await self._wait(max(found.due.values()) / 1000 - time.time() + 1)
+                else:
+                    await self._finish(found)
+                    return result
+            for key in (await survey(self._pair, self._settings, result.left)).due:
+                result.left[Share.SCHEDULED, key] = "not reached: the run ended before it"
+        except BuswayError as error:
+            result.error = result.error or error
+        return result
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self.result.error is not None
+
+    async def _move(self, found: Survey, outputs: Mapping[str, Output]) -> None:
+        for share, wanted in found.shares.items():
+            if wanted and not self._is_over():
+                await self._move_share(share, wanted, outputs)
+
+    async def _move_share(self, share: Share, wanted: Mapping[str, str | None], outputs: Mapping[str, Output]) -> None:
+        source = self._pair.source
+        place = dead_letters_of(source) if share is Share.DEAD else source
+        ledger, scene = self.ledgers[place], Scene(place, self._configuration, self._settings)
+        ledger.share = share
+        sessions = self._sessions
+        async with contextlib.AsyncExitStack() as stack:
+            delivery: Moving
+            open_source: OpenSource | None = None
+            by_session: bool | None = self._pair.requires_session
+            if share is Share.SCHEDULED:
+                scheduling = await stack.enter_async_context(Scheduling(self._pair, scene, ledger, outputs).opened())
+                delivery, by_session = scheduling, False
+                open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
+            elif share is Share.ACTIVE:
+                delivery = Moving(self._pair, share, scene, ledger, outputs)
+                if by_session:
+                    open_source = partial(sessions.opened, make=_itself)
+            else:
+                delivery = Placing(self._pair, share, scene, ledger, outputs=outputs, targets=self._targets)
+                if share is Share.DEFERRED:
+                    make = partial(_deferred, wanted=wanted)
+                    open_source = partial(sessions.opened if by_session else self._opened_whole, make=make)
+            advance = stack.enter_context(self._progress(f"{share} moved", len(wanted)))
+            self._run = Resend(
+                scene, wanted, delivery, self._options, advance, open_source=open_source, by_session=by_session
+            )
+            self.result.add(share, await self._run.run())
+            self._run = None
+            # The session at the target is free for its applications.
+            await self._targets.close()
+
+    @contextlib.asynccontextmanager
+    async def _opened_whole(self, session_id: str | None, make: Callable[[Receiver], Source]) -> AsyncIterator[Source]:
+        async with Receiver(self._pair.source, self._settings, session_id) as receiver:
+            yield make(receiver)
+
+    async def _settle_scheduled(self, found: Survey, outputs: Mapping[str, Output]) -> None:
+        """Find out about scheduled messages of an interrupted run that are not scheduled at the source any more."""
+        ledger = self.ledgers[self._pair.source]
+        scene = Scene(self._pair.source, self._configuration, self._settings)
+        ledger.share = Share.SCHEDULED
+        await Scheduling(self._pair, scene, ledger, outputs).resolve(found.scheduled)
+        await already_scheduled(found, ledger)
+
+    async def _finish(self, found: Survey) -> None:
+        if not self._pair.requires_session:
+            return
+        self.result.states = await self._sessions.finish(found.sessions)
+        self.result.left_states = self._sessions.left
+        await self._targets.close()
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), max(seconds, 1.0))
+
+
+def _itself(receiver: Receiver) -> Source:
+    return receiver
+
+
+def _deferred(receiver: Receiver, wanted: Mapping[str, str | None]) -> Source:
+    return DeferredSource(receiver, wanted)

@@ -1,0 +1,169 @@
+"""
+A gate before the subscriptions of a topic: a copy that is for one of them reaches that one, as it is, and no other.
+
+Only the topic takes messages. So while messages of subscriptions are moved, every rule of the topic's subscriptions at
+the target leaves out messages with the property EVACUATED_TO, and each subscription has one more rule for its own. The
+rules for all other messages mean the same as before. A file has the original rules until they are restored.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.servicebus.management import (
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    RuleProperties,
+    ServiceBusAdministrationClient,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+
+from cli.evacuate.moving import EVACUATED_TO
+from cli.evacuate.pairs import SUBSCRIPTIONS
+from shared.azure.administration import translated
+from shared.dead_letters.places import Destination
+from shared.errors import ConfigError, Problem
+from shared.private_file import open_private
+
+_RULE = "busway-evacuation"
+_LONGEST = 1024
+"""Characters of an expression, a limit of Service Bus."""
+_FIELDS = {
+    "correlation_id": "CorrelationId",
+    "message_id": "MessageId",
+    "to": "To",
+    "reply_to": "ReplyTo",
+    "label": "Label",
+    "session_id": "SessionId",
+    "reply_to_session_id": "ReplyToSessionId",
+    "content_type": "ContentType",
+}
+
+
+class Gate:
+    """The gate before the subscriptions of one topic."""
+
+    def __init__(self, topic: Destination, client: ServiceBusAdministrationClient, folder: Path) -> None:
+        """Change the rules through *client*; keep the original ones in *folder*."""
+        self._topic = topic
+        self._client = client
+        self._file = folder / topic.site / f"{quote(topic.entity.lower(), safe='')}.rules.json"
+
+    def close(self) -> None:
+        """Let each subscription get only its own copies; raises BuswayError, and then nothing was moved."""
+        try:
+            names = [each.name for each in self._client.list_subscriptions(self._topic.entity)]
+            rules = {name: list(self._client.list_rules(self._topic.entity, name)) for name in names}
+            original = {
+                name: {each.name: _sql(each, self._topic) for each in some if each.name != _RULE}
+                for name, some in rules.items()
+            }
+            self._keep(original)
+            for name, some in rules.items():
+                for each in some:
+                    self._extend(name, each)
+                if all(each.name != _RULE for each in some):
+                    own = f"{self._topic.entity}{SUBSCRIPTIONS}{name}".replace("'", "''")
+                    only = SqlRuleFilter(f"[{EVACUATED_TO}] = '{own}'")
+                    self._client.create_rule(self._topic.entity, name, _RULE, filter=only)
+        except AzureError as error:
+            raise translated(error, str(self._topic)) from error
+
+    def open(self) -> None:
+        """Restore the rules, also those of a run that was killed."""
+        if not self._file.exists():
+            return
+        kept: dict[str, dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
+        try:
+            for subscription, rules in kept.items():
+                for each in self._existing(subscription):
+                    before = rules.get(each.name)
+                    if each.name == _RULE:
+                        self._client.delete_rule(self._topic.entity, subscription, _RULE)
+                    elif before is not None and _is_extended(each):
+                        each.filter = _filter_of(before)
+                        self._client.update_rule(self._topic.entity, subscription, each)
+        except AzureError as error:
+            raise translated(error, str(self._topic)) from error
+        self._file.unlink()
+
+    def _existing(self, subscription: str) -> list[RuleProperties]:
+        try:
+            return list(self._client.list_rules(self._topic.entity, subscription))
+        except ResourceNotFoundError:
+            return []
+
+    def _extend(self, subscription: str, rule: RuleProperties) -> None:
+        if rule.name == _RULE or _is_extended(rule) or isinstance(rule.filter, FalseRuleFilter):
+            return
+        kept = _sql(rule, self._topic)
+        rule.filter = SqlRuleFilter(f"({kept['sql']}){_END}", parameters=kept["parameters"] or None)
+        self._client.update_rule(self._topic.entity, subscription, rule)
+
+    def _keep(self, original: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        """Write the original rules to disk, unless an earlier run has them."""
+        if self._file.exists():
+            return
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside = self._file.with_name(self._file.name + ".part")
+        with open_private(beside, "w") as file:
+            file.write(json.dumps(original, indent=1))
+        beside.replace(self._file)
+
+
+_END = f" AND [{EVACUATED_TO}] IS NULL"
+
+
+def _is_extended(rule: RuleProperties) -> bool:
+    return isinstance(rule.filter, SqlRuleFilter) and str(rule.filter.sql_expression).endswith(_END)
+
+
+def _sql(rule: RuleProperties, topic: Destination) -> dict[str, Any]:
+    """Return the filter of a rule as SQL, and what is needed to restore it; raises ConfigError."""
+    where, given = f"{topic}: rule {rule.name}", rule.filter
+    parameters = getattr(given, "parameters", None) or {}
+    if not all(isinstance(each, str | int | float | bool) for each in parameters.values()):
+        raise ConfigError([Problem(where, "has parameters that cannot be kept", "remove them for the evacuation")])
+    kept: dict[str, Any] = {"kind": type(given).__name__, "sql": "1=1", "parameters": parameters}
+    if isinstance(given, CorrelationRuleFilter):
+        kept["correlation"] = {name: getattr(given, name) for name in _FIELDS} | {
+            "properties": dict(given.properties or {})
+        }
+        kept["sql"] = " AND ".join(_conditions(given, where)) or "1=1"
+    elif isinstance(given, SqlRuleFilter) and given.sql_expression is not None:
+        kept["sql"] = given.sql_expression
+    if len(kept["sql"]) + len(_END) + 2 > _LONGEST:
+        raise ConfigError([Problem(where, "is too long to be extended", "move its messages to a queue: --to")])
+    return kept
+
+
+def _conditions(given: CorrelationRuleFilter, where: str) -> Iterator[str]:
+    for name, system in _FIELDS.items():
+        value = getattr(given, name)
+        if value is not None:
+            yield f"sys.{system} = {_literal(value, where)}"
+    for name, value in (given.properties or {}).items():
+        yield f"[{name}] = {_literal(value, where)}"
+
+
+def _literal(value: object, where: str) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    hint = "move its messages to a queue: --to"
+    raise ConfigError([Problem(where, f"compares with a {type(value).__name__}, which SQL cannot", hint)])
+
+
+def _filter_of(kept: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the filters of the SDK have no common type
+    if kept["kind"] == CorrelationRuleFilter.__name__:
+        return CorrelationRuleFilter(**kept["correlation"])
+    if kept["kind"] == TrueRuleFilter.__name__:
+        return TrueRuleFilter()
+    return SqlRuleFilter(kept["sql"], parameters=kept["parameters"] or None)

@@ -1,0 +1,183 @@
+"""The entities to move, each with the one that it moves to, and what keeps an entity from being moved."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.servicebus.management import (
+    EntityStatus,
+    QueueProperties,
+    ServiceBusAdministrationClient,
+    SubscriptionProperties,
+    TopicProperties,
+)
+
+from cli.topology.sites import Access, open_client
+from shared.azure.administration import queue_or_topic, translated
+from shared.config.files import Configuration
+from shared.dead_letters.places import Destination, Place
+from shared.errors import ConfigError, Problem
+
+SUBSCRIPTIONS = "/Subscriptions/"
+
+type _Found = QueueProperties | SubscriptionProperties | TopicProperties
+
+
+@dataclass
+class Pair:
+    """An entity, and the one that its messages move to."""
+
+    source: Place
+    target: Place
+    """Where the copies are: the queue, the subscription, or for scheduled messages the topic."""
+    destination: Destination
+    """What they are sent to: the queue or the topic."""
+    requires_session: bool = False
+    is_topic: bool = False
+    """A topic itself has only scheduled messages."""
+    drops_duplicates: bool = False
+    """Whether the target drops a message with the id of one that it has seen."""
+    problems: list[str] = field(default_factory=list)
+    """Why it cannot be moved."""
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the copies are for one subscription of a topic; see `cli.evacuate.gate`."""
+        return SUBSCRIPTIONS in self.target.entity
+
+    def __str__(self) -> str:
+        return f"{self.source} → {self.target}"
+
+
+def pairs_of(source: str, target: str, configuration: Configuration, access: Access) -> list[Pair]:
+    """Return what CONNECTION or CONNECTION/ENTITY in *source* and *target* name; raises BuswayError."""
+    source_alias, _, path = source.partition("/")
+    target_alias, _, other = target.partition("/")
+    _check(source, source_alias, configuration)
+    _check(f"--to {target}", target_alias, configuration)
+    with (
+        open_client(source_alias, configuration.connections[source_alias], access) as source_client,
+        open_client(target_alias, configuration.connections[target_alias], access) as target_client,
+    ):
+        ends = _End(source_alias, source_client, configuration), _End(target_alias, target_client, configuration)
+        found = list(ends[0].entities(path.strip("/")))
+        if not found:
+            hint = "expected a queue, a topic, or TOPIC/Subscriptions/NAME; a hub keeps its events: busway replay"
+            raise ConfigError([Problem(source, "is not an entity of this namespace", hint)])
+        if other and len(found) > 1:
+            raise ConfigError([Problem(f"--to {target}", "names one entity for several", f"expected {target_alias}")])
+        return [_pair(each, other.strip("/") or None, *ends) for each in found]
+
+
+class _End:
+    """One of the two namespaces."""
+
+    def __init__(self, alias: str, client: ServiceBusAdministrationClient, configuration: Configuration) -> None:
+        self.alias = alias
+        self.site = configuration.site(alias)
+        self._client = client
+        self._setting = configuration.connections[alias].setting or ""
+
+    def place(self, entity: str) -> Place:
+        return Place(self.alias, self.site, self._setting, entity)
+
+    def entities(self, path: str) -> Iterator[tuple[str, _Found]]:
+        """Yield the entities at *path*, of a topic also its subscriptions, of no path all."""
+        try:
+            if not path:
+                for queue in self._client.list_queues():
+                    yield queue.name, queue
+                for topic in self._client.list_topics():
+                    yield from self._topic(topic)
+                return
+            found = self.entity(path)
+            if isinstance(found, TopicProperties):
+                yield from self._topic(found)
+            elif found is not None:
+                yield path, found
+        except AzureError as error:
+            raise translated(error, self.alias) from error
+
+    def entity(self, path: str) -> _Found | None:
+        """Return a queue, topic or subscription; None if it does not exist."""
+        topic, is_subscription, name = _split(path)
+        try:
+            if is_subscription:
+                return self._client.get_subscription(topic, name)
+            return queue_or_topic(self._client, path)
+        except ResourceNotFoundError:
+            return None
+        except AzureError as error:
+            raise translated(error, f"{self.alias}/{path}") from error
+
+    def _topic(self, topic: TopicProperties) -> Iterator[tuple[str, _Found]]:
+        yield topic.name, topic
+        for each in self._client.list_subscriptions(topic.name):
+            yield f"{topic.name}{SUBSCRIPTIONS}{each.name}", each
+
+
+def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _End) -> Pair:
+    path, properties = found
+    wanted = other or path
+    topic, is_subscription, name = _split(wanted)
+    place = target.place(f"{topic}{SUBSCRIPTIONS}{name}" if is_subscription else wanted)
+    pair = Pair(
+        source.place(path),
+        place,
+        Destination(target.alias, target.site, topic if is_subscription else wanted),
+        requires_session=not isinstance(properties, TopicProperties) and bool(properties.requires_session),
+        is_topic=isinstance(properties, TopicProperties),
+    )
+    there = target.entity(wanted)
+    if there is None:
+        pair.problems.append(f"{place} does not exist: create it, for example with busway apply")
+        return pair
+    takes = target.entity(topic) if is_subscription else there
+    pair.drops_duplicates = bool(_of(takes, "requires_duplicate_detection"))
+    pair.problems += _problems(pair, properties, there, takes)
+    return pair
+
+
+def _problems(pair: Pair, source: _Found, target: _Found, takes: _Found | None) -> Iterator[str]:
+    if str(pair.source).lower() == str(pair.target).lower():
+        yield "is the same entity"
+    if isinstance(target, TopicProperties) != pair.is_topic:
+        yield f"{pair.target} is of another kind: expected a queue or a subscription, or for a topic a topic"
+        return
+    if not pair.is_topic and bool(_of(target, "requires_session")) != pair.requires_session:
+        ends = (pair.source, pair.target) if pair.requires_session else (pair.target, pair.source)
+        yield f"{ends[0]} requires sessions, {ends[1]} does not"
+    if _of(target, "forward_to"):
+        yield f"{pair.target} forwards its messages to another entity"
+    if any(_of(each, "enable_partitioning") for each in (source, target, takes)):
+        yield "is partitioned: its messages have no order in which they can be listed"
+    for end, status, closed in (
+        (pair.source, _of(source, "status"), (EntityStatus.RECEIVE_DISABLED, EntityStatus.DISABLED)),
+        (pair.target, _of(target, "status"), (EntityStatus.RECEIVE_DISABLED, EntityStatus.DISABLED)),
+        (pair.destination, _of(takes, "status"), (EntityStatus.SEND_DISABLED, EntityStatus.DISABLED)),
+    ):
+        if status in closed:
+            yield f"{end} has the status {getattr(status, 'value', status)}, expected Active"
+
+
+def _of(properties: _Found | None, name: str) -> object:
+    return getattr(properties, name, None)
+
+
+def _split(path: str) -> tuple[str, bool, str]:
+    """Return topic and subscription of a path, if it is that of a subscription."""
+    at = path.lower().find(SUBSCRIPTIONS.lower())
+    return (path, False, "") if at < 0 else (path[:at], True, path[at + len(SUBSCRIPTIONS) :])
+
+
+def _check(text: str, alias: str, configuration: Configuration) -> None:
+    connection = configuration.connections.get(alias)
+    if connection is None or connection.kind != "service-bus" or connection.setting is None:
+        known: Sequence[str] = [
+            name
+            for name, each in configuration.connections.items()
+            if each.kind == "service-bus" and each.setting is not None
+        ]
+        expected = ", ".join(f"{each} or {each}/ENTITY" for each in known)
+        hint = f"expected {expected or 'a connection of kind service-bus with a setting'}"
+        raise ConfigError([Problem(text, "is not a namespace of Service Bus", hint)])

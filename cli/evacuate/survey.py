@@ -1,0 +1,140 @@
+"""What an entity has: its messages by what they are, found by peeking."""
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+
+from cli.evacuate.pairs import Pair
+from shared.dead_letters.ledger import COMPLETED, Ledger
+from shared.dead_letters.letters import Letter
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import DEAD_LETTERS, Place
+from shared.message.peeked import PeekedMessage
+
+MARGIN_SECONDS = 60.0
+"""A message that is due sooner is moved once it is active: it could become active on both sides."""
+
+
+class Share(StrEnum):
+    """What a message is in its entity, in the order in which they are moved."""
+
+    DEAD = "dead letter"
+    DEFERRED = "deferred"
+    SCHEDULED = "scheduled"
+    ACTIVE = "active"
+
+
+@dataclass
+class Survey:
+    """The messages of an entity that are to be moved: the session of each by its key, in the order of the entity."""
+
+    shares: dict[Share, dict[str, str | None]] = field(default_factory=lambda: {each: {} for each in Share})
+    left: dict[tuple[Share, str], str] = field(default_factory=dict)
+    """Why a message cannot be moved."""
+    due: dict[str, int] = field(default_factory=dict)
+    """When scheduled messages are due that are not moved because that is soon, in milliseconds since 1970 UTC."""
+    scheduled: set[str] = field(default_factory=set)
+    """The keys of all scheduled messages."""
+    were_scheduled: dict[str, str] = field(default_factory=dict)
+    """The marks of active messages that had been scheduled, by key."""
+    sessions: set[str] = field(default_factory=set)
+
+    def knows(self, share: Share, letter: Letter, skipped: Collection[tuple[Share, str]]) -> bool:
+        """Note what is needed to know of a message; return whether it may be moved now."""
+        key = letter.key or ""
+        if letter.session_id is not None:
+            self.sessions.add(letter.session_id)
+        if share is Share.SCHEDULED:
+            self.scheduled.add(key)
+        due = None if letter.message is None else letter.message.arrival.scheduled_time
+        if (share, key) in skipped:
+            return False
+        if share is Share.ACTIVE and due is not None:
+            self.were_scheduled[key] = mark_of(letter)
+        if share is Share.SCHEDULED and due is not None and due / 1000 < time.time() + MARGIN_SECONDS:
+            self.due[key] = due
+            return False
+        return True
+
+    @property
+    def count(self) -> int:
+        """The number of messages to move."""
+        return sum(map(len, self.shares.values()))
+
+
+def dead_letters_of(place: Place) -> Place:
+    """Return the dead-letter queue of an entity."""
+    return place._replace(entity=place.entity + DEAD_LETTERS)
+
+
+async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tuple[Share, str]] = ()) -> Survey:
+    """Return what the source of *pair* has, without what is *skipped*; raises BuswayError if it cannot be read."""
+    found, ids = Survey(), set[str]()
+    places = [pair.source] if pair.is_topic else [dead_letters_of(pair.source), pair.source]
+    for place in places:
+        async with contextlib.aclosing(peeked(place, settings)) as pages:
+            async for some in pages:
+                for letter, each in some:
+                    share = Share.DEAD if place.is_dead_letter_queue else _share_of(each)
+                    if letter.key is None or letter.message is None:
+                        found.left[share, f"?{len(found.left)}"] = "cannot be read: its sections are not AMQP"
+                    elif found.knows(share, letter, skipped):
+                        reason = _obstacle(pair, letter, ids)
+                        if reason is None:
+                            found.shares[share][letter.key] = letter.session_id
+                        else:
+                            found.left[share, letter.key] = reason
+    return found
+
+
+def _obstacle(pair: Pair, letter: Letter, ids: set[str]) -> str | None:
+    """Return what keeps a message from being moved, None if nothing does; *ids* are those of messages before it."""
+    if pair.requires_session and letter.session_id is None:
+        return "has no session id, which the target requires"
+    if pair.drops_duplicates and letter.message_id is not None:
+        if letter.message_id in ids:
+            return f"has the id of another message, and {pair.destination} would drop it as a duplicate"
+        ids.add(letter.message_id)
+    return None
+
+
+def _share_of(message: PeekedMessage) -> Share:
+    if message.is_scheduled:
+        return Share.SCHEDULED
+    return Share.ACTIVE if message.is_active else Share.DEFERRED
+
+
+def mark_of(letter: Letter) -> str:
+    """Return what identifies a scheduled message also when it is active and has another sequence number."""
+    message = letter.message
+    assert message is not None  # noqa: S101 - only a message that can be read has a key
+    raw = message.sections
+    parts = (str(message.arrival.scheduled_time).encode(), raw.properties, raw.application_properties, raw.body)
+    digest = blake2b(digest_size=16)
+    for each in parts:
+        digest.update(len(each).to_bytes(8) + each)
+    return digest.hexdigest()
+
+
+async def already_scheduled(found: Survey, ledger: Ledger) -> None:
+    """
+    Recognise messages that were scheduled at the target, and became active at the source before they were cancelled.
+
+    Each is then known to the ledger by its new key.
+    """
+    pool: dict[str, list[str]] = {}
+    for key, entry in ledger.entries.items():
+        is_open = entry.state not in (COMPLETED, "refused")
+        if entry.share == Share.SCHEDULED and is_open and entry.mark is not None and key not in found.scheduled:
+            pool.setdefault(entry.mark, []).append(key)
+    for key, mark in found.were_scheduled.items():
+        if ledger.state(key) is None and pool.get(mark):
+            before = pool[mark].pop()
+            entry = ledger.entries[before]
+            ledger.share = Share.ACTIVE
+            await ledger.note(entry.state, [key], entry.to)
+            ledger.share = Share.SCHEDULED
+            await ledger.note(COMPLETED, [before], entry.to)

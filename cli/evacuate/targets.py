@@ -1,0 +1,64 @@
+"""Receivers of the target, which set messages aside there and hold sessions while they are moved."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from shared.azure.connections import service_bus_client
+from shared.azure.service_bus_internals import ManagementConnection
+from shared.dead_letters.places import Place
+from shared.dead_letters.receiving import Receiver, SessionUnavailable, unavailable
+
+TIMEOUT_SECONDS = 30.0
+# The shortest lock of a session is five seconds.
+_RENEWAL_SECONDS = 2.0
+
+
+@contextlib.asynccontextmanager
+async def management_of(place: Place, settings: Mapping[str, str]) -> AsyncIterator[ManagementConnection]:
+    """Give a connection for requests to *place*, which is opened at the first one."""
+    async with service_bus_client(place.setting, settings) as client:
+        connection = ManagementConnection.to(client, place.entity)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+class TargetReceivers:
+    """One receiver at a time: of the target, or of one of its sessions."""
+
+    def __init__(self, place: Place, settings: Mapping[str, str], management: ManagementConnection) -> None:
+        """Receive from *place*, with *management* for other requests."""
+        self._management = management
+        self._place = place
+        self._settings = settings
+        self._receiver: Receiver | None = None
+        self._renewed = 0.0
+
+    async def of(self, session_id: str | None) -> Receiver:
+        """Return the receiver of the entity, or of a session, which it locks; raises SessionUnavailable."""
+        if self._receiver is None or self._receiver.session_id != session_id:
+            await self.close()
+            opened = Receiver(self._place, self._settings, session_id, self._management)
+            try:
+                await opened.__aenter__()
+            except SessionUnavailable as error:
+                raise SessionUnavailable(f"its session is locked by a receiver of {self._place}") from error
+            self._receiver, self._renewed = opened, time.monotonic()
+        return self._receiver
+
+    async def keep(self) -> None:
+        """Renew the lock of the session; raises TargetUnavailable if it was lost."""
+        receiver, now = self._receiver, time.monotonic()
+        if receiver is None or receiver.session_id is None or now < self._renewed + _RENEWAL_SECONDS:
+            return
+        with unavailable(self._place):
+            await receiver.management.renew_session_lock(receiver.session_id, TIMEOUT_SECONDS)
+        self._renewed = now
+
+    async def close(self) -> None:
+        """Close the receiver; a session is free again."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            await receiver.__aexit__(None, None, None)

@@ -1,0 +1,85 @@
+"""One verdict for each message of an evacuation, from its ledgers and a last look at the target."""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from cli.evacuate.pairs import Pair
+from cli.evacuate.sessions import STATE
+from cli.evacuate.survey import Share, dead_letters_of
+from shared.dead_letters.edits import RESENT_FROM, stamp_of
+from shared.dead_letters.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
+from shared.dead_letters.peeking import peeked
+from shared.dead_letters.places import Place
+from shared.private_file import open_private
+
+MOVED, LEFT, UNCLEAR, TAKEN = "moved", "left", "unclear", "taken at the source"
+
+
+def ledger_path(folder: Path, place: Place) -> Path:
+    """Return the ledger of the messages of *place*."""
+    return folder / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
+
+
+def verdicts_path(folder: Path, pair: Pair) -> Path:
+    """Return the file with the verdicts of the messages of an entity."""
+    return ledger_path(folder, pair.source).with_suffix(".verdicts.jsonl")
+
+
+async def write_verdicts(
+    path: Path,
+    pair: Pair,
+    ledgers: Mapping[Place, Ledger],
+    left: Mapping[tuple[Share, str], str],
+    settings: Mapping[str, str],
+) -> Counter[str]:
+    """Write a line for each message that any run has moved or left, and return the number of each verdict."""
+    counts: Counter[str] = Counter()
+    there = await _stamps(pair, settings)
+    with open_private(path, "w") as file:
+        for place, ledger in ledgers.items():
+            of_place = {
+                key: (share, text) for (share, key), text in left.items() if (share is Share.DEAD) == _is(place)
+            }
+            for key in [*ledger.entries, *(each for each in of_place if each not in ledger.entries)]:
+                entry = ledger.entries.get(key)
+                if entry is not None and entry.share == STATE:
+                    continue
+                line = _line(key, entry, of_place.get(key))
+                if line["verdict"] == MOVED:
+                    line["is_there"] = stamp_of(place, key) in there
+                    counts["there"] += stamp_of(place, key) in there
+                counts[str(line["verdict"])] += 1
+                file.write(json.dumps({"entity": str(place), **line}) + "\n")
+    return counts
+
+
+def _line(key: str, entry: Entry | None, left: tuple[Share, str] | None) -> dict[str, object]:
+    number, _, enqueued = key.partition("/")
+    share = left[0].value if entry is None and left is not None else "" if entry is None else entry.share
+    line: dict[str, object] = {"sequence_number": number, "enqueued_time": enqueued, "was": share}
+    if entry is not None and entry.state in (SENT, COMPLETED):
+        line |= {"verdict": MOVED, "to": entry.to, "new_number": entry.number}
+    elif entry is not None and entry.state in OPEN:
+        line |= {"verdict": UNCLEAR, "to": entry.to}
+    else:
+        line["verdict"] = TAKEN if left is None else LEFT
+    return line if left is None else line | {"reason": left[1]}
+
+
+def _is(place: Place) -> bool:
+    return place.is_dead_letter_queue
+
+
+async def _stamps(pair: Pair, settings: Mapping[str, str]) -> set[str]:
+    """Return the stamps of the copies that are at the target now."""
+    found: set[str] = set()
+    for place in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
+        async with contextlib.aclosing(peeked(place, settings)) as pages:
+            async for some in pages:
+                stamps = [each.message.application_property(RESENT_FROM) for each, _ in some if each.message]
+                found |= {each.payload for each in stamps if each is not None and isinstance(each.payload, str)}
+    return found

@@ -1,0 +1,115 @@
+"""Two namespaces with the same entities, and messages in every state in one of them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
+
+from local.broker.admin.thread import RunningAdmin
+from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.namespace import Namespace
+from local.broker.core.session_store import SessionStore
+from local.broker.thread import RunningBroker
+from shared.rules import Rule
+from shared.rules.rule import parse_action, parse_filter
+from tests.end_to_end.dead_letter_site import SECONDS, Site
+
+LOOP_RULE = Rule("loop", parse_filter("replication IS NULL"), parse_action("SET replication = 1"))
+
+
+def _namespace(name: str, **options: Any) -> NamespaceConfig:
+    return NamespaceConfig(
+        name=name,
+        queues=(
+            QueueConfig(name="orders", lock_duration=5 * SECONDS, **options),
+            QueueConfig(name="sessions", lock_duration=5 * SECONDS, requires_session=True),
+            QueueConfig(name="once", requires_duplicate_detection=name == "east"),
+            QueueConfig(name="large", max_message_size=1024 * 1024 if name == "west" else 262_144),
+            *((QueueConfig(name="alone"),) if name == "west" else ()),
+        ),
+        topics=(
+            TopicConfig(
+                name="news",
+                subscriptions=(
+                    SubscriptionConfig(name="app", rules=(LOOP_RULE,)),
+                    SubscriptionConfig(name="b"),
+                ),
+            ),
+        ),
+    )
+
+
+WEST, EAST = _namespace("west"), _namespace("east", max_size=1)
+DUE = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2)
+
+
+class EvacuationSite(Site):
+    """A broker with administration; the commands run in *folder*."""
+
+    def __init__(self, broker: RunningBroker, admin: RunningAdmin, folder: Path) -> None:
+        super().__init__(broker, folder)
+        self.admin = [f"--admin={name}={admin.address(name)}" for name in ("west", "east")]
+
+    def evacuate(self, source: str, to: str = "east", *options: str) -> Any:
+        """Run the command in this process."""
+        return self.run("evacuate", source, "--to", to, *self.admin, *options)
+
+    def fill(self, queue: str, count: int, *, sessions: bool = False) -> None:
+        """Put *count* messages of each kind into a queue of *west*, with the SDK."""
+        with self.client() as client, client.get_queue_sender(queue) as sender:
+            for kind in ("deferred", "dead"):
+                sender.send_messages([_message(kind, n, sessions=sessions) for n in range(count)])
+                for session_id in ("s-0", "s-1") if sessions else (None,):
+                    options: dict[str, Any] = {} if session_id is None else {"session_id": session_id}
+                    with client.get_queue_receiver(queue, **options) as receiver:
+                        _set_aside(receiver, kind)
+            sender.send_messages([_message("active", n, sessions=sessions) for n in range(count)])
+            sender.schedule_messages([_message("scheduled", n, sessions=sessions) for n in range(count)], DUE)
+            for session_id in ("s-0", "s-1", "empty") if sessions else ():
+                with client.get_queue_receiver(queue, session_id=session_id) as receiver:
+                    receiver.session.set_state(f"state of {session_id}")
+
+    def names(self, entity: str, site: str) -> list[str]:
+        """Return the ids of the messages in an entity with their states, in their order."""
+
+        def look(namespace: Namespace) -> list[str]:
+            found = namespace.entity(entity).peek(0) if "/" not in entity else namespace.store(entity).peek(0)  # type: ignore[union-attr]
+            return [f"{each.content.message_id[2:].decode()} {each.state.name.lower()}" for each in found]
+
+        return self.broker.inspect(site, look)
+
+    def states(self, queue: str, site: str) -> dict[str, bytes]:
+        """Return the states of sessions."""
+
+        def look(namespace: Namespace) -> dict[str, bytes]:
+            store = namespace.store(queue)
+            assert isinstance(store, SessionStore)
+            return {session_id: state for session_id, state, _ in store.session_states}
+
+        return self.broker.inspect(site, look)
+
+
+def _message(kind: str, number: int, *, sessions: bool) -> ServiceBusMessage:
+    return ServiceBusMessage(
+        f"{kind} {number}",
+        message_id=f"{kind}-{number}",
+        session_id=f"s-{number % 2}" if sessions else None,
+        application_properties={"n": number, "big": 2**40} if number < 0 else {"n": number},
+    )
+
+
+def _set_aside(receiver: ServiceBusReceiver, kind: str) -> None:
+    while found := receiver.receive_messages(100, max_wait_time=0.3):
+        for each in found:
+            if kind == "deferred":
+                receiver.defer_message(each)
+            else:
+                reason = None if str(each.message_id).endswith("-0") else f"Reason {each.message_id}"
+                receiver.dead_letter_message(each, reason=reason, error_description="because" if reason else None)
+
+
+def numbers_of(names: Sequence[str], kind: str) -> list[int]:
+    """Return the numbers in the ids of messages of one kind, in their order."""
+    return [int(each.split()[0].partition("-")[2]) for each in names if each.startswith(kind)]

@@ -1,0 +1,184 @@
+"""`busway evacuate` with the local broker and Microsoft's SDK."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from local.broker.admin.thread import RunningAdmin
+from local.broker.thread import RunningBroker
+from shared.dead_letters import evidence
+from tests.end_to_end.dead_letter_site import property_of
+from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite
+from tests.impatience import impatient_clients
+
+EVERYTHING = ["active-0", "active-1", "deferred-0", "deferred-1", "scheduled-0", "scheduled-1"]
+
+# The SDK asks an element for its truth value.
+pytestmark = pytest.mark.filterwarnings("ignore:Testing an element:DeprecationWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty_clients() -> Iterator[None]:
+    with impatient_clients():
+        yield
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
+    with RunningBroker([WEST, EAST]) as broker, RunningAdmin(broker) as admin:
+        yield broker, admin
+
+
+@pytest.fixture
+def site(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvacuationSite:
+    running[0].reset()
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # no process is killed here
+    return EvacuationSite(running[0], running[1], tmp_path)
+
+
+def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> None:
+    site.fill("orders", 2)
+    before = site.names("orders", "west")
+    dry = site.evacuate("west/orders", "east", "--dry-run")
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert [" ".join(line.split()) for line in dry.stdout.splitlines()[:5]] == [
+        "west/orders → east/orders",
+        "2 dead letter",
+        "2 deferred",
+        "2 scheduled",
+        "2 active",
+    ]
+    assert "the task orders-west-to-east receives from west/orders too" in dry.stdout
+    assert (site.names("orders", "west"), site.names("orders", "east")) == (before, [])
+    done = site.evacuate("west/orders")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (site.names("orders", "west"), site.dead()) == ([], [])
+    assert sorted(site.names("orders", "east")) == [f"{each} {each.partition('-')[0]}" for each in EVERYTHING]
+    dead = site.there("orders/$DeadLetterQueue", site="east")
+    assert [property_of(each, "DeadLetterReason") for each in dead] == [None, "Reason dead-1"]
+    assert [property_of(each, "DeadLetterErrorDescription") for each in dead] == [None, "because"]
+    file = site.folder / "build/evacuation/west/orders.verdicts.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(each["verdict"], each["is_there"]) for each in lines] == [("moved", True)] * 8
+    numbers = [each["new_number"] for each in lines if each["was"] == "deferred"]
+    with (
+        ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,
+        east.get_queue_receiver("orders") as receiver,
+    ):
+        found = receiver.receive_deferred_messages(numbers)
+        assert [str(each) for each in found] == ["deferred 0", "deferred 1"]
+        scheduled = [each for each in receiver.peek_messages(100) if str(each).startswith("scheduled")]
+        assert {each.scheduled_enqueue_time_utc for each in scheduled} == {DUE}
+
+
+def test_sessions_move_in_order_with_their_state(site: EvacuationSite) -> None:
+    site.fill("sessions", 4, sessions=True)
+    done = site.evacuate("west/sessions")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (site.names("sessions", "west"), site.states("sessions", "west")) == ([], {})
+    assert site.states("sessions", "east") == {each: f"state of {each}".encode() for each in ("s-0", "s-1", "empty")}
+    assert len(site.there("sessions/$DeadLetterQueue", site="east")) == 4
+    with (
+        ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,
+        east.get_queue_receiver("sessions", session_id="s-1") as receiver,
+    ):
+        assert [str(each) for each in receiver.receive_messages(10, max_wait_time=1)] == ["active 1", "active 3"]
+
+
+def test_what_keeps_a_message_or_an_entity_is_reported_and_the_rest_moves(site: EvacuationSite) -> None:
+    with site.client() as client:
+        with client.get_queue_sender("large") as sender:
+            for size in (1, 400_000, 1):
+                sender.send_messages(ServiceBusMessage(b"x" * size))
+        with client.get_queue_sender("once") as sender:
+            sender.send_messages([ServiceBusMessage("a", message_id=each) for each in ("same", "same", "other")])
+        with client.get_queue_sender("sessions") as sender:
+            sender.send_messages([ServiceBusMessage("a", session_id=each) for each in ("s-0", "s-1")])
+        large = site.evacuate("west/large")
+        assert (large.returncode, "1 left: the target refuses it: east/large" in large.stdout) == (1, True)
+        assert "(sequence number 2)" in large.stdout
+        assert len(site.there("large", site="east")) == 2
+        once = site.evacuate("west/once")
+        assert (once.returncode, "east/once would drop it as a duplicate" in once.stdout) == (1, True)
+        assert len(site.there("once", site="east")) == 2
+        with client.get_queue_receiver("sessions", session_id="s-0"):
+            locked = site.evacuate("west/sessions")
+        assert (locked.returncode, "its session is locked by another receiver" in locked.stdout) == (1, True)
+        assert len(site.there("sessions", site="east")) == 1
+        for source, to, text in (
+            ("west/alone", "east", "east/alone does not exist"),
+            ("west/orders", "east/sessions", "east/sessions requires sessions, west/orders does not"),
+            ("west/orders", "west/orders", "is the same entity"),
+        ):
+            failed = site.evacuate(source, to, "--dry-run")
+            assert (failed.returncode, f"stays: {text}" in failed.stdout) == (1, True), failed.stdout
+    for source, to, text in (
+        ("north", "east", "expected west or west/ENTITY, east or east/ENTITY"),
+        ("west/nothing", "east", "is not an entity of this namespace"),
+        ("west", "east/orders", "names one entity for several"),
+    ):
+        wrong = site.evacuate(source, to)
+        assert (wrong.returncode, text in wrong.stderr) == (1, True), wrong.stderr
+
+
+def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.dead_letters.resending._WAITS", (0.01,))
+    with site.client() as client, client.get_queue_sender("orders") as sender:
+        for number in range(30):
+            sender.send_messages(ServiceBusMessage(b"x" * 60_000, message_id=f"m-{number}"))
+    full = site.evacuate("west/orders")
+    assert (full.returncode, "its quota is exceeded" in full.stderr) == (1, True)
+    arrived = site.names("orders", "east")
+    assert sorted([*arrived, *site.names("orders", "west")]) == sorted(f"m-{n} active" for n in range(30))
+    code = full.returncode
+    while code:
+        site.empty("orders", site="east")
+        code = site.evacuate("west/orders").returncode
+        arrived += site.names("orders", "east")
+    assert arrived == [f"m-{n} active" for n in range(30)]
+
+
+def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: EvacuationSite) -> None:
+    with site.client() as client:
+        with client.get_topic_sender("news") as sender:
+            sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"n-{n}") for n in range(3)])
+            sender.schedule_messages(ServiceBusMessage("later", message_id="later"), DUE)
+        with client.get_subscription_receiver("news", "b") as receiver:
+            (first,) = receiver.receive_messages(1, max_wait_time=2)
+            receiver.complete_message(first)
+        with client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("o", message_id="o-1"))
+    rules = site.run("export", "east", *site.admin[1:]).stdout
+    done = site.evacuate("west")
+    assert (done.returncode, "stays: east/alone does not exist" in done.stdout) == (1, True), done.stdout + done.stderr
+    assert site.names("orders", "east") == ["o-1 active"]
+    assert site.names("news", "east") == ["later scheduled"]
+    assert site.names("news/Subscriptions/app", "east") == [f"n-{n} active" for n in range(3)]
+    assert site.names("news/Subscriptions/b", "east") == [f"n-{n} active" for n in (1, 2)]
+    assert [property_of(each, "replication") for each in site.there("news/Subscriptions/app", site="east")] == [1] * 3
+    assert site.run("export", "east", *site.admin[1:]).stdout == rules
+    assert not [*(site.folder / "build/evacuation").rglob("*.rules.json")]
+
+
+def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_message(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.evacuate.placing._PATIENCE_SECONDS", 1.5)
+    site.fill("orders", 3)
+    with (
+        ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,
+        east.get_queue_receiver("orders", prefetch_count=10) as receiver,
+    ):
+        receiver.receive_messages(1, max_wait_time=0.2)
+        done = site.evacuate("west/orders")
+        taken = receiver.receive_messages(10, max_wait_time=1)
+    assert done.returncode == 1
+    assert "another receiver took it" in done.stderr
+    assert len(taken) <= 1
+    assert len(site.dead()) == 3

@@ -1,0 +1,148 @@
+"""
+Evacuations that are killed: at every step, and processes at random moments.
+
+It takes minutes: `BUSWAY_SLOW=1 .venv/bin/python -m pytest tests/faults/test_evacuation.py`.
+"""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from cli.dead.ledger_file import LedgerFile
+from local.broker.admin.thread import RunningAdmin
+from local.broker.thread import RunningBroker
+from shared.dead_letters import evidence
+from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite, numbers_of
+from tests.impatience import impatient_clients
+
+COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvacuationSite]:
+    with RunningBroker([WEST, EAST]) as broker, RunningAdmin(broker) as admin:
+        yield EvacuationSite(broker, admin, tmp_path_factory.mktemp("site"))
+
+
+class Killed(BaseException):
+    """Ends a run as SIGKILL would: nothing after it is recorded."""
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("queue", ["orders", "sessions"])
+def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, queue: str, is_written: bool
+) -> None:
+    """Each write to the ledger is a step; the run is killed before it, or after it and before what follows."""
+    monkeypatch.setattr("shared.dead_letters.resending.AT_ONCE", 3)
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # a send that was cut off here never arrives later
+    append, killed = LedgerFile.append, 0
+    with impatient_clients():
+        for step in count(1):
+            site.broker.reset()
+            for each in (site.folder / "build").rglob("*.jsonl"):
+                each.unlink()
+            site.fill(queue, COUNT, sessions=queue == "sessions")
+            left = iter(range(step))
+
+            async def dying(self: LedgerFile, line: str, left: Iterator[int] = left) -> None:
+                if next(left, None) is not None:
+                    return await append(self, line)
+                if is_written:
+                    await append(self, line)
+                raise Killed
+
+            monkeypatch.setattr(LedgerFile, "append", dying)
+            try:
+                site.evacuate(f"west/{queue}")
+            except Killed:
+                killed += 1
+            finally:
+                monkeypatch.setattr(LedgerFile, "append", append)
+            site.broker.faults("west").expire_locks(queue)
+            again = site.evacuate(f"west/{queue}")
+            if again.returncode:
+                # The first send of all has no evidence of earlier ones; nothing consumes here.
+                assert "unclear: an interrupted run may have sent it" in again.stdout, again.stdout + again.stderr
+                again = site.evacuate(f"west/{queue}", "east", "--unclear", "send")
+            assert again.returncode == 0, again.stdout + again.stderr
+            assert_all_arrived(site, queue, COUNT)
+            if next(left, None) is not None:
+                break
+    assert killed > 10
+
+
+def test_processes_killed_at_random_moments_lose_and_double_nothing(site: EvacuationSite) -> None:
+    chance, total = random.Random(22), 120
+    site.broker.reset()
+    site.fill("sessions", total, sessions=True)
+    command = ("evacuate", "west/sessions", "--to", "east", "--wait", "30", *site.admin, "--rate", "60")
+    for number in range(5):
+        process = site.start(*command, "--unclear", "send" if number % 2 else "leave")
+        before = len(site.names("sessions", "east")) + len(site.there("sessions/$DeadLetterQueue", site="east"))
+        end = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < end:
+            now = len(site.names("sessions", "east")) + len(site.there("sessions/$DeadLetterQueue", site="east"))
+            if now > before + 40:
+                break
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    process = site.start(*command, "--unclear", "send")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, out + err
+    assert_all_arrived(site, "sessions", total)
+
+
+def test_a_scheduled_message_that_becomes_active_meanwhile_arrives_once(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is scheduled at both sides when the run is killed, and becomes active at both."""
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    site.broker.reset()
+    site.fill("orders", 2)
+
+    async def cancelled_never(*_: object) -> list[object]:
+        raise Killed
+
+    monkeypatch.setattr("cli.evacuate.scheduling.ScheduledSource.complete", cancelled_never)
+    with pytest.raises(Killed):
+        site.evacuate("west/orders")
+    monkeypatch.undo()
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    due = round(DUE.timestamp() * 1000)
+    for name in ("west", "east"):
+        site.broker.inspect(name, lambda each: each.queue("orders").incoming.advance(due))
+    with site.client() as client, client.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("another", message_id="active-9"))
+    again = site.evacuate("west/orders")
+    assert again.returncode == 0, again.stdout + again.stderr
+    names = site.names("orders", "east")
+    assert Counter(names).most_common(1)[0][1] == 1, names
+    assert {*numbers_of(names, "scheduled")} == {0, 1}
+    assert site.names("orders", "west") == []
+
+
+def assert_all_arrived(site: EvacuationSite, queue: str, total: int) -> None:
+    """Assert that each message is at the target once, in its state, and in order per session."""
+    assert (site.names(queue, "west"), site.there(f"{queue}/$DeadLetterQueue")) == ([], [])
+    names = site.names(queue, "east")
+    assert Counter(names).most_common(1)[0][1] == 1, names
+    dead = site.names(f"{queue}/$DeadLetterQueue", "east")
+    assert sorted(numbers_of(dead, "dead")) == [*range(total)]
+    for kind in ("active", "deferred", "scheduled"):
+        numbers = numbers_of([each for each in names if each.endswith(kind)], kind)
+        assert sorted(numbers) == [*range(total)], (kind, names)
+    for parity in (0, 1) if queue == "sessions" else ():
+        numbers = [each for each in numbers_of(names, "active") if each % 2 == parity]
+        assert numbers == sorted(numbers)
+    if queue == "sessions":
+        assert site.states(queue, "west") == {}
+        assert {*site.states(queue, "east")} == {"s-0", "s-1", "empty"}
