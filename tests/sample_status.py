@@ -9,6 +9,8 @@ from shared.status.model import (
     Health,
     History,
     InstanceStatus,
+    Losses,
+    LossRange,
     Obstacle,
     Place,
     Point,
@@ -33,9 +35,9 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def sample_status(
-    idle: int = 3, *, page: str = "https://account.blob.core.windows.net/reconciliation/report.html"
+    idle: int = 3, busy: int = 0, *, page: str = "https://account.blob.core.windows.net/reconciliation/report.html"
 ) -> Status:
-    """Return a status with a task of each state, and some that are idle."""
+    """Return a status with a task of each state, some that are idle, and some that run as they should."""
     held = _task("payments-west-to-east", State.HELD, backlog=1204, lag=312.0, in_hand=100, rate=0.0)
     held.reason = "east/payments: the target refuses to take messages, it is disabled: " + HOSTILE[0]
     held.since = (NOW - timedelta(minutes=5)).strftime(TIME)
@@ -45,6 +47,9 @@ def sample_status(
         DeadLetters(Place("west", HOSTILE[1]), 3),
         DeadLetters(Place("east", "payments"), unknown=HOSTILE[2]),
     ]
+    times = [(NOW - timedelta(minutes=minutes)).strftime(TIME) for minutes in (62, 55, 50)]
+    ranges = [LossRange(17, 17, None, times[0], times[1], times[2]), LossRange(21, 23, None, *times)]
+    held.losses = Losses(4, "17, 21-23", times[2], ranges)
     held.reconciliation = Findings("2026-11-22", {"missing": 2, HOSTILE[0]: 1})
     unknown = _task("telemetry-north-to-east", State.UNKNOWN, "north", backlog=None, lag=None, rate=None)
     unknown.unknown = {"backlog": "north/orders: does not answer", "lag": HOSTILE[1]}
@@ -55,6 +60,10 @@ def sample_status(
         held,
         _task("audit-west-to-north", State.PAUSED, "west", "north", backlog=7, lag=7200.0, reason="paused by ops"),
         unknown,
+        *(
+            _task(f"busy-{number:03}-west-to-east", State.RUNNING, backlog=1, lag=0.1, rate=9.0)
+            for number in range(busy)
+        ),
         *(_task(f"plant-{number:03}-west-to-east", State.IDLE, backlog=0, lag=0.0) for number in range(idle)),
     ]
     return Status(
@@ -104,9 +113,11 @@ def _task(name: str, state: State, source: str = "west", target: str = "east", *
     found = TaskStatus(
         task=name, state=state, source=Place(source, f"{entity}/Subscriptions/replication"), source_kind="service-bus",
         targets=[Place(target, entity)], rejects=Place(source, f"{entity}-rejected"), in_hand=0, rate=0.0,
-        last_hour=Counts(54_000, 120, 3, 0, 2) if state in (State.RUNNING, State.HELD) else Counts(),
+        last_hour=Counts(54_000, 120, 0 if name.startswith("busy") else 3, 0, 2)
+        if state in (State.RUNNING, State.HELD)
+        else Counts(),
         dead_letters=[DeadLetters(Place(source, entity), 0)], instances=1, last_batch=NOW.strftime(TIME),
-        heartbeat=NOW.strftime(TIME), unknown={},
+        heartbeat=NOW.strftime(TIME), losses=Losses(0), unknown={},
     )  # fmt: skip
     for field, value in figures.items():
         setattr(found, field, value)

@@ -1,4 +1,4 @@
-"""The dashboard: one page with its style and script inside, which loads nothing from elsewhere."""
+"""The dashboard: one page with its style and scripts inside, which loads nothing from elsewhere."""
 
 import base64
 import hashlib
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FOLDER = Path(__file__).parent
+# Each uses the names of those before it; the last one begins to read.
+_SCRIPTS = ("elements.js", "trace.js", "dead.js", "status.js")
 
 
 class Page(NamedTuple):
@@ -19,7 +21,8 @@ class Page(NamedTuple):
 @cache
 def page() -> Page:
     """Return the page."""
-    style, script = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    style, *parts = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("style.css", *_SCRIPTS))
+    script = "\n".join(["'use strict';", "(() => {", *parts, "})();"])
     text = _FOLDER.joinpath("page.html").read_text(encoding="utf-8")
     text = text.replace("<style></style>", f"<style>{style}</style>")
     text = text.replace("<script></script>", f"<script>{script}</script>")
