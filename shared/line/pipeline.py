@@ -20,18 +20,20 @@ from functools import partial
 from itertools import count
 
 from shared.clock import Clock, SystemClock
-from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Release, Watch, number_parts
 from shared.line.deadline import Deadline
 from shared.line.heartbeats import Arrivals, Heartbeats
+from shared.line.in_hand import InHand
 from shared.line.item import Item
 from shared.line.outages import OutageLog
 from shared.line.pausing import Pause
 from shared.line.preparation import Preparation
-from shared.line.sending import Sender, place_of, wait_seconds
+from shared.line.records import record_of
+from shared.line.sending import Sender, wait_seconds
 from shared.line.shutdown import Shutdown
-from shared.line.states import OUTCOMES, Stage, State
+from shared.line.states import OUTCOMES, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.printable import printable
@@ -76,6 +78,7 @@ class Pipeline:
         self._heartbeats = None
         if arrivals is not None and task.heartbeat_targets:
             self._heartbeats = Heartbeats(task.name, task.heartbeat_targets, arrivals, self._clock)
+        self._in_hand = InHand(task.name)
         self._outages = OutageLog(task.name, self._clock, telemetry)
         accepted = AcceptedSends() if accepted is None else accepted
         self._sender = Sender(task, accepted, self._outages)
@@ -131,11 +134,12 @@ class Pipeline:
         deadline = self._deadline(received.items)
         if self._pause is not None:
             await self._pause.wait(deadline, partial(self._sender.abandon, received.items))
-        if self._telemetry is None:
-            return await self._run_all(received, batch, tokens, deadline)
-        times = [item.arrival.enqueued_time for item in received.items if item.arrival.enqueued_time is not None]
-        with self._telemetry.in_hand(len(batch), min(times, default=None)):
-            return await self._run_all(received, batch, tokens, deadline)
+        async with self._in_hand.hold(received.items, deadline):
+            if self._telemetry is None:
+                return await self._run_all(received, batch, tokens, deadline)
+            times = [item.arrival.enqueued_time for item in received.items if item.arrival.enqueued_time is not None]
+            with self._telemetry.in_hand(len(batch), min(times, default=None)):
+                return await self._run_all(received, batch, tokens, deadline)
 
     async def _run_all(
         self, received: Batch, batch: Sequence[bytes], tokens: Sequence[bytes | None], deadline: Deadline
@@ -283,7 +287,7 @@ class Pipeline:
             _end(decided)
         if not decided:
             return error, decided
-        unwritten = await self._write(self._journal.decided([*map(self._record, decided)], batch_id), deadline)
+        unwritten = await self._write(self._journal.decided(self._records(decided), batch_id), deadline)
         if unwritten is None and unsettled is None and batch.release is not None:
             batch.conclude(batch.concluded())
         return error or unwritten, decided
@@ -305,9 +309,11 @@ class Pipeline:
         items = [item for members in concluded.values() for item in members]
         if not items or await self._settle_editors(items, deadline) is not None:
             return
-        records = [self._record(item) for item in items]
-        if await self._write(self._journal.decided(records, batch_id), deadline) is None:
+        if await self._write(self._journal.decided(self._records(items), batch_id), deadline) is None:
             batch.conclude(concluded)
+
+    def _records(self, items: Iterable[Item]) -> list[Record]:
+        return [record_of(self._task.name, item) for item in items]
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
         """Write to the journal, again until *deadline*; return the last error."""
@@ -341,40 +347,6 @@ class Pipeline:
             else:
                 self._outages.note({place: None})
                 return answer
-
-    def _record(self, item: Item) -> Record:
-        outcome, outgoing = OUTCOMES[item.state], item.outgoing
-        return Record(
-            self._task.name,
-            item.arrival,
-            outgoing.message_id if outgoing else _id_of(item),
-            outcome,
-            place_of(item),
-            item.reason,
-            None if outcome is Outcome.SENT else _stage_of(item),
-            None if outgoing is None else outgoing.session_id or outgoing.partition_key,
-            item.number,
-            item.is_remembered,
-            item.arrived,
-            item.departed,
-            outcome is Outcome.SENT and item.joined is not None,
-            item.state is State.SENT and item.target is not None and item.target.binding is not None,
-        )
-
-
-def _id_of(item: Item) -> str | None:
-    """Return the id of a message that is not sent now, or None if it is not text or cannot be read."""
-    if item.message is None:
-        return None
-    try:
-        identity = item.message.message_id
-    except MessageRejected:
-        return None
-    return identity.payload if identity is not None and isinstance(identity.payload, str) else None
-
-
-def _stage_of(item: Item) -> Stage | None:
-    return item.stage if item.rejection is None else item.rejection.stage
 
 
 def _is_with_host(item: Item) -> bool:

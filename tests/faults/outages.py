@@ -176,7 +176,7 @@ OUTAGES = [
     ),
     *(
         Scenario("lock lost while the target is busy", route, lock_lost_while_waiting, line=VirtualLine)
-        for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB)
+        for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB, QUEUES_IN_LANES, SESSIONS_IN_LANES)
     ),
     *(Scenario("lock lost before settling", route, lock_lost_at_settlement) for route in (QUEUES, SESSIONS)),
     *(Scenario("host frozen for longer than a lock", route, frozen) for route in (QUEUES, SESSIONS)),

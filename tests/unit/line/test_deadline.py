@@ -126,6 +126,7 @@ class Line[AnOutput: Output]:
         self.clock.advance(seconds)
         for when in [each for each in self.at if each <= self.clock.monotonic()]:
             self.at.pop(when)()
+        await asyncio.sleep(0)
 
 
 def test_a_batch_is_held_over_many_lock_renewals_and_sent_when_the_target_recovers() -> None:
