@@ -34,6 +34,10 @@ class Peer(Protocol):
         """Break the connection, as a network would."""
         ...
 
+    def describe(self) -> dict[str, object]:
+        """Return the client and its links as plain data."""
+        ...
+
 
 class Connect(Protocol):
     """Returns the protocol of a new connection."""

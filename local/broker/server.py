@@ -103,6 +103,10 @@ class BrokerServer:
             )
             listener.serve(self.namespaces[name])
 
+    def connections(self, name: str) -> list[dict[str, object]]:
+        """Return the open connections to a namespace with their links, as plain data."""
+        return [peer.describe() for peer in self._listeners[name].peers]
+
     def cut_connections(self, name: str) -> None:
         """Break all connections to a namespace, as a network failure would; new ones are accepted."""
         self._listeners[name].cut()

@@ -29,7 +29,7 @@ class SocketPeer(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._connection = Connection(listener.namespace, self._wake, listener.holdings)
         self._transport: asyncio.Transport | None = None
-        self._is_identified = is_web_socket
+        self._is_web_socket = self._is_identified = is_web_socket
         self._is_flush_due = False
         self._is_paused = False
         self._ticker: asyncio.TimerHandle | None = None
@@ -161,3 +161,15 @@ class SocketPeer(asyncio.BufferedProtocol):
         """Break the connection, as a network failure would."""
         if self._transport is not None:
             self._transport.abort()
+
+    def describe(self) -> dict[str, object]:
+        """Return the client and its links as plain data."""
+        transport = self._transport
+        address = None if transport is None else transport.get_extra_info("socket").getpeername()
+        is_secure = transport is not None and transport.get_extra_info("ssl_object") is not None
+        return {
+            "address": None if address is None else f"{address[0]}:{address[1]}",
+            "transport": ("WebSocket" if self._is_web_socket else "TCP") + (" over TLS" if is_secure else ""),
+            "client": self._connection.container_id,
+            "links": self._connection.describe_links(),
+        }

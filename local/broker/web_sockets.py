@@ -67,7 +67,7 @@ class WebSocketTransport(asyncio.Transport):
 
     def __init__(self, socket: web.WebSocketResponse, request: web.BaseRequest, listener: Listener) -> None:
         assert request.transport is not None  # noqa: S101 - the connection has just been answered
-        super().__init__({"socket": request.transport.get_extra_info("socket")})
+        super().__init__({name: request.transport.get_extra_info(name) for name in ("socket", "ssl_object")})
         self._socket = socket
         self._under = request.transport
         self._listener = listener

@@ -159,7 +159,6 @@ def test_xml_without_a_root_is_refused() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
         ("GET", "/$resources", 404),
         ("GET", "/$Resources/nonsense", 404),
         ("POST", "/orders", 400),

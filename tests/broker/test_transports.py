@@ -1,6 +1,7 @@
 """AMQP over TLS and over WebSockets, as the unmodified clients of Python and JavaScript use them."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -120,8 +121,9 @@ def test_a_wrong_key_is_refused(broker: RunningBroker, authority: str) -> None:
     with (
         ServiceBusClient.from_connection_string(text, **over(broker, "n", authority)) as client,
         pytest.raises(ServiceBusError) as caught,
+        contextlib.closing(client.get_queue_sender("q")) as sender,
     ):
-        client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
+        sender.send_messages(ServiceBusMessage("x"))
     # With an endpoint of its own, the client raises the error of a connection, not that of a token.
     assert "InvalidSignature" in str(caught.value.inner_exception)
 
@@ -133,8 +135,9 @@ def test_a_client_that_does_not_trust_the_authority_fails_alone(broker: RunningB
     with (
         ServiceBusClient.from_connection_string(text, **options) as client,
         pytest.raises(ServiceBusError),
+        contextlib.closing(client.get_queue_sender("q")) as sender,
     ):
-        client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
+        sender.send_messages(ServiceBusMessage("x"))
     test_messages_pass_with_the_synchronous_client(broker, authority, {})
 
 

@@ -5,24 +5,29 @@ Under `/$busway`:
 
 - GET /: the namespace's name, its entities with their status and counts
 - GET /counts: the counts of all queues and subscriptions by path
-- GET /messages?path=orders&limit=100: the messages of an entity or sub-queue, without their bodies
+- GET /messages?path=orders&limit=100&from=1: the messages of an entity or sub-queue from a sequence number on, without
+  their bodies; with body=true, also what their senders wrote
+- POST /messages?path=orders: sends a message: `body` and, if wanted, `message_id`, `application_properties` and others
+- GET /events?hub=telemetry&partition=0&from=0&limit=100, POST /events?hub=telemetry: the same for an event hub
+- GET /connections: the open connections with their links
 - POST /reset: closes all connections, and starts again with the configured entities, all empty
 - GET /faults, POST /faults, DELETE /faults: lists the faults; adds one, in the form of `Fault.read`; removes all
 """
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
+from typing import Any, Protocol
 
 from local.broker import errors
-from local.broker.core.content import Content
+from local.broker.admin.messages import encode_message, event_of, message_of
+from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Topic
-from local.broker.core.message import StoredMessage
+from local.broker.core.event import read_event
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
 from local.broker.faults import Fault
-from shared.amqp.codec import decode, plain
 
 PREFIX = "$busway"
 _DEFAULT_LIMIT = "100"
@@ -30,36 +35,104 @@ _DEFAULT_LIMIT = "100"
 type Plain = object
 
 
-def answer(
-    namespace: Namespace, method: str, path: str, query: Mapping[str, str], *, body: Plain, reset: Callable[[], None]
-) -> tuple[int, Plain]:
+class Server(Protocol):
+    """The server of a namespace as the API uses it."""
+
+    def connections(self, name: str) -> list[dict[str, object]]:
+        """Return the open connections to a namespace."""
+        ...
+
+    def reset(self) -> None:
+        """Close all connections, and start again with the configured entities, all empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to a namespace, with the server that it belongs to."""
+
+    namespace: Namespace
+    server: Server
+    query: Mapping[str, str]
+    body: Plain
+
+    def object(self, expected: str) -> dict[str, Any]:
+        """Return the body, which must be a JSON object."""
+        if not isinstance(self.body, dict):
+            raise Refusal(errors.ARGUMENT_ERROR, f"the body is not a JSON object, expected {expected}")
+        return self.body
+
+
+def answer(method: str, path: str, call: Call) -> tuple[int, Plain]:
     """
-    Return the status and data of the answer to a request; *reset* resets the namespace.
+    Return the status and data of the answer to a request.
 
     Raises: Refusal, and ConfigError for an invalid fault.
     """
-    match method, path:
-        case "GET", "":
-            return HTTPStatus.OK, describe(namespace)
-        case "GET", "counts":
-            return HTTPStatus.OK, {path: asdict(counts) for path, counts in namespace.counts().items()}
-        case "GET", "messages":
-            return HTTPStatus.OK, messages(namespace, query.get("path", ""), query.get("limit", _DEFAULT_LIMIT))
-        case "POST", "reset":
-            reset()
-            return HTTPStatus.OK, {}
-        case "GET", "faults":
-            return HTTPStatus.OK, namespace.faults.plain()
-        case "POST", "faults":
-            if not isinstance(body, dict):
-                raise Refusal(errors.ARGUMENT_ERROR, "the body is not a JSON object, expected a fault")
-            namespace.faults.add(Fault.read(body))
-            return HTTPStatus.CREATED, namespace.faults.plain()
-        case "DELETE", "faults":
-            namespace.faults.clear()
-            return HTTPStatus.OK, []
-        case _:
-            raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: unknown request")
+    carry_out = _CALLS.get((method, path))
+    if carry_out is None:
+        raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: unknown request")
+    return HTTPStatus.CREATED if method == "POST" and path != "reset" else HTTPStatus.OK, carry_out(call)
+
+
+def _counts(call: Call) -> Plain:
+    return {path: asdict(counts) for path, counts in call.namespace.counts().items()}
+
+
+def _messages(call: Call) -> Plain:
+    query = call.query
+    path, limit, start = query.get("path", ""), query.get("limit", _DEFAULT_LIMIT), query.get("from", "0")
+    return messages(call.namespace, path, limit, start=start, has_body=query.get("body") == "true")
+
+
+def _send(call: Call) -> Plain:
+    content = read_content(encode_message(call.object("a message")))
+    call.namespace.target(call.query.get("path", "")).publish(content)
+    return {}
+
+
+def _events(call: Call) -> Plain:
+    query = call.query
+    partition = call.namespace.hub(query.get("hub", "")).partition(query.get("partition", "0"))
+    start = max(_number("from", query.get("from", "0")) - partition.begin_sequence_number, 0)
+    limit = _number("limit", query.get("limit", _DEFAULT_LIMIT))
+    return [event_of(each) for each in partition.events[start : start + limit]]
+
+
+def _append(call: Call) -> Plain:
+    event = read_event(encode_message(call.object("an event")))
+    call.namespace.hub(call.query.get("hub", "")).partition_for(event.partition_key).append([event])
+    return {}
+
+
+def _reset(call: Call) -> Plain:
+    call.server.reset()
+    return {}
+
+
+def _add_fault(call: Call) -> Plain:
+    call.namespace.faults.add(Fault.read(call.object("a fault")))
+    return call.namespace.faults.plain()
+
+
+def _clear_faults(call: Call) -> Plain:
+    call.namespace.faults.clear()
+    return []
+
+
+_CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
+    ("GET", ""): lambda call: describe(call.namespace),
+    ("GET", "counts"): _counts,
+    ("GET", "messages"): _messages,
+    ("POST", "messages"): _send,
+    ("GET", "events"): _events,
+    ("POST", "events"): _append,
+    ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
+    ("POST", "reset"): _reset,
+    ("GET", "faults"): lambda call: call.namespace.faults.plain(),
+    ("POST", "faults"): _add_fault,
+    ("DELETE", "faults"): _clear_faults,
+}
 
 
 def describe(namespace: Namespace) -> Plain:
@@ -102,30 +175,18 @@ def describe(namespace: Namespace) -> Plain:
     }
 
 
-def messages(namespace: Namespace, path: str, limit: str) -> Plain:
-    """Return the first messages at a path; a queue or topic includes its scheduled ones."""
-    if not (limit.isascii() and limit.isdigit()):
-        raise Refusal(errors.ARGUMENT_ERROR, f"limit is '{limit}', expected a whole number")
+def messages(
+    namespace: Namespace, path: str, limit: str, *, start: str = "0", has_body: bool = False
+) -> list[dict[str, object]]:
+    """Return the first messages at a path from a sequence number on; a queue or topic includes its scheduled ones."""
     entity = namespace.entity_of(path)
     is_whole = path.strip("/").lower() == entity.path.lower()
-    found = entity.peek(0) if isinstance(entity, Queue | Topic) and is_whole else namespace.store(path).peek(0)
-    return [_message(each) for each in itertools.islice(found, int(limit))]
+    peek = entity.peek if isinstance(entity, Queue | Topic) and is_whole else namespace.store(path).peek
+    found = itertools.islice(peek(_number("from", start)), _number("limit", limit))
+    return [message_of(each, has_body=has_body) for each in found]
 
 
-def _message(message: StoredMessage) -> Plain:
-    content: Content = message.content
-    return {
-        "sequence_number": message.sequence_number,
-        "enqueue_sequence_number": message.enqueue_sequence_number,
-        "enqueued_time": message.enqueued_time,
-        "expires_at": message.expires_at,
-        "scheduled_enqueue_time": content.scheduled_enqueue_time,
-        "state": message.state.name.lower(),
-        "is_locked": message.lock_token is not None,
-        "locked_until": message.locked_until if message.lock_token is not None else None,
-        "delivery_count": message.delivery_count,
-        "message_id": str(plain(decode(content.message_id)[0])),
-        "session_id": content.session_id,
-        "partition_key": content.partition_key,
-        "size": content.size,
-    }
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise Refusal(errors.ARGUMENT_ERROR, f"{name} is '{text}', expected a whole number")
+    return int(text)

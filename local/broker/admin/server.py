@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 
 from local.broker import errors
 from local.broker.access import Access
-from local.broker.admin import inspection
+from local.broker.admin import inspection, page
 from local.broker.admin.atom import Atom, AtomRequest, AtomResponse, refused
 from local.broker.admin.origin import is_loopback, is_own_host
 from local.broker.config import Right
@@ -114,11 +114,14 @@ class AdminServer:
     async def _answer(self, name: str, request: web.Request) -> web.Response:
         namespace = self._broker.namespaces[name]
         try:
-            self._check_host(request)
+            self._check_origin(request)
             path = unquote(request.rel_url.raw_path).strip("/")
             if path == _HEALTH and request.method == "GET" and "api-version" not in request.query:
                 # No key is needed, as for the emulators: those who wait for the broker have none.
                 return web.json_response({"status": "healthy"})
+            if not path and request.method == "GET" and "api-version" not in request.query:
+                # It needs no key either: it asks for one, and sends it with its requests.
+                return page.response()
             access = Access.of(namespace)
             if access is not None:
                 _check_access(access, request, path)
@@ -144,10 +147,13 @@ class AdminServer:
         kind = _ATOM if response.status < HTTPStatus.BAD_REQUEST else _XML
         return web.Response(status=response.status, text=response.body, content_type=kind)
 
-    def _check_host(self, request: web.Request) -> None:
-        """Refuse a host that is not this machine, unless the broker listens for other machines."""
+    def _check_origin(self, request: web.Request) -> None:
+        """Refuse a page of another site and, unless the broker serves other machines, a host that is not this one."""
         if is_loopback(self._host) and not is_own_host(request):
             raise Refusal(errors.NOT_ALLOWED, "the host of the request is not this machine")
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            raise Refusal(errors.NOT_ALLOWED, "the request comes from a page of another site")
 
     async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
         data: object
@@ -156,14 +162,8 @@ class AdminServer:
             return web.json_response(problem, status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         try:
             body = _read_json(await request.read())
-            status, data = inspection.answer(
-                self._broker.namespaces[name],
-                request.method,
-                path,
-                request.query,
-                body=body,
-                reset=self._broker.reset,
-            )
+            call = inspection.Call(self._broker.namespaces[name], self._broker, request.query, body)
+            status, data = inspection.answer(request.method, path, call)
             self._broker.advance()
         except (ConfigError, ValueError) as error:
             status, data = HTTPStatus.BAD_REQUEST, _problem(str(error))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Self, cast
+from typing import Self
 
 from local.broker.admin.inspection import messages
 from local.broker.config import HubConfig, QueueConfig, SubscriptionConfig
@@ -56,7 +56,7 @@ class ServiceBus(str):
 
     def messages(self, path: str) -> list[dict[str, object]]:
         """Return the messages of a queue, a subscription or `…/$DeadLetterQueue`, without receiving them."""
-        return cast("list[dict[str, object]]", self._look(lambda namespace: messages(namespace, path, _ALL)))
+        return self._look(lambda namespace: messages(namespace, path, _ALL))
 
     def _look[Result](self, look: Callable[[Namespace], Result]) -> Result:
         return self._broker.inspect(SERVICE_BUS, look)

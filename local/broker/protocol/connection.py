@@ -40,6 +40,7 @@ from shared.amqp.values import Malformed, array, symbol
 MAX_FRAME_SIZE = 65536
 MAX_FIRST_FRAME_SIZE = 8192  # until the open, where the specification requires 512, and without transfers until a token
 CHANNEL_MAX = 4999
+MAX_SHOWN = 100  # characters of a client's name that are kept
 IDLE_TIME_OUT = 120.0  # seconds that the open announces; the connection is closed after twice as long
 HEARTBEAT_INTERVAL = 25.0
 MIN_REMOTE_IDLE_TIME_OUT = 0.5
@@ -71,6 +72,7 @@ class Connection:
     ) -> None:
         """Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections."""
         self.namespace = namespace
+        self.container_id = ""
         self.is_writable = True
         self.is_dropped = False
         self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
@@ -266,6 +268,7 @@ class Connection:
 
     def _on_open(self, peer: performatives.Open) -> None:
         self._phase = _Phase.OPEN
+        self.container_id = peer.container_id[:MAX_SHOWN]
         self._reader.max_frame_size = MAX_FRAME_SIZE
         self.emit(self._open())
         if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
@@ -370,6 +373,11 @@ class Connection:
             if self._untrusted_seconds >= TOKEN_SECONDS:
                 reason = f"no valid token or key within {TOKEN_SECONDS:g} s"
                 self.close(Refusal(errors.UNAUTHORIZED_ACCESS, reason))
+
+    def describe_links(self) -> list[dict[str, object]]:
+        """Return the open links as plain data, those to `$cbs` without a path."""
+        links = [link for session in self.sessions.values() for link in session.links.values() if not link.is_over]
+        return [{"path": link.path, "role": "receiver" if link.peer.role else "sender"} for link in links]
 
     def _detach_unauthorized(self) -> None:
         """End the links whose token has expired and was not renewed."""
