@@ -6,6 +6,7 @@ are peeked, which needs the right to listen, and counted up to MOST_PEEKED. Hubs
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -20,6 +21,7 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
 )
+from azure.servicebus.management import QueueRuntimeProperties, SubscriptionRuntimeProperties
 
 from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import TargetRefused, TargetUnavailable
@@ -34,9 +36,14 @@ _AT_ONCE = 16
 _PEEKED_AT_ONCE = 250
 _FIRST_PEEKED = 10
 _SECONDS = 6.0
+# A reader that stays open asks again after that time whether the administration API answers.
+_SILENT_SECONDS = 60.0
+_SHARED_SECONDS = 1.0
 _DENIED = (401, 403)
 _SUBSCRIPTIONS = "/Subscriptions/"
 _ONLY_COUNTED = "dead letters of a topic are counted only by the administration API"
+
+type _Properties = QueueRuntimeProperties | SubscriptionRuntimeProperties
 
 
 class ServiceBusSite:
@@ -65,8 +72,10 @@ class ServiceBusSite:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         # A management connection takes one request at a time.
         self._locks: dict[str, asyncio.Lock] = {}
+        self._asked: dict[str, tuple[float, asyncio.Task[_Properties]]] = {}
         self.without_counts: str | None = None
         """Why the administration API is not used, once that is known."""
+        self._silent_until = 0.0
 
     async def waiting(self, entity: str) -> Waiting:
         """Return what waits in a queue, a subscription, or a dead-letter queue."""
@@ -104,8 +113,12 @@ class ServiceBusSite:
             await self._administration.close()
 
     def _administered(self) -> ServiceBusAdministrationClient | None:
-        if self._open_administration is None or self.without_counts is not None:
+        if self._open_administration is None:
             return None
+        if self.without_counts is not None:
+            if time.monotonic() < self._silent_until:
+                return None
+            self.without_counts = None
         if self._administration is None:
             self._administration = self._open_administration()
         return self._administration
@@ -118,14 +131,8 @@ class ServiceBusSite:
         path, is_dead = entity.removesuffix(DEAD_LETTERS), entity.endswith(DEAD_LETTERS)
         if "/$" in path:
             return None  # a transfer dead-letter queue
-        topic, _, subscription = path.partition(_SUBSCRIPTIONS)
         try:
-            async with asyncio.timeout(_SECONDS):
-                found = (
-                    await client.get_subscription_runtime_properties(topic, subscription)
-                    if subscription
-                    else await client.get_queue_runtime_properties(path)
-                )
+            found = await self._properties(client, path)
         except ResourceNotFoundError as error:
             raise TargetRefused(f"{self._site}/{path}: it does not exist") from error
         except (AzureError, OSError, TimeoutError) as error:
@@ -133,12 +140,21 @@ class ServiceBusSite:
             return None
         return (found.dead_letter_message_count if is_dead else found.active_message_count) or 0
 
+    async def _properties(self, client: ServiceBusAdministrationClient, path: str) -> _Properties:
+        """Return the properties of a queue or subscription: one request for its messages and its dead letters."""
+        known = self._asked.get(path)
+        if known is None or known[0] < time.monotonic():
+            known = time.monotonic() + _SHARED_SECONDS, asyncio.ensure_future(_properties(client, path))
+            self._asked[path] = known
+        return await asyncio.shield(known[1])
+
     def _note_missing_counts(self, error: Exception) -> None:
         # A firewall may close this API and leave AMQP open, and the role of a receiver does not include it.
         status = error.status_code if isinstance(error, HttpResponseError) else None
         if status in _DENIED or isinstance(error, ClientAuthenticationError):
-            self.without_counts = "it needs the right to manage"
+            self.without_counts, self._silent_until = "it needs the right to manage", float("inf")
         else:
+            self._silent_until = time.monotonic() + _SILENT_SECONDS
             self.without_counts = f"it does not answer, {type(error).__name__}"
 
     async def _peeked(self, entity: str, most: int) -> Waiting:
@@ -181,6 +197,14 @@ class ServiceBusSite:
             if broken is not None:
                 await broken.close()
             raise _translated(where, error) from error
+
+
+async def _properties(client: ServiceBusAdministrationClient, path: str) -> _Properties:
+    topic, _, subscription = path.partition(_SUBSCRIPTIONS)
+    async with asyncio.timeout(_SECONDS):
+        if subscription:
+            return await client.get_subscription_runtime_properties(topic, subscription)
+        return await client.get_queue_runtime_properties(path)
 
 
 class HubSite:
