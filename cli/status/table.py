@@ -155,15 +155,19 @@ def _heartbeats(tasks: Sequence[TaskStatus], status: Status, *, everything: bool
                 )
                 often = f"one every {duration(each.every)}"
                 yield f"{task.task} misses heartbeats: {when} reached {each.target} ({often}): {each.reason}"
-            elif each.arrived is not None and each.latency is not None:
-                arriving.append((each.latency, f"{task.task} to {each.target} {duration(each.latency)}"))
+            elif each.arrived is not None and each.latency is not None and task.state is not State.PAUSED:
+                arriving.append((each.latency, f"{task.task} to {each.target} {_latency(each.latency)}"))
     if not arriving:
         return
     if everything or len(arriving) <= _MOST_HEARTBEATS:
         yield f"last heartbeats: {', '.join(text for _, text in arriving)}"
     else:
         fastest, slowest = min(arriving)[0], max(arriving)
-        yield f"last heartbeats of {len(arriving)} routes: {duration(fastest)} to {duration(slowest[0])} ({slowest[1]})"
+        yield f"last heartbeats of {len(arriving)} routes: {_latency(fastest)} to {_latency(slowest[0])} ({slowest[1]})"
+
+
+def _latency(seconds: float) -> str:
+    return duration(seconds) if seconds >= 1 else f"{round(seconds * 1000)} ms"
 
 
 def _names(tasks: Sequence[TaskStatus]) -> str:

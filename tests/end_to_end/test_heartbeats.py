@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from local.broker.admin.thread import RunningAdmin
-from local.broker.config import NamespaceConfig
+from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
 from shared.azure.administration import administration_client
 from tests.azurite import running_azurite
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
 east: {kind: service-bus, setting: EAST}
+hubs: {kind: event-hubs, setting: HUBS}
 """
 TASKS = """
 task: orders-west-to-east
@@ -46,6 +47,12 @@ routes:
   - {when: "priority > 5", target: {connection: east, queue: urgent}}
   - {target: {connection: east, queue: jobs}}
 heartbeat: {every: PT5S}
+---
+task: readings
+source: {connection: hubs, hub: readings, binary_properties: false}
+routes: [{target: {connection: hubs, hub: copies}}]
+rejects: {connection: west, queue: rejected}
+heartbeat: {every: PT5S, visible: true}
 """
 TOPOLOGY = """
 west: {topics: {orders: {subscriptions: {application: {sessions: true}, expensive: {rule: {filter: "price > 10"}}}}}}
@@ -53,10 +60,12 @@ east: {topics: {orders: {subscriptions: {application: {sessions: true}, expensiv
 """
 SITES = ("west", "east")
 SECONDS = 60.0
+HUBS = NamespaceConfig(name="hubs", hubs=(HubConfig(name="readings", partition_count=4), HubConfig(name="copies")))
 ARRIVING = {
     "orders-west-to-east": ["east/orders"],
     "orders-east-to-west": ["west/orders"],
     "jobs": 2 * ["east/busway-heartbeat"],
+    "readings": ["hubs/copies"],
 }
 
 
@@ -101,10 +110,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (folder / "journal.yaml").write_text("blob: {setting: AzureWebJobsStorage, container: journal}\n")
     with (
         running_azurite(tmp_path_factory.mktemp("azurite")) as storage,
-        RunningBroker([NamespaceConfig(name=name) for name in SITES]) as broker,
+        RunningBroker([*(NamespaceConfig(name=name) for name in SITES), HUBS]) as broker,
         RunningAdmin(broker) as admin,
     ):
-        settings = {name.upper(): broker.connection_string(name) for name in SITES}
+        settings = {name.upper(): broker.connection_string(name) for name in (*SITES, "hubs")}
         settings |= {f"{name.upper()}__administration": admin.address(name) for name in SITES}
         settings |= {"AzureWebJobsStorage": storage, "BUSWAY_CONFIG": str(folder)}
         site = Site(folder, settings)
@@ -153,7 +162,7 @@ def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: S
         assert task["last_hour"] == {"sent": 0, "withheld": 0, "rejected": 0, "retried": 0, "duplicates": 0}
         assert all(0 < each["latency"] < 10 and not each["missed"] for each in task["heartbeats"])
     result = site.run("status")
-    assert "last heartbeats: " in result.stdout
+    assert "last heartbeats of 5 routes: " in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
@@ -186,7 +195,7 @@ def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: 
     result = site.run("status")
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
-    assert text.startswith("2 of 3 tasks need attention: ")
+    assert text.startswith("2 of 4 tasks need attention: ")
     assert "orders-west-to-east misses heartbeats" in text
     # Its source is the same topic.
     assert "it cannot be sent to the source: east/orders: " in text

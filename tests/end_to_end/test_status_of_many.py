@@ -88,7 +88,7 @@ def test_a_hundred_tasks_fit_80_columns_and_are_read_in_seconds(settings: dict[s
 def test_without_all_their_heartbeats_are_a_summary(settings: dict[str, str]) -> None:
     result = CliRunner(env=settings).invoke(app, ["status", "--config", settings["BUSWAY_CONFIG"]])
     text = " ".join(result.stdout.split())
-    assert "last heartbeats of 100 routes: 0.1 s to 0.2 s (orders-of-the-099th-factory-west-to-east" in text
+    assert "last heartbeats of 100 routes: 100 ms to 199 ms (orders-of-the-099th-factory-west-to-east" in text
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 

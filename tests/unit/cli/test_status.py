@@ -19,6 +19,7 @@ from shared.status.model import (
     Counts,
     DeadLetters,
     Health,
+    Heartbeat,
     InstanceStatus,
     Obstacle,
     Place,
@@ -177,3 +178,30 @@ def test_the_status_is_beside_the_journal_or_in_the_storage_of_the_host(
         (tmp_path / "journal.yaml").write_text(journal)
     found = store_problem(load(tmp_path), settings)
     assert found is None if problem is None else found is not None and found.startswith(problem)
+
+
+def heartbeat(route: int = 0, **options: object) -> Heartbeat:
+    fields: dict[str, object] = {"arrived": "2026-11-23T10:29:40Z", "latency": 0.162, **options}
+    return Heartbeat(route=route, target=Place("east", "orders"), every=60.0, **fields)  # type: ignore[arg-type] # a test's
+
+
+def test_heartbeats_are_below_the_table_those_that_are_missed_with_their_reason() -> None:
+    missed = heartbeat(arrived="2026-11-23T10:25:00Z", missed=True, reason="east/orders: it is disabled")
+    never = heartbeat(arrived=None, latency=None, missed=True, reason="no instance has sent one")
+    tasks = [task(1, heartbeats=[missed]), task(2, heartbeats=[never]), task(3, heartbeats=[heartbeat(latency=2.04)])]
+    tasks.append(task(4, State.PAUSED, heartbeats=[heartbeat()]))
+    text = status_text(status(tasks), 80, everything=False, has_color=False)
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    expected = "for 5 min no heartbeat has reached east/orders (one every 1 min): east/orders: it is disabled"
+    assert f"001th-factory-west-to-east misses heartbeats: {expected}" in words
+    assert "002th-factory-west-to-east misses heartbeats: no heartbeat has reached east/orders" in words
+    assert words.count("last heartbeats: orders-of-the-003th-factory-west-to-east to east/orders 2.0 s") == 1
+    assert "004th-factory-west-to-east to" not in words
+
+
+def test_a_task_that_misses_heartbeats_is_shown_among_many_idle_ones() -> None:
+    tasks = [task(number) for number in range(50)] + [task(50, heartbeats=[heartbeat(missed=True, reason="x")])]
+    rows = status_text(status(tasks), 80, everything=False, has_color=False).splitlines()[3:5]
+    assert rows[0].startswith("orders-of-the-050th")
+    assert rows[1] == "and 50 idle tasks with nothing to report (--all shows them)"
