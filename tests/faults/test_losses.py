@@ -20,6 +20,9 @@ from tests.faults.single_dispatch import SINGLE_DISPATCH
 from tests.faults.stops import STOPS
 from tests.faults.watched import WatchedLine, short_grace
 
+# The watch runs in this process. A connection that is cut while the SDK closes it leaves its socket to the collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 # Scenarios in virtual time have a line of their own; the times of the journal are real.
 SCENARIOS = [
     each
