@@ -7,6 +7,7 @@ from shared.status.model import (
     DeadLetters,
     Findings,
     Health,
+    Heartbeat,
     History,
     InstanceStatus,
     Losses,
@@ -50,6 +51,11 @@ def sample_status(
     times = [(NOW - timedelta(minutes=minutes)).strftime(TIME) for minutes in (62, 55, 50)]
     ranges = [LossRange(17, 17, None, times[0], times[1], times[2]), LossRange(21, 23, None, *times)]
     held.losses = Losses(4, "17, 21-23", times[2], ranges)
+    place = Place("east", HOSTILE[1])
+    held.heartbeats = [
+        Heartbeat(route=0, target=place, every=60.0, missed=True, reason=HOSTILE[0]),
+        Heartbeat(route=1, target=place, every=60.0, arrived=NOW.strftime(TIME), latency=0.2),
+    ]
     held.reconciliation = Findings("2026-11-22", {"missing": 2, HOSTILE[0]: 1})
     unknown = _task("telemetry-north-to-east", State.UNKNOWN, "north", backlog=None, lag=None, rate=None)
     unknown.unknown = {"backlog": "north/orders: does not answer", "lag": HOSTILE[1]}

@@ -51,13 +51,14 @@ class Heartbeats:
         self._clock = clock
 
     async def send(self, found: Mapping[Item, Heartbeat]) -> None:
-        """Send those of this task on; raises nothing."""
-        own = [
-            (item.arrival, each)
+        """Send the last one of each route of this task on; raises nothing."""
+        # One for each route: a sender may have put thousands into a batch.
+        own = {
+            each.route: (item.arrival, each)
             for item, each in found.items()
             if each.task == self._task and each.route < len(self._targets)
-        ]
-        await asyncio.gather(*(self._send(arrival, each) for arrival, each in own))
+        }
+        await asyncio.gather(*(self._send(arrival, each) for arrival, each in own.values()))
 
     async def _send(self, arrival: Arrival, heartbeat: Heartbeat) -> None:
         refusal = await self._refusal(self._targets[heartbeat.route], arrival, heartbeat)

@@ -163,3 +163,10 @@ def test_what_is_sent_to_the_source_is_what_the_line_recognizes() -> None:
     assert sent.to_source(has_session=True).time_to_live is None
     assert sent.to_target(Arrival(ORIGIN)).time_to_live == 600_000
     assert sent.to_target(Arrival(ORIGIN._replace(partition="0"))).session_id is None
+
+
+def test_of_a_flood_of_heartbeats_one_for_each_route_is_sent_on() -> None:
+    reports = Reports(Line())
+    flood = [heartbeat(number, route=number % 2, sent=number) for number in range(1, 101)]
+    assert reports.run(*flood, delivered(101)) == {Outcome.FILTERED: 100, Outcome.SENT: 1}
+    assert [(route, sent) for route, sent, *_ in reports.recorded.results] == [(1, 99), (0, 100)]
