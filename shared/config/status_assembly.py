@@ -13,6 +13,7 @@ from shared.azure.connections import event_hub_client, service_bus_client, setti
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
+from shared.config.last_reconciliation import last_reconciliation
 from shared.config.models import Source, Target, TaskFile
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.losses.report import WatchState
@@ -50,7 +51,6 @@ _HOST_STORAGE = "AzureWebJobsStorage"
 _LONGEST_NAME = 63
 _CLOCK_SECONDS = 5.0
 _RECONCILED_EVERY = timedelta(minutes=5)
-_NIGHTS = 3
 _MOST_SUBSCRIPTIONS = 100
 
 
@@ -288,7 +288,7 @@ class StatusReader:
     async def _reconciled(self) -> tuple[Reconciliation | str, Mapping[str, Findings]]:
         now = self._clock.now()
         if self._reconciliation is None or now - self._reconciliation[0] >= _RECONCILED_EVERY:
-            self._reconciliation = now, *await _last_reconciliation(self._settings, now)
+            self._reconciliation = now, *await last_reconciliation(self._settings, now)
         return self._reconciliation[1:]
 
 
@@ -387,35 +387,6 @@ def _notes(reading: _Reading) -> list[str]:
         if status.alive and abs(status.clock_ahead) > _CLOCK_SECONDS:
             notes.append(f"the clock of instance {status.instance} is {status.clock_ahead:+.0f} s off")
     return notes
-
-
-async def _last_reconciliation(
-    settings: Mapping[str, str], now: datetime
-) -> tuple[Reconciliation | str, Mapping[str, Findings]]:
-    from shared.nightly.settings import RESULTS, nightly_settings  # noqa: PLC0415 - only apps with reconciliation
-
-    try:
-        configured = nightly_settings(settings)
-    except ConfigError as error:
-        return str(error), {}
-    if configured is None:
-        return f"{RESULTS} is not set: the results of the nightly reconciliation are not known", {}
-    from shared.nightly.night import WORDS  # noqa: PLC0415 - imports the SDK
-    from shared.nightly.results import Results, UnreadableSummary, page_of  # noqa: PLC0415 - likewise
-
-    today = now.astimezone(UTC).date()
-    try:
-        async with Results(configured.results) as results:
-            for back in range(1, _NIGHTS + 1):
-                day = today - timedelta(days=back)
-                result = await results.result(day)
-                if result is not None:
-                    findings = {task: Findings(day.isoformat(), dict(found)) for task, found in result.findings.items()}
-                    word, page = WORDS[result.exit_code], page_of(results.where, day)
-                    return Reconciliation(day.isoformat(), word, result.sentence, page), findings
-    except (BuswayError, UnreadableSummary) as error:
-        return str(error), {}
-    return f"{configured.results.partition('?')[0]} has no result of the last {_NIGHTS} nights", {}
 
 
 def _version() -> str | None:
