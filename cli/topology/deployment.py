@@ -11,6 +11,7 @@ from typing import Any
 from cli.topology.bicep import arm_name, entities_of
 from cli.topology.needs import Needs
 from shared.config.files import JOURNAL, Configuration
+from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import BlobJournal, JournalFile
 from shared.config.models import Connection, Source
 from shared.editors.options import Strict
@@ -98,9 +99,14 @@ def _uses(configuration: Configuration) -> _Uses:
     uses: _Uses = {each.key: {"receives": {}, "sends": {}} for each in configuration.connections.values()}
     for source in [*(task.source for task in configuration.tasks), *(tap.source for tap in configuration.taps)]:
         uses[configuration.connections[source.connection].key]["receives"][_place(source)] = None
-    for target in (target for task in configuration.tasks for target in task.targets()):
+    targets = [target for task in configuration.tasks for target in (*task.targets(), *heartbeat_targets(task))]
+    for target in targets:
         place = (f"{target.kind}s", target.entity)
         uses[configuration.connections[target.connection].key]["sends"][place] = None
+    for source in (task.source for task in configuration.tasks if task.heartbeat is not None):
+        kind = "queues" if source.queue is not None else "topics" if source.topic is not None else "hubs"
+        name = source.queue or source.topic or source.hub or ""
+        uses[configuration.connections[source.connection].key]["sends"][kind, name] = None
     journal = configuration.journal
     if journal is not None and journal.event_hub is not None:
         place = ("hubs", journal.event_hub.hub)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from shared.config.files import load
 from shared.config.heartbeat_assembly import heartbeat_schedule
@@ -116,3 +117,19 @@ def test_a_subscription_that_selects_heartbeats_is_found_at_the_source_and_at_th
 def test_a_rule_hides_heartbeats_once(condition: str, expected: str) -> None:
     assert hiding(condition) == expected
     assert hiding(expected) == expected
+
+
+def test_the_deployment_lets_the_app_send_heartbeats_to_its_sources_and_beside_its_targets(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
+    tasks = [
+        task("a", "{connection: west, queue: jobs}", to("east"), more=EVERY),
+        task("b", subscribed("west", "replication"), to("north", "topic: events"), more=EVERY),
+        task("c", "{connection: west, queue: quiet}", to("east", "queue: quiet")),
+    ]
+    (tmp_path / "tasks/all.yaml").write_text("---\n".join(tasks))
+    configuration = load(tmp_path)
+    deployed = deployment_of(configuration, needs_of(configuration, None))
+    sites = {each["alias"]: each["sendsTo"] for each in deployed["sites"]}
+    assert (sites["west"]["queues"], sites["west"]["topics"]) == (["jobs"], ["events"])
+    assert (sites["east"]["queues"], sites["east"]["topics"]) == (["orders", "quiet"], ["busway-heartbeat"])

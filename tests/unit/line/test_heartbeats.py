@@ -170,3 +170,12 @@ def test_of_a_flood_of_heartbeats_one_for_each_route_is_sent_on() -> None:
     flood = [heartbeat(number, route=number % 2, sent=number) for number in range(1, 101)]
     assert reports.run(*flood, delivered(101)) == {Outcome.FILTERED: 100, Outcome.SENT: 1}
     assert [(route, sent) for route, sent, *_ in reports.recorded.results] == [(1, 99), (0, 100)]
+
+
+def test_a_heartbeat_that_is_delivered_by_itself_is_released() -> None:
+    reports, released = Reports(Line()), list[int]()
+    error = asyncio.run(
+        reports.pipeline.run_each([heartbeat(1), delivered(2)], [b"a" * 16, b"b" * 16], released.append)
+    )
+    assert (error, sorted(released)) == (None, [0, 1])
+    assert len(reports.recorded.results) == 1
