@@ -46,6 +46,12 @@ class WebSockets:
         await self._server.shutdown(0)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = await self._answer(request)
+        # Nobody who speaks HTTP alone has another question for this port.
+        response.force_close()
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path.rstrip("/") != PATH:
             return web.Response(status=404, text=f"this port is for AMQP, and for WebSockets at {PATH}\n")
         is_foreign = is_loopback(self._listener.host) and not is_own_host(request)

@@ -128,7 +128,6 @@ def heard_until(peer: socket.socket, code: int) -> list[Frame]:
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"AMQP\x01\x00\x09\x01",
@@ -136,12 +135,26 @@ def heard_until(peer: socket.socket, code: int) -> list[Frame]:
         bytes(64),
         b"\xff" * 64,
     ],
-    ids=["http", "tls", "ssh", "amqp 0-9-1", "amqp over tls", "zeros", "ones"],
+    ids=["tls", "ssh", "amqp 0-9-1", "amqp over tls", "zeros", "ones"],
 )
 def test_garbage_before_the_header_is_answered_with_the_header_that_is_spoken(connect: Connect, garbage: bytes) -> None:
     peer = connect()
     peer.sendall(garbage)
     assert until_closed(peer) == AMQP_HEADER.encode()
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\n\r\n", b"426"),
+        (b"GARBAGE\r\n\r\n", b"400"),
+    ],
+)
+def test_a_request_of_http_is_answered_in_http(connect: Connect, request_text: bytes, status: bytes) -> None:
+    peer = connect()
+    peer.sendall(request_text)
+    assert until_closed(peer).partition(b" ")[2].startswith(status)
 
 
 CONNECTION_ERRORS = {
@@ -310,11 +323,15 @@ def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(
     peer.sendall(PREAMBLE + attach(1, receives=True))
     peer.setblocking(False)
     questions = flow(1, 0, echo=True) * 1000
+    rest = b""
     sent = 0
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
-            sent += peer.send(questions)
+            rest = rest or questions
+            count = peer.send(rest)
+            rest = rest[count:]
+            sent += count
         except BlockingIOError:
             if not select.select([], [peer], [], 0.5)[1]:
                 break
