@@ -75,11 +75,11 @@ const confirmResend = (entity, each) => {
   stop.textContent = 'Cancel';
   const say = (text, left = []) => at('resend-done').replaceChildren(make('p', { text }), ...list('Left', left.map(one =>
     `${number(one.messages)}: ${plain(one.reason)}${one.numbers.length ? ` (sequence number ${one.numbers.join(', ')}${one.messages > one.numbers.length ? ', …' : ''})` : ''}`)));
-  const end = (text, left) => {
+  const end = (text, left, isDone = false) => {
     state = 'ended';
     say(text, left);
-    at('resend-fields').disabled = false;
-    go.hidden = false;
+    at('resend-fields').disabled = isDone;
+    go.hidden = isDone;
     go.textContent = 'Try again';
     stop.textContent = 'Close';
   };
@@ -97,7 +97,7 @@ const confirmResend = (entity, each) => {
         sent += step.sent + step.completed;
         const so = `${number(sent)} resent${step.gone ? `, ${number(step.gone)} taken by another receiver` : ''}`;
         if (step.error) return end(`${so}; then: ${plain(step.error)}.`, step.left);
-        if (!step.waiting) return end(`${so}. ${step.left.length ? 'Some are left:' : 'Nothing of the group is left.'}`, step.left);
+        if (!step.waiting) return end(`${so}. ${step.left.length ? 'Some are left:' : 'Nothing of the group is left.'}`, step.left, !step.left.length);
         if (!(step.sent + step.completed + step.gone)) return end(`${so}; ${number(step.waiting)} wait, and the last request could not reach them. Try again in a minute.`, step.left);
         if (state === 'stopping') return end(`${so}, ${number(step.waiting)} wait. Stopped.`, step.left);
         say(`${so}, ${number(step.waiting)} wait …`, step.left);
