@@ -39,6 +39,7 @@ _COMMANDS = {
     "package": _Entry("cli.project.package_command", "package", "Write the app with a project's configuration."),
     "smoke": _Entry("cli.smoke.command", "smoke", "Send a marked message through each route, and wait for it."),
     "reconcile": _Entry("cli.reconcile", "reconcile", "Reconcile the journals of one day: one verdict per message."),
+    "delete-raw": _Entry("cli.delete_raw", "delete_raw", "Delete raw journal files that are compacted."),
     "repair": _Entry(
         "cli.repair.command", "repair", "Find and send the messages that a reconciliation reports missing."
     ),

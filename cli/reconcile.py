@@ -164,7 +164,9 @@ def check_spark() -> None:
         raise ConfigError(problems)
 
 
-def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None = None) -> int:
+def run_job(
+    journal: str, out: Path, options: Sequence[str], storage: str | None = None, *, program: str = "jobs.reconcile"
+) -> int:
     """
     Run the job in a process of its own, which prints its progress, and return its exit code.
 
@@ -182,7 +184,7 @@ def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None
         **({} if storage is None else {"BUSWAY_JOURNAL_STORAGE": storage}),
     }
     folders = ["--out", str(out.resolve()), "--staging", str((out / "journal").resolve())]
-    command = [sys.executable, "-m", "jobs.reconcile", "--journal", journal, *folders, *options]
+    command = [sys.executable, "-m", program, "--journal", journal, *folders, *options]
     with open_private(out / "spark.log") as log:
         # Its results name messages.
         code = subprocess.run(command, env=environment, stderr=log, umask=PRIVATE_UMASK, check=False).returncode  # noqa: S603 - our own job

@@ -5,19 +5,24 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from azure.storage.blob import BlobClient, ContainerClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact.hours import compact_hours, delete_raw, update_coverage
+from jobs.reconcile import delete_raw
+from jobs.reconcile.compact.hours import compact_hours, deletable_raw, update_coverage
 from jobs.reconcile.compact.inputs import compact_inputs
 from jobs.reconcile.compact.markers import Hour
 from jobs.reconcile.compact.records import compact_records
 from jobs.reconcile.compact.verification import CompactionFailed
 from jobs.reconcile.read.files import journal_files
+from jobs.reconcile.read.staging import stage
 from jobs.reconcile.settings import Run, Settings, Window
 from jobs.reconcile.storage import Storage
+from tests.azurite import running_azurite
 from tests.jobs.journals import START, Journals, leave_to_spark, planted
 
 DAWN = Window(START, START + timedelta(hours=2))
@@ -44,6 +49,13 @@ def compact(
 
 def folders(folder: Path) -> tuple[str, str]:
     return str(folder / "journal"), str(folder / "compacted")
+
+
+def delete(spark: SparkSession, folder: Path, hours: list[str]) -> list[str]:
+    found = [each.file.path for each in deletable_raw(spark, *folders(folder), hours)]
+    for each in found:
+        Storage(spark).delete(each)
+    return found
 
 
 def state(folder: Path) -> dict[str, float]:
@@ -78,7 +90,7 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
     assert again[HOURS[1]] == made[HOURS[1]]
 
     # Raw files are deleted only on request, and the compacted hour stays.
-    deleted = delete_raw(spark, *folders(tmp_path), [HOURS[0]])
+    deleted = delete(spark, tmp_path, [HOURS[0]])
     assert len(deleted) == len(again[HOURS[0]].files)
     assert compact(spark, tmp_path) == again
     # It also stays when another file comes into that hour: the file is reported.
@@ -114,7 +126,7 @@ def test_a_raw_file_that_has_changed_since_compaction_is_not_deleted(spark: Spar
     compact(spark, tmp_path)
     grown = next(path for path in paths if "hour=00" in str(path))
     grown.write_bytes(grown.read_bytes() * 2)
-    deleted = delete_raw(spark, *folders(tmp_path), HOURS)
+    deleted = delete(spark, tmp_path, HOURS)
     assert grown.exists()
     assert len(deleted) == len(paths) - 1
 
@@ -142,5 +154,65 @@ def test_no_raw_file_is_deleted_if_a_compacted_record_has_other_content(spark: S
         leave_to_spark(each)
     compact(spark, tmp_path, to_records=lambda raw: compact_records(raw).withColumn("body_size", F.lit(101)))
     with pytest.raises(CompactionFailed, match="not among the compacted ones, expected all"):
-        delete_raw(spark, *folders(tmp_path), HOURS)
+        delete(spark, tmp_path, HOURS)
     assert all(path.exists() for path in paths)
+
+
+def options(folder: Path, *more: str) -> list[str]:
+    day = (START + timedelta(days=1)).date().isoformat()
+    return ["--journal", str(folder / "journal"), "--out", str(folder), "--before", day, *more]
+
+
+def test_the_program_counts_and_then_deletes_what_is_compacted(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
+    paths = journals.write(tmp_path / "journal")
+    assert delete_raw.main(options(tmp_path)) == 0
+    assert "is compacted in" in capsys.readouterr().out
+    compact(spark, tmp_path)
+    later = Journals(instance="wn2-1")
+    later.received(900, START, START + timedelta(minutes=1))
+    (kept,) = later.write(tmp_path / "journal", name="wn2")
+    assert delete_raw.main(options(tmp_path)) == 0
+    counted = capsys.readouterr().out
+    assert f"{len(paths)} files of 2 hours" in counted
+    assert "would be deleted; nothing was changed" in counted
+    assert all(path.exists() for path in paths)
+    assert delete_raw.main(options(tmp_path, "--apply")) == 0
+    assert f"{len(paths)} files of 2 hours, 0.0 MB deleted" in capsys.readouterr().out
+    assert [path for path in [*paths, kept] if path.exists()] == [kept]
+    assert delete_raw.main(["--journal", "j", "--out", "o", "--before", "9999-01-01"]) == 2
+
+
+def test_the_program_deletes_blobs_that_have_not_changed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
+    paths = journals.write(tmp_path / "written")
+    with running_azurite(tmp_path) as storage:
+        monkeypatch.setenv("BUSWAY_JOURNAL_STORAGE", storage)
+        client = ContainerClient.from_connection_string(storage, "journal")
+        client.create_container()
+        names = [str(path.relative_to(tmp_path / "written")) for path in paths]
+        for name, path in zip(names, paths, strict=True):
+            client.upload_blob(name, path.read_bytes())
+        stage(client, "", tmp_path / "journal")
+        compact(spark, tmp_path)
+        arguments = [*options(tmp_path, "--staging", str(tmp_path / "journal"))]
+        arguments[1] = client.url
+        assert delete_raw.main(arguments) == 0
+        assert sorted(client.list_blob_names()) == sorted(names)
+        get = BlobClient.get_blob_properties
+
+        def grown(self: BlobClient) -> Any:
+            found = get(self)
+            if self.blob_name == names[0]:
+                client.upload_blob(names[0], b"another content", overwrite=True)
+            return found
+
+        monkeypatch.setattr(BlobClient, "get_blob_properties", grown)
+        assert delete_raw.main([*arguments, "--apply"]) == 0
+        assert "1 files stay" in capsys.readouterr().out
+        assert list(client.list_blob_names()) == [names[0]]
+        client.close()

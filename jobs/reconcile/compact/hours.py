@@ -4,11 +4,11 @@ Closed hours of raw journals as Parquet, so that a run need not parse them again
 An hour is compacted once its marker exists: a JSON file that names the raw files with their sizes and modification
 times, and has the coverage of the hour. Records are written to an attempt folder, counted there, and then renamed;
 after a crash the hour has no marker, and the next run compacts it again. Raw files are never changed; `delete_raw`
-deletes only those whose content it has compared with the compacted records.
+may delete those that `deletable_raw` has compared with the compacted records.
 """
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
@@ -90,25 +90,22 @@ def update_coverage(spark: SparkSession, folder: str, hours: Iterable[Hour]) -> 
     return found
 
 
-def delete_raw(spark: SparkSession, journal: str, folder: str, hours: Iterable[str]) -> list[str]:
+def deletable_raw(spark: SparkSession, journal: str, folder: str, hours: Iterable[str]) -> Iterator[JournalFile]:
     """
-    Delete the raw files of *hours* in *journal* that have not changed since compaction; return their paths.
+    Yield the raw files of *hours* in *journal* that have not changed since compaction, hour by hour.
 
-    Raises CompactionFailed if the compacted records of an hour do not have the content of its raw files.
+    An hour that is not compacted, or has problems, has none.
+    Raises:  CompactionFailed if the compacted records of an hour do not have the content of its raw files.
     """
     storage = Storage(spark)
     raw, _ = journal_files(storage.files(journal))
-    deleted = []
     for hour in hours:
         made = read_marker(storage, folder, hour)
         if made is None or made.problems:
             continue
         unchanged = [each for each in raw if each.hour == hour and each.state in {*made.files}]
         _verify(spark, unchanged, folder, hour)
-        for each in unchanged:
-            storage.delete(each.file.path)
-            deleted.append(each.file.path)
-    return deleted
+        yield from unchanged
 
 
 def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour: str) -> None:

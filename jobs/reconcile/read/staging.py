@@ -10,12 +10,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ResourceModifiedError
+from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob import BlobProperties, ContainerClient
 
 from jobs.reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from jobs.reconcile.journal.hours import hour_of, start_of
 from jobs.reconcile.read.capture import CAPTURED, SUFFIX, convert
+from jobs.reconcile.storage import StoredFile
 
 _CONCURRENT = 16
 _PREFIX = "task="
@@ -83,6 +84,30 @@ def stage(
     except AzureError as error:
         raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
     return len(new) + len(new_of_capture)
+
+
+def delete_unchanged(client: ContainerClient, prefix: str, name: str, downloaded: StoredFile) -> bool:
+    """
+    Delete the file *name* of the journal if it still is what was *downloaded*; return whether it is gone.
+
+    A file that Capture wrote is not in the container by this name: it stays. Raises JournalUnreachable.
+    """
+    blob = client.get_blob_client(f"{prefix}/{name}" if prefix else name)
+    try:
+        found = blob.get_blob_properties()
+        is_same = found.size == downloaded.size
+        if not is_same or round(found.last_modified.timestamp()) != round(downloaded.modified / 1000):
+            return False
+        blob.delete_blob(etag=found.etag, match_condition=MatchConditions.IfNotModified)
+    except ResourceNotFoundError:
+        return True
+    except ResourceModifiedError:
+        return False
+    except AzureError as error:
+        raise JournalUnreachable(
+            f"{client.url.split('?')[0]}: {name} cannot be deleted, {type(error).__name__}"
+        ) from error
+    return True
 
 
 def _check_journal(folder: Path, address: str) -> None:

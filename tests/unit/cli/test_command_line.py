@@ -21,6 +21,7 @@ COMMANDS = (
     "broker",
     "check",
     "dead",
+    "delete-raw",
     "demo",
     "export",
     "failover",
