@@ -291,18 +291,29 @@ def _where(place: str, location: tuple[int | str, ...]) -> str:
     return f"{place}: {path}" if path else place
 
 
+_STRING = "tag:yaml.org,2002:str"
+_TEXT = frozenset((_STRING, "tag:yaml.org,2002:merge"))
+
+
 class _UniqueKeys:
-    """Makes a YAML loader reject duplicate keys."""
+    """Makes a YAML loader reject duplicate keys, and take text, of which files mostly consist, as it is."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        if node.tag == _STRING and isinstance(node, yaml.ScalarNode):
+            return node.value
+        return super().construct_object(node, deep)  # type: ignore[misc]  # the loader's
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        seen: set[object] = set()
+        seen: set[str] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[attr-defined]  # the loader's
-            if isinstance(key, str) and key in seen:
+            # Only scalars can be text, and the value of one that is text is the text.
+            if key_node.tag not in _TEXT:
+                continue
+            key = key_node.value
+            if key in seen:
                 problem = f"duplicate key {key!r}"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            if isinstance(key, str):
-                seen.add(key)
+            seen.add(key)
         constructed: dict[object, object] = super().construct_mapping(node, deep)  # type: ignore[misc]  # likewise
         return constructed
 

@@ -102,7 +102,7 @@ class Action:
             change(properties, parameters)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def parse_filter(text: str) -> SqlFilter:
     """
     Return the compiled filter in *text*.
@@ -115,7 +115,7 @@ def parse_filter(text: str) -> SqlFilter:
     return SqlFilter(parse_condition(text))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def parse_action(text: str) -> Action:
     """
     Return the compiled action in *text*.

@@ -6,7 +6,7 @@ They are protocols with the names that the broker's reader of Config.json uses, 
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, cast
 
 from shared.config.models import Connection, Source, Target
 from shared.rules import Rule
@@ -95,6 +95,7 @@ class Entities:
     def __init__(self, namespaces: Mapping[str, Namespace]) -> None:
         """Look entities up in *namespaces*."""
         self._namespaces = namespaces
+        self._indexes: dict[tuple[str, ...], Mapping[str, Named]] = {}
 
     def namespace(self, connection: Connection) -> Namespace | None:
         """Return the namespace of *connection*, None if unknown."""
@@ -104,13 +105,15 @@ class Entities:
         """Return the queue or subscription of *source*, None for a hub or if unknown."""
         if source.queue is not None:
             return self.queue(connection, source.queue)
-        topic = self.topic(connection, source.topic)
-        return None if topic is None else _find(topic.subscriptions, source.subscription)
+        return self.subscription(connection, source)
 
     def subscription(self, connection: Connection, source: Source) -> Subscription | None:
         """Return the subscription of *source*, None for another entity or if unknown."""
         topic = self.topic(connection, source.topic)
-        return None if topic is None else _find(topic.subscriptions, source.subscription)
+        if topic is None:
+            return None
+        place = (connection.key, "topics", topic.name.lower())
+        return self._find(place, topic.subscriptions, source.subscription)
 
     def taker(self, connection: Connection, target: Target) -> Queue | Topic | None:
         """Return the queue or topic of *target*, None for a hub or if unknown."""
@@ -119,19 +122,25 @@ class Entities:
     def queue(self, connection: Connection, name: str | None) -> Queue | None:
         """Return the queue of this name."""
         namespace = self.namespace(connection)
-        return None if namespace is None else _find(namespace.queues, name)
+        return None if namespace is None else self._find((connection.key, "queues"), namespace.queues, name)
 
     def topic(self, connection: Connection, name: str | None) -> Topic | None:
         """Return the topic of this name."""
         namespace = self.namespace(connection)
-        return None if namespace is None else _find(namespace.topics, name)
+        return None if namespace is None else self._find((connection.key, "topics"), namespace.topics, name)
 
     def hub(self, connection: Connection, name: str | None) -> Hub | None:
         """Return the hub of this name."""
         namespace = self.namespace(connection)
-        return None if namespace is None else _find(namespace.hubs, name)
+        return None if namespace is None else self._find((connection.key, "hubs"), namespace.hubs, name)
 
-
-def _find[Entity: Named](entities: Sequence[Entity], name: str | None) -> Entity | None:
-    """Return the entity of this name, ignoring case."""
-    return None if name is None else next((each for each in entities if each.name.lower() == name.lower()), None)
+    def _find[Entity: Named](
+        self, place: tuple[str, ...], entities: Sequence[Entity], name: str | None
+    ) -> Entity | None:
+        """Return the entity of this name, ignoring case; *entities* are those at *place*."""
+        if name is None:
+            return None
+        index = self._indexes.get(place)
+        if index is None:
+            index = self._indexes[place] = {each.name.lower(): each for each in reversed(entities)}
+        return cast("Entity | None", index.get(name.lower()))

@@ -10,6 +10,7 @@ properties have every outcome.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
 from typing import assert_never
 
 from shared.amqp.values import NULL, Value
@@ -229,8 +230,17 @@ def _is_unknown(side: Expression, facts: Facts) -> bool:
 
 
 def _is_decided(node: Predicate | Expression, facts: Facts) -> bool:
-    named = [facts.of(key_of(each)) for each in properties_in(node)]
-    return not _is_dynamic(node) and all(isinstance(each, Value) or is_nothing(each) for each in named)
+    named = _keys_that_decide(node)
+    return named is not None and all(
+        isinstance(each, Value) or is_nothing(each) for each in (facts.of(key) for key in named)
+    )
+
+
+# Thousands of tasks have the same few conditions, and each is asked for every message that reaches it.
+@lru_cache(maxsize=4096)
+def _keys_that_decide(node: Predicate | Expression) -> tuple[Key, ...] | None:
+    """Return the properties on which a node's value depends, None if it depends on something else too."""
+    return None if _is_dynamic(node) else tuple(map(key_of, properties_in(node)))
 
 
 def _is_dynamic(node: object) -> bool:

@@ -45,14 +45,16 @@ class _Search:
     is_history_kept: bool
     steps: int = 0
     verdicts: dict[Circle, bool] = field(default_factory=dict)
+    _order: dict[Node, int] = field(default_factory=dict)
 
     def circles(self) -> list[Circle]:
         """Return the circles in which messages loop endlessly, or may."""
         nodes = self.network.nodes()
+        self._order = {node: position for position, node in enumerate(nodes)}
         seen: set[frozenset[str]] = set()
         found = []
-        for position, start in enumerate(nodes):
-            for circle in self._from(start, start, frozenset(nodes[:position]), (), []):
+        for start in nodes:
+            for circle in self._from(start, start, frozenset(), (), []):
                 tasks = frozenset(edge.task.task for edge in circle)
                 if tasks in seen:
                     continue
@@ -68,14 +70,16 @@ class _Search:
     def _from(
         self, start: Node, node: Node, done: frozenset[Node], edges: Circle, passages: list[Passage]
     ) -> Iterator[Circle]:
-        """Yield the circles from *start* that continue at *node* and that messages can pass once."""
+        """Yield the circles from *start*, their first entity, that continue at *node* and can be passed once."""
         for task in self.network.readers(node):
             for edge in self.network.edges(task):
                 self.steps += 1
                 if self.steps > _MOST_STEPS:
                     return
                 target = self.network.target_node(edge.target)
-                if target in done or (task.loop_prevention and not edge.is_rejects and self.is_history_kept):
+                # A circle through an earlier entity was found from there.
+                is_done = target in done or self._order.get(target, len(self._order)) < self._order[start]
+                if is_done or (task.loop_prevention and not edge.is_rejects and self.is_history_kept):
                     continue
                 through = self._along(edge, passages or [self.network.start(task)])
                 if target == start and through:

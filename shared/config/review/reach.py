@@ -26,16 +26,19 @@ def findings(network: Network) -> Iterator[Finding]:
     origins: dict[tuple[Node, bool | str], list[TaskFile]] = {}
     for task in network.tasks:
         origins.setdefault((network.source_node(task.source), task.source.dead_letter), []).append(task)
+    followed = {origin: _followed(network, tasks, unhindered=False) for origin, tasks in origins.items()}
+    is_complete = all(all_followed for _, _, all_followed in followed.values())
     reached: dict[Node, set[Node]] = {}
     cut: list[tuple[Node, Stop]] = []
-    is_complete = True
-    for (node, _), tasks in origins.items():
-        hindered, stops, all_followed = _followed(network, tasks, unhindered=False)
-        unhindered, _, all_wished = _followed(network, tasks, unhindered=True)
-        reached.setdefault(node, set()).update(unhindered)
-        is_complete &= all_followed and all_wished
-        if all_followed:
-            cut += [(node, stop) for stop in stops if stop.node in unhindered - hindered - {node}]
+    # The second run is only compared with the stops of the first: without one, nothing was cut off.
+    if any(stops for _, stops, _ in followed.values()):
+        for (node, kind), tasks in origins.items():
+            unhindered, _, all_wished = _followed(network, tasks, unhindered=True)
+            hindered, stops, all_followed = followed[node, kind]
+            reached.setdefault(node, set()).update(unhindered)
+            is_complete &= all_wished
+            if all_followed:
+                cut += [(node, stop) for stop in stops if stop.node in unhindered - hindered - {node}]
     reported: set[tuple[str, int | None, Check]] = set()
     for origin, stop in cut:
         check = _check_of(origin, stop, reached)
