@@ -46,6 +46,7 @@ _COMMANDS = {
     "trace": _Entry("cli.trace.command", "trace", "Show every hop of one message, from the journals."),
     "dead": _Entry("cli.dead.command", "dead", "List, show, resend, export or drop dead letters."),
     "rejects": _Entry("cli.dead.command", "rejects", "The same for messages that tasks have rejected."),
+    "replay": _Entry("cli.replay.command", "replay", "Send messages of a task again, by time or position."),
     "evacuate": _Entry(
         "cli.evacuate.command", "evacuate", "Move the messages of an entity or a namespace to another one."
     ),

@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 # first one its worker runs all files of the nightly job, see `pytest_xdist_make_scheduler`.
 LONGEST_FILES = (
     "jobs/test_verdicts.py",
+    "jobs/test_replays.py",
     "end_to_end/test_patterns_page_first_half.py",
     "end_to_end/test_patterns_page_second_half.py",
     "broker/test_outages.py",
@@ -47,9 +48,11 @@ SLOW_FILES = (
     "jobs/test_bad_input.py",
     "jobs/test_windows.py",
     "jobs/test_verdicts.py",
+    "jobs/test_replays.py",
     "faults/test_stops.py",
     "faults/test_dead_letters.py",
     "faults/test_evacuation.py",
+    "faults/test_replay.py",
     "end_to_end/test_pause.py",
     "end_to_end/test_project.py",
     "end_to_end/test_smoke.py",

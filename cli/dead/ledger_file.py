@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from cli.file_lock import locked
 from shared.dead_letters.places import Place
+from shared.errors import TargetRefused
 from shared.private_file import open_private
 
 _FOLDER = Path("build/resend")
@@ -43,7 +44,10 @@ class LedgerFile:
                 yield before.splitlines()
 
     async def append(self, line: str) -> None:
-        """Write a line to disk."""
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Write a line to disk; raises TargetRefused."""
+        try:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise TargetRefused(f"{self.path}: cannot be written: {error.strerror}") from error

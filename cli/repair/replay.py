@@ -65,16 +65,18 @@ class Report(NamedTuple):
     text: str
 
 
-class _Watched:
+class WatchedOutput:
     """An output that remembers whether a target may have accepted a message."""
 
     def __init__(self, output: Output) -> None:
+        """Send through *output*."""
         self._output = output
         self.may_have_accepted = False
 
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
+        """Send *messages*; see `shared.protocols.Output`."""
         before, self.may_have_accepted = self.may_have_accepted, True
         answers = await self._output.send(entity, messages, timeout_seconds=timeout_seconds)
         # If the connection failed, the target may have accepted the message and only the answer was lost.
@@ -83,6 +85,7 @@ class _Watched:
         return answers
 
     async def close(self) -> None:
+        """Close the output."""
         await self._output.close()
 
 
@@ -112,7 +115,7 @@ class Repair:
         self._ledger = ledger
         self._sends_expired = sends_expired
         outputs = open_outputs(configuration, settings)
-        self._outputs = {alias: _Watched(each) for alias, each in outputs.items()}
+        self._outputs = {alias: WatchedOutput(each) for alias, each in outputs.items()}
         self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs), is_repair=True)
         opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=hold)
         self._tasks: dict[str, tuple[TaskFile, Pipeline]] = {file.task: (file, pipeline) for file, pipeline in opened}
@@ -183,7 +186,7 @@ class Repair:
             output.may_have_accepted = was_cut_off
         self._ledger.note(missing, "sending")
         try:
-            content = _as_it_entered(copy, missing, task, SystemClock().now())
+            content = as_it_entered(copy, missing, task, SystemClock().now())
             outcomes = await pipeline.run([content], copy.place.partition)
         except BaseException as error:
             self._failures[task.task] += isinstance(error, TargetUnavailable | TargetRefused)
@@ -239,7 +242,7 @@ class Repair:
         return self._contents_by_place[key]
 
 
-def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile, now: datetime) -> bytes:
+def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, now: datetime) -> bytes:
     """Return the copy as the task's source would deliver it."""
     source = Origin(missing.site, missing.entity)
     raw = sections.split(copy.content)

@@ -22,6 +22,7 @@ from shared.journal.sink import Sink
 from shared.journal.tap import Tap
 from shared.journal.task import TaskJournal
 from shared.message.arrival import Origin
+from shared.message.replay import replay_name
 from shared.protocols import Journal, Telemetry
 from shared.rules.rule import Action, parse_action
 from shared.stores.storage_account import account_problem, open_container
@@ -59,13 +60,17 @@ class Journals:
         *,
         sink: Sink | None = None,
         is_repair: bool = False,
+        replay: str | None = None,
     ) -> None:
         """
         Write to *sink*, by default the place in journal.yaml; *is_repair* marks the records as those of a repair.
 
+        With the id of a *replay* they are records of that replay, which is a task of its own in the journal.
+
         Raises ConfigError if it cannot be opened.
         """
-        self._is_repair = is_repair
+        self._is_repair = is_repair or replay is not None
+        self._replay = replay
         self._configuration = configuration
         self._settings = settings
         self._clock = clock
@@ -81,7 +86,7 @@ class Journals:
         if self._sink is None or file.journal is False:
             return LogJournal()
         return TaskJournal(
-            file.task,
+            file.task if self._replay is None else replay_name(file.task, self._replay),
             self._sink,
             is_hub=file.source.hub is not None,
             is_required=file.journal == "required",

@@ -32,6 +32,14 @@ def files_in(folder: Path, hours: Iterable[str]) -> list[Path]:
     return sorted(found)
 
 
+def records_in(files: Iterable[Path], problems: dict[str, None]) -> Iterator[Record]:
+    """Yield the records of *files*; a file that cannot be read to its end is noted in *problems*."""
+    for line in _lines(files, re.compile(b""), problems):
+        record = _record(line)
+        if record is not None:
+            yield record
+
+
 def search(files: Sequence[Path], message_id: str) -> Found:
     """
     Return the records of the message with *message_id*, and of its other ids.

@@ -18,6 +18,7 @@ from shared.message.arrival import Origin
 from shared.message.heartbeat import heartbeat_in
 from shared.message.message import Message
 from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
+from shared.message.replay import replay_of
 from shared.rules import Action
 
 _LOGGER = logging.getLogger("busway.journal")
@@ -82,19 +83,24 @@ class Tap:
         Raises: TargetUnavailable or TargetRefused if they cannot be written; the batch must then be delivered again.
         """
         origin = self._place if partition is None else self._place._replace(partition=partition)
-        lines = [line for content in batch if (line := self._line(content, origin)) is not None]
-        if not lines:
-            return
-        content = member(lines, self._constants(partition))
+        by_task: dict[str, list[ReceivedLine]] = {}
+        for content in batch:
+            found = self._line(content, origin)
+            if found is not None:
+                by_task.setdefault(found[0], []).append(found[1])
+        for task, lines in by_task.items():
+            await self._write(task, member(lines, {**self._constants(partition), "task": task}))
+
+    async def _write(self, task: str, content: bytes) -> None:
         for wait in _WAITS_SECONDS:
             try:
-                await self._sink.append(Stream(self._task, self._role), content)
+                await self._sink.append(Stream(task, self._role), content)
             except TargetUnavailable as error:
                 _LOGGER.warning("%s: next attempt in %.1f s: %s", self.name, wait, error)
                 await self._sleep(wait)
             else:
                 return
-        await self._sink.append(Stream(self._task, self._role), content)
+        await self._sink.append(Stream(task, self._role), content)
 
     def _constants(self, partition: str | None) -> dict[str, object]:
         constants: dict[str, object] = {
@@ -122,11 +128,12 @@ class Tap:
             "journal_time": round(self._clock.now().timestamp() * 1_000_000),
         }
 
-    def _line(self, content: bytes, origin: Origin) -> ReceivedLine | None:
+    def _line(self, content: bytes, origin: Origin) -> tuple[str, ReceivedLine] | None:
+        """Return the task that a record is for, a replay having a name of its own, and the record; None for none."""
         try:
             message = Message.received(content, origin)
         except Malformed:
-            return content_line(None, None, of_unreadable(content))
+            return self._task, content_line(None, None, of_unreadable(content))
         if heartbeat_in(message) is not None:
             return None
         arrival = message.arrival
@@ -144,7 +151,8 @@ class Tap:
         line.given_up_by = entity_that_gave_up(arrival)
         if line.given_up_by is not None:
             line.dead_letter_reason = imprint.dead_letter_reason
-        return line
+        replay = replay_of(message, self._task) if self._role is Role.TARGET else None
+        return replay or self._task, line
 
     def _identity(self, message: Message) -> tuple[int | None, int | None]:
         """Return sequence number and enqueued time (ms) of the original by the stamps of the last hop."""

@@ -82,6 +82,9 @@ IDENTITY = (
 # again when it is deleted and created; `stray` names a message that has no number of its source.
 KEY = ("task", "src_site", "src_entity", "src_part", "src_seq", "generation", "stray")
 
+REPLAY = "~"
+"""In the name of a task: it is a replay of the task before this character."""
+
 WITHHELD = ("filtered", "looped", "expired", "rejected")
 ROLES = ("source", "target")
 OBSERVERS = ("task", "tap")

@@ -40,6 +40,7 @@ def possible_renames(tasks: Mapping[str, TaskActivity], before: Mapping[str, Map
             new
             for new, one in sorted(tasks.items())
             if new != old and new not in before and one.first is not None and one.first > last and one.sources & sources
+            if schema.REPLAY not in old + new
         ]
         if len(successors) == 1:
             found[old] = successors[0]

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.hours import micros_of
 from jobs.reconcile.judge.messages import MESSAGE
 from jobs.reconcile.judge.parts import arrived_parts
@@ -17,7 +18,7 @@ from jobs.reconcile.settings import Settings
 
 # By severity: the first that applies is the verdict.
 FINDINGS = ("missing", "expired-unsent", "orphan", "looped", "altered", "duplicated", "out_of_order", "late")
-BY_DESIGN = ("filtered", "rejected", "expired", "stopped", "spilled", "in_flight", "repaired")
+BY_DESIGN = ("filtered", "rejected", "expired", "stopped", "spilled", "in_flight", "repaired", "replayed")
 UNDECIDED = "undecided"
 VERDICTS = (*FINDINGS, UNDECIDED, "delivered", *BY_DESIGN)
 OPEN = ("missing", "expired-unsent", "in_flight", UNDECIDED)
@@ -113,6 +114,7 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
         F.when(F.col("is_unreadable_entry"), F.lit("unreadable"))
         .when(~entered & arrived & F.col("gap_in_entries"), F.lit(UNDECIDED))
         .when(F.col("expected") == 0, withheld)
+        .when(whole & F.col("is_repaired") & F.col("task").contains(schema.REPLAY), F.lit("replayed"))
         .when(whole & F.col("is_repaired"), F.lit("repaired"))
         # The source gave up what the host was asked to send.
         .when((F.col("is_spilled") | F.col("is_expired_letter")) & (F.size("sent_parts") > 0), absent)

@@ -27,6 +27,6 @@ def conclude(tasks: Sequence[TaskSummary], problems: Sequence[Problem]) -> tuple
         return FOUND, "findings", f"{messages} messages: {named}{but}."
     if doubts:
         return COULD_NOT_DECIDE, "could not decide", f"{messages} messages, no findings{but}."
-    unusual = {"in_flight": "still in flight", "repaired": "repaired"}
+    unusual = {"in_flight": "still in flight", "repaired": "repaired", "replayed": "replayed"}
     others = "".join(f", {verdicts[kind]} {text}" for kind, text in unusual.items() if verdicts.get(kind))
     return CLEAN, "clean", f"{messages} messages, all accounted for{others}."

@@ -1,0 +1,1 @@
+"""`busway replay`: send messages of a task again."""

@@ -1,0 +1,93 @@
+"""`busway replay`: send messages of a task again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Folder
+from cli.topology.options import AdminAddresses
+
+
+def replay(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task through which the messages go again.")],
+    *,
+    first: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME|POSITION",
+            help="The first message: an enqueued time in UTC (2026-11-23T08:00), a duration before now (2h), a "
+            "sequence number, or `start`.",
+        ),
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="TIME|POSITION", help="The last message, likewise. [default: now]")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Only messages for which a rule is true, as they are at the source."),
+    ] = None,
+    partition: Annotated[list[str] | None, typer.Option(help="Only this partition of a hub. Can be repeated.")] = None,
+    copies: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONNECTION/ENTITY",
+            help="For a queue or subscription: an entity that has copies of the messages. Can be repeated. [default: "
+            "those of the task's taps at its source, and its dead-letter queue]",
+        ),
+    ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH|URL", help="For a queue or subscription: the journal. [default: that of config/journal.yaml]"
+        ),
+    ] = None,
+    consumer_group: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For a hub: the consumer group to read with. [default: that of the task]"),
+    ] = None,
+    new_ids: Annotated[
+        bool,
+        typer.Option(
+            "--new-ids",
+            help="Give each copy another id, the same in every run, so that nobody drops it as a duplicate.",
+        ),
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the replay that was interrupted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the messages.")] = False,
+    admin: AdminAddresses = None,
+    config: Folder = Path("config"),
+) -> None:
+    """
+    Send messages of a task again, through its own editors and routes, with the same ids and stamps.
+
+    Events come from the hub, as long as it has them. Messages of a queue or subscription were removed: the journal says
+    which the task received, and `--copies` names an entity that still has them. Each copy has the property
+    `repl-replay`; in the journal and the reconciliation the replay is a task of its own.
+
+    Exit code 0: all were sent, or withheld by the task. 1: some were not. Example:
+
+        busway replay telemetry-west-to-east --from 2h --dry-run
+    """
+    from cli.replay.run import Request, replay_and_print
+
+    request = Request(
+        task,
+        first,
+        last,
+        where,
+        partition or [],
+        copies or [],
+        journal,
+        consumer_group,
+        rate,
+        admin or [],
+        resume,
+        new_ids,
+    )
+    if not replay_and_print(request, config, dry_run=dry_run):
+        raise typer.Exit(1)
