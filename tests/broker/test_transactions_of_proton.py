@@ -1,7 +1,7 @@
 """
 Transactions as Apache Qpid Proton drives them: a client that Microsoft did not write, over sockets.
 
-Proton is compiled when it is installed, so it is no package of this repository: `make conformance` runs this file.
+Proton is compiled when it is installed, so it is no package of this repository; without it, these tests are skipped.
 """
 
 from collections.abc import Callable, Iterator

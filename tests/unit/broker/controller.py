@@ -50,8 +50,10 @@ def new_namespace() -> Namespace:
 class Controller(Peer):
     """A peer with a control link on channel 1, or on channel 0 before all others if it spans entities."""
 
-    def __init__(self, namespace: Namespace, *, spans_entities: bool = False) -> None:
+    def __init__(self, namespace: Namespace, *, spans_entities: bool = False, connection: Any = None) -> None:
         super().__init__(namespace=namespace, window=10_000)
+        if connection is not None:
+            self.connection = connection
         self._handles = iter(range(1, 50))
         self._numbers = iter(range(1, 100_000))
         self._channel = 0 if spans_entities else 1
@@ -74,11 +76,13 @@ class Controller(Peer):
 
     def request(self, code: int, *fields: Value) -> State:
         """Send a request to the coordinator and return the state that it is answered with."""
-        body = b"\x00\x53\x77" + encode(described(ulong(code), list_(fields)))
-        frame = self.transfer(CONTROL, next(self._numbers), body, channel=self._channel)
-        state = state_of(self.say(frame))
+        state = state_of(self.say(self._request(code, *fields)))
         assert state is not None
         return state
+
+    def _request(self, code: int, *fields: Value) -> bytes:
+        body = b"\x00\x53\x77" + encode(described(ulong(code), list_(fields)))
+        return self.transfer(CONTROL, next(self._numbers), body, channel=self._channel)
 
     def declare(self) -> bytes:
         state = self.request(performatives.DECLARE)
@@ -88,6 +92,10 @@ class Controller(Peer):
 
     def discharge(self, transaction_id: bytes, *, fail: bool = False) -> State:
         return self.request(performatives.DISCHARGE, binary(transaction_id), TRUE if fail else FALSE)
+
+    def discharging(self, transaction_id: bytes) -> bytes:
+        """Return the frame that asks for a commit."""
+        return self._request(performatives.DISCHARGE, binary(transaction_id), FALSE)
 
     def send_in(self, transaction_id: bytes, handle: int, text: bytes, *, settled: bool = False) -> State | None:
         """Send a message within a transaction and return the state that it is answered with."""

@@ -1,5 +1,5 @@
 """
-Transactions conserve messages: whatever commits, fails or is killed, each message is at the source or at the target.
+Transactions conserve messages: whatever commits or fails, each message is at the source or at the target.
 
 Two clients move messages of one queue to another within transactions, as NServiceBus does: settle here and send there.
 """
@@ -78,7 +78,7 @@ class Client:
 
 
 class World:
-    """A namespace, perhaps with a storage that survives a kill, and two clients."""
+    """A namespace, perhaps with a storage that survives the process, and two clients."""
 
     def __init__(self, namespace: Namespace, storage: NamespaceStorage | None = None) -> None:
         self.namespace = namespace
@@ -153,12 +153,10 @@ def opened(folder: Path) -> Iterator[World]:
 
 @settings(max_examples=15)
 @given(before=STEPS, after=STEPS)
-def test_so_it_is_when_the_broker_stops_in_the_middle(
-    before: list[tuple[str, int, int]], after: list[tuple[str, int, int]]
-) -> None:
+def test_so_it_is_after_a_restart(before: list[tuple[str, int, int]], after: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for steps in (before, after):
-            # What was not committed by the end of a turn is lost with the process: nothing is written when it stops.
+            # The transactions that are open at the end are rolled back: of a broker that is killed, see tests/broker.
             with opened(Path(folder)) as world:
                 for step in steps:
                     world.step(*step)
