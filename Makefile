@@ -47,7 +47,7 @@ bench: packages java ## benchmarks: a table, and build/bench.json
 
 faults: installed ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
-	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py tests/faults/test_losses.py tests/faults/test_repaired.py tests/faults/test_dead_letters.py tests/faults/test_evacuation.py tests/faults/test_replay.py tests/end_to_end/test_pause.py tests/end_to_end/test_project.py tests/end_to_end/test_smoke.py
+	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py tests/faults/test_losses.py tests/faults/test_repaired.py tests/faults/test_dead_letters.py tests/faults/test_evacuation.py tests/faults/test_replay.py tests/faults/test_upgrade.py tests/end_to_end/test_pause.py tests/end_to_end/test_project.py tests/end_to_end/test_smoke.py
 
 minutes ?= 1
 fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all editors, and damaged frames for the broker, with new seeds that are printed; minutes=30 for a longer run

@@ -53,6 +53,7 @@ SLOW_FILES = (
     "faults/test_dead_letters.py",
     "faults/test_evacuation.py",
     "faults/test_replay.py",
+    "faults/test_upgrade.py",
     "end_to_end/test_pause.py",
     "end_to_end/test_project.py",
     "end_to_end/test_smoke.py",
@@ -60,6 +61,7 @@ SLOW_FILES = (
 ALWAYS_RUN = (
     "test_every_planted_message_is_found_and_no_other",
     "test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed",
+    "test_the_archive_is_the_release_before_this_one",
 )
 
 # A deadline per example would measure the machine and its neighbours, not the code.

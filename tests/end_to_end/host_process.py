@@ -31,6 +31,8 @@ class HostProcess:
     """The running host of a test app; its notes are the invocations so far, in order."""
 
     program = _PROGRAM
+    root = ROOT
+    """The folder of the code."""
 
     def __init__(self, app: str, folder: Path, settings: dict[str, str], *arguments: str) -> None:
         self._app = APPS / app
@@ -42,14 +44,14 @@ class HostProcess:
         self.http_port = 0
 
     def __enter__(self) -> Self:
-        environment = {**os.environ, **self._settings, "NOTES": str(self._notes), "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, **self._settings, "NOTES": str(self._notes), "PYTHONPATH": str(self.root)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the arguments are the test's own
                 [sys.executable, "-c", self.program, str(self._app), *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
-                cwd=ROOT,
+                cwd=self.root,
                 text=True,
                 # A group of its own, so that `kill` and `pause` reach the worker process too.
                 start_new_session=True,
