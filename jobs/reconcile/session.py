@@ -14,6 +14,9 @@ FEW_BYTES = 8_000_000
 RECORD_BYTES = 80
 """Compressed bytes of a record in a raw file."""
 
+_MANY_BYTES = 160_000_000
+"""Compressed bytes of raw files, about two million messages, below which Java's second compiler does not pay."""
+
 _PARTITION_BYTES = 16_000_000
 """Compressed bytes of raw files, about 200,000 records, for each partition of a shuffle."""
 
@@ -29,22 +32,23 @@ Options of Java for a session of a few minutes: it trusts Spark's classes, has r
 generate a class for each constructor that is called sixteen times.
 """
 
-QUICK_START = f"{_START} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The same for few records: a run of them ends before optimized code has paid for itself."""
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+"""For a run that ends before optimized code has paid for itself."""
+
+QUICK_START = f"{_START} {_FIRST_COMPILER} -XX:+UseSerialGC"
+"""The same for few records."""
 
 _FEW_RECORDS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 _MANY_RECORDS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.constraintPropagation.enabled": "true",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "32",
 }
 
@@ -83,7 +87,9 @@ def local_session(
 
 def java_options(size: int) -> str:
     """Return the options of Java for raw files of *size* compressed bytes."""
-    return QUICK_START if size < FEW_BYTES else f"{_START} -XX:+UseParallelGC"
+    if size < FEW_BYTES:
+        return QUICK_START
+    return f"{_START} {_FIRST_COMPILER if size < _MANY_BYTES else ''} -XX:+UseParallelGC"
 
 
 def configure(spark: SparkSession) -> SparkSession:
@@ -106,6 +112,8 @@ def configure(spark: SparkSession) -> SparkSession:
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # Most of what is kept are hashes, which do not compress.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # From the long conditions of the job it infers many more, and hardly any that a reader of Parquet could use.
+        "spark.sql.constraintPropagation.enabled": "false",
         # The description of a plan for Spark's web page takes longer than a small plan.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.maxPlanStringLength": "10000",
