@@ -16,10 +16,12 @@ from jobs.reconcile.compact.tables import CompactedRecords, current_name, rename
 from jobs.reconcile.journal.hours import hour_of
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge.cache import Cache
+from jobs.reconcile.judge.gaps import damaged_hours
+from jobs.reconcile.judge.selection import Hours
 from jobs.reconcile.judge.tap_periods import earlier_periods, observed_periods
 from jobs.reconcile.judge.task_history import task_history
 from jobs.reconcile.judge.tasks import TaskActivity
-from jobs.reconcile.judge.window import Hours, Tasks, judge_window
+from jobs.reconcile.judge.window import Tasks, judge_window
 from jobs.reconcile.read.previous_run import find_previous_run, read_open
 from jobs.reconcile.read.window import closed_hours, counted_until
 from jobs.reconcile.report.conclusion import conclude
@@ -82,6 +84,7 @@ def reconcile(
         TaskActivity(each.task, sources=set(each.sources)) for each in (previous.tasks if previous else [])
     ]
     before_window = [hour for hour in inputs.hours if hour < hour_of(window.start)]
+    damaged = damaged_hours(inputs.hours[hour] for hour in before_window)
     coverage_before = [
         {**row, "task": current_name(row["task"], history.renamed)}
         for hour in before_window
@@ -90,7 +93,7 @@ def reconcile(
     with Cache(explains=explains) as cache:
         judged = judge_window(
             CompactedRecords(spark, run.compacted, history.renamed),
-            Hours(hours, before_window, inputs.changed_before),
+            Hours(hours, before_window, inputs.changed_before, damaged),
             Tasks(observed.tasks, history.coverage, coverage_before, observed.periods, earlier_tasks),
             None if opened is None else rename_tasks(opened, history.renamed),
             problems,

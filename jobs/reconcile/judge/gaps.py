@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.compact.markers import Hour
 from jobs.reconcile.compact.tables import current_name
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import NUMBER
@@ -63,6 +64,16 @@ def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
                 text = "a tap saw copies of the task's messages, but the task's journal has no records"
                 problems.append(Problem("side-missing", f"{task}, {hour}", text, task, "source", (hour,)))
     return problems
+
+
+def damaged_hours(hours: Iterable[Hour]) -> list[str]:
+    """Return those of *hours* of which records may be lost."""
+    found = []
+    for each in hours:
+        coverage = [{"landed": each.hour, **row} for row in each.coverage]
+        if each.problems or any(is_gap(row) for row in coverage) or missing_sides(coverage):
+            found.append(each.hour)
+    return found
 
 
 def hours_around(missing: Iterable[Problem]) -> set[str]:

@@ -6,7 +6,6 @@ carries rows of fixed width with hashes in place of names, which are grouped sev
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,7 +23,6 @@ from jobs.reconcile.journal.columns import (
     micros,
     stream,
 )
-from jobs.reconcile.journal.hours import micros_of
 from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.settings import Settings
 
@@ -59,10 +57,11 @@ def streams(spark: SparkSession, rows: Sequence[tuple[str, str, str, int | None]
     return frame_of(spark, rows, shape).withColumn("stream", stream())
 
 
-def pair(records: DataFrame, tapped: Tapped | None, start: datetime, settings: Settings) -> DataFrame:
+def pair(records: DataFrame, tapped: Tapped | None, since: int, settings: Settings) -> DataFrame:
     """
-    Return the pair of each number of compacted *records*; a message from before *start* is not settled.
+    Return the pair of each number of compacted *records*; a message that was enqueued before *since* is not settled.
 
+    Units:   *since* in microseconds since 1970.
     Shape:   *tapped* is None if no tap observes these tasks; PAIR out.
     """
     sums = _sums() if tapped is None else _sums() | _sums_of_taps()
@@ -104,12 +103,12 @@ def pair(records: DataFrame, tapped: Tapped | None, start: datetime, settings: S
             "clock": F.when(~F.col("is_seen"), F.col("clock")),
             "session": F.when(shown["key"].isNotNull() & shown["major"].isNotNull(), session),
             "outcome": outcome,
-            "is_settled": F.coalesce(_is_settled(shown["at"], start, settings), F.lit(False)),
+            "is_settled": F.coalesce(_is_settled(shown["at"], since, settings), F.lit(False)),
         }
     ).select(*PAIR)
 
 
-def _is_settled(arrived: Column, start: datetime, settings: Settings) -> Column:
+def _is_settled(arrived: Column, since: int, settings: Settings) -> Column:
     """Return whether a message entered once and has one outcome, unaltered and in time, and taps saw the same."""
     outcomes = sum((_count(name) for name in VERDICT_OF), F.lit(0))
     is_due = F.col("is_seen") & (_count("sent") == 1)
@@ -125,7 +124,7 @@ def _is_settled(arrived: Column, start: datetime, settings: Settings) -> Column:
         & (F.col("n") == 2 + _count("seen") + _count("entered"))
         & (F.col("other_batch") == 0)
         & (F.col("enqueued") == F.col("last_enqueued"))
-        & (F.col("enqueued") >= micros_of(start + settings.clock_tolerance))
+        & (F.col("enqueued") >= since)
         & (F.col("is_edited") | ~is_sent | (F.col("altered") == 0))
         & (~is_due | ((F.col("altered_after") == 0) & (F.col("other_target") == 0)))
         & (~is_due | (F.col("sent_id").eqNullSafe(F.col("seen_id")) & F.col("sent_key").eqNullSafe(F.col("seen_key"))))

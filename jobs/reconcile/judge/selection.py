@@ -7,10 +7,12 @@ messages that the previous run left open; and the earlier records of both.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.compact.tables import CompactedRecords
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import NUMBER, is_unnumbered, micros, stream
 from jobs.reconcile.journal.hours import hour_of, micros_of
@@ -23,6 +25,18 @@ from jobs.reconcile.settings import Settings
 
 RECORD = (*schema.COMPACTED, "known", "known_since", "doubted")
 """A selected record: `known` says where it is from (window, open, earlier), `known_since` which run left it open."""
+
+
+class Hours(NamedTuple):
+    """The hours of a window, and the compacted hours before it."""
+
+    window: Sequence[str]
+    before: Sequence[str]
+    changed: Sequence[str]
+    """Hours before the window that got files after a run had counted them."""
+    damaged: Sequence[str] = ()
+    """Hours before the window of which records may be lost."""
+
 
 _BROADCAST_LIMIT = 1_000_000  # rows of a few numbers
 
@@ -71,6 +85,29 @@ def earlier_hours(earlier: Iterable[str], first_enqueued: int | None, start: dat
     if first_enqueued is not None:
         since = min(since, datetime.fromtimestamp(first_enqueued / 1_000_000, UTC) - settings.clock_tolerance)
     return [hour for hour in earlier if hour >= hour_of(max(since, start - settings.open_for))]
+
+
+def settled_since(
+    records: CompactedRecords, hours: Hours, opened: DataFrame | None, start: datetime, settings: Settings
+) -> int:
+    """
+    Return the time from which on no message of a window that starts at *start* has records before the window.
+
+    An instance whose clock is behind by up to the tolerance may have written records of a message in an hour that was
+    over when the source enqueued it. So it is the time after the last message of which there are earlier records, but
+    the end of the tolerance if some of these may be lost.
+    Units:   microseconds since 1970.
+    """
+    latest = start + settings.clock_tolerance
+    near = [hour for hour in hours.before if hour >= hour_of(start - settings.clock_tolerance)]
+    if {*near} & {*hours.damaged}:
+        return micros_of(latest)
+    before = records.of(near)
+    known = [] if before is None else [before.where(F.col("journal_time") >= F.lit(start - settings.clock_tolerance))]
+    known += [] if opened is None else [opened]
+    last = [each.agg(F.max(micros("enqueued_time")).alias("last")).collect()[0]["last"] for each in known]
+    ends = [each + 1 for each in last if each is not None]
+    return min(max([micros_of(start), *ends]), micros_of(latest))
 
 
 def earlier_records(

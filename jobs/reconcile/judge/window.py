@@ -31,15 +31,6 @@ from jobs.reconcile.session import RECORD_BYTES, fit
 from jobs.reconcile.settings import Settings
 
 
-class Hours(NamedTuple):
-    """The hours of a window, and the compacted hours before it."""
-
-    window: Sequence[str]
-    before: Sequence[str]
-    changed: Sequence[str]
-    """Hours before the window that got files after a run had counted them."""
-
-
 class Tasks(NamedTuple):
     """The tasks of a window: their activity, coverage and tap periods, and the tasks of the previous run."""
 
@@ -86,7 +77,7 @@ _EVIDENCE_SHARE = 40
 
 def judge_window(
     records: CompactedRecords,
-    hours: Hours,
+    hours: selection.Hours,
     tasks: Tasks,
     opened: DataFrame | None,
     problems: Sequence[Problem],
@@ -110,8 +101,9 @@ def judge_window(
     loose = _loose(of_window, tasks.coverage)
     parts: list[DataFrame] = []
     paired = None
+    since = selection.settled_since(records, hours, opened, start, settings)
     if of_window is not None:
-        paired = _pair(of_window, loose, of_streams, tapped, start=start, settings=settings, cache=cache)
+        paired = _pair(of_window, loose, of_streams, tapped, since=since, settings=settings, cache=cache)
         parts.append(selection.numbered_records(of_window, paired.numbers))
     if loose is not None:
         foreign = selection.foreign_copies(tasks.active.values(), [*tasks.active.values(), *tasks.earlier])
@@ -143,7 +135,7 @@ def judge_window(
     watched = cache.cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
     behind = None
     if paired is not None:
-        pairs_before = None if before is None else pair(before, tapped, start, settings)
+        pairs_before = None if before is None else pair(before, tapped, since, settings)
         behind = _behind(watched, paired, pairs_before)
     timed = mark_source_time(watched, of_window)
     keyed = cache.cut(mark_out_of_order(timed, behind, shared).select(*KEYED))
@@ -163,11 +155,11 @@ def _pair(
     of_streams: DataFrame,
     tapped: Tapped | None,
     *,
-    start: datetime,
+    since: int,
     settings: Settings,
     cache: Cache,
 ) -> _Paired:
-    pairs = cache.keep(pair(records, tapped, start, settings))
+    pairs = cache.keep(pair(records, tapped, since, settings))
     numbers = pairs.where("not is_settled").select("stream", "src_seq").unionByName(doubtful(pairs))
     if loose is not None:
         without_part = loose.where("src_seq is not null and src_part is null")
