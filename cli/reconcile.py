@@ -32,6 +32,14 @@ def reconcile(
         datetime | None,
         typer.Option("--date", formats=["%Y-%m-%d"], help="The day to reconcile, in UTC. [default: yesterday]"),
     ] = None,
+    hourly: Annotated[
+        bool,
+        typer.Option(
+            "--hourly",
+            help="Instead of a day, reconcile each closed hour of the last day that no run has counted yet. Start it "
+            "every hour; the run of the day then reads no raw file again.",
+        ),
+    ] = False,
     journal: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +81,7 @@ def reconcile(
     ] = Path("config"),
 ) -> None:
     """
-    Reconcile the journals of one day: give every message a verdict, and write a page with the findings.
+    Reconcile the journals of a day, or of each closed hour: a verdict for every message, and a page with the findings.
 
     Exit code 0: all messages are accounted for. 1: findings, for example missing, duplicated or altered messages. 2:
     could not decide, because evidence is missing or Spark cannot run. DIR/runs has the page, the summary, the tables
@@ -81,11 +89,14 @@ def reconcile(
 
     busway reconcile --date 2026-11-20 --journal https://account.blob.core.windows.net/journal
     """
+    if hourly and day is not None:
+        _end([Problem("--date and --hourly", "exclude each other", "use only one of them")])
     when = (datetime.now(UTC) - timedelta(days=1)).date() if day is None else day.date()
     try:
         check_spark()
         source, storage = journal_at(journal, folder)
-        options = ["--date", when.isoformat(), "--grace-minutes", str(grace), "--late-minutes", str(late_after)]
+        options = ["--hourly"] if hourly else ["--date", when.isoformat()]
+        options += ["--grace-minutes", str(grace), "--late-minutes", str(late_after)]
         options += [f"--removed-tap={each}" for each in [*(removed_tap or []), *removed_taps(folder)]]
         options += ["--memory", memory, *["--writers-stopped"] * stopped, *["--refreeze"] * refreeze]
         code = run_job(source, out, options, storage)

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.journal.hours import hours_between
+from jobs.reconcile.read.due_hours import due_hours, recent_hours
 from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report.delta import check_delta, write_delta
@@ -24,7 +25,8 @@ from jobs.reconcile.report.page import write_page
 from jobs.reconcile.report.repair_manifest import REPAIRABLE, write_manifest
 from jobs.reconcile.session import java_options, local_session
 from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.summary import COULD_NOT_DECIDE
+from jobs.reconcile.storage import Storage
+from jobs.reconcile.summary import CLEAN, COULD_NOT_DECIDE, FOUND
 
 CONNECTION_SETTING = "BUSWAY_JOURNAL_STORAGE"
 
@@ -45,31 +47,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refreeze=options.refreeze,
         removed_taps=tuple(options.removed_tap),
     )
+    # The run whose failure is reported.
+    current = "the closed hours" if options.hourly else window.run
+    codes = []
     try:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
         spark = _session(options, journal)
         if options.delta is not None:
             check_delta(spark)
-        result = reconcile(
-            spark,
-            journal,
-            options.out,
-            window=window,
-            now=now,
-            settings=settings,
-            progress=_print,
-            explains=options.explain,
-        )
-        has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
-        manifest = write_manifest(spark, result.summary, options.out) if has_losses else None
-        page = write_page(spark, result.summary, options.out)
-        if options.delta is not None:
-            write_delta(spark, result.summary, options.out, options.delta)
+        windows = due_hours(Storage(spark), options.out, now) if options.hourly else [window]
+        for each in windows:
+            current = each.run
+            codes.append(_reconcile(spark, journal, each, options, now=now, settings=settings))
     except Exception as error:  # noqa: BLE001 - Python's exit code for an exception, 1, means findings here
         traceback.print_exc()
-        _print(f"reconcile: could not reconcile {window.run}: {_sentence(error)}")
+        _print(f"reconcile: could not reconcile {current}: {_sentence(error)}")
         return COULD_NOT_DECIDE
+    if not codes:
+        _print(f"all closed hours until {window.end:%Y-%m-%d %H:%M} are reconciled")
+    return next((code for code in (FOUND, COULD_NOT_DECIDE) if code in codes), CLEAN)
+
+
+def _reconcile(
+    spark: SparkSession,
+    journal: str,
+    window: Window,
+    options: argparse.Namespace,
+    *,
+    now: datetime,
+    settings: Settings,
+) -> int:
+    """Reconcile one *window*, write all its results, print them, and return its exit code."""
+    result = reconcile(
+        spark,
+        journal,
+        options.out,
+        window=window,
+        now=now,
+        settings=settings,
+        progress=_print,
+        explains=options.explain,
+    )
+    has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
+    manifest = write_manifest(spark, result.summary, options.out) if has_losses else None
+    page = write_page(spark, result.summary, options.out)
+    if options.delta is not None:
+        write_delta(spark, result.summary, options.out, options.delta)
     _print_result(result)
     if manifest is not None:
         _print(f"manifest for busway repair: {_path(manifest)}")
@@ -98,6 +122,11 @@ def _parser() -> argparse.ArgumentParser:
         "--start", type=_moment, help="instead of --date: the first hour of the window, for example 2026-11-20T00"
     )
     parser.add_argument("--end", type=_moment, help="with --start: the hour after the last one of the window")
+    parser.add_argument(
+        "--hourly",
+        action="store_true",
+        help="instead of --date: each closed hour that no run has counted yet, each as a run of its own",
+    )
     parser.add_argument(
         "--grace-minutes", type=float, default=120, help="how long a message that has not arrived counts as in flight"
     )
@@ -135,11 +164,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _window(options: argparse.Namespace, now: datetime) -> Window:
+    """Return the window to reconcile, or with --hourly the one that has all hours which may be due."""
     if (options.start is None) != (options.end is None):
         raise ValueError("--start and --end: use both or neither")
+    chosen = [
+        name
+        for name, value in (("--date", options.date), ("--start", options.start), ("--hourly", options.hourly or None))
+        if value is not None
+    ]
+    if len(chosen) > 1:
+        raise ValueError(f"{' and '.join(chosen)}: use only one of them")
+    if options.hourly:
+        return recent_hours(now)
     if options.start is not None:
-        if options.date is not None:
-            raise ValueError("--date and --start: use only one of them")
         return Window(options.start, options.end)
     return Window.of_day(options.date or now.astimezone(UTC).date() - timedelta(days=1))
 
