@@ -89,8 +89,9 @@ def reconcile(
 
     busway reconcile --date 2026-11-20 --journal https://account.blob.core.windows.net/journal
     """
-    if hourly and day is not None:
-        _end([Problem("--date and --hourly", "exclude each other", "use only one of them")])
+    for name, is_used in (("--date", day is not None), ("--stopped", stopped)):
+        if hourly and is_used:
+            _end([Problem(f"--hourly and {name}", "exclude each other", "use only one of them")])
     when = (datetime.now(UTC) - timedelta(days=1)).date() if day is None else day.date()
     try:
         check_spark()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from jobs.reconcile.journal.hours import hours_between
 from jobs.reconcile.read.due_hours import due_hours, recent_hours
+from jobs.reconcile.read.files import hour_in
 from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report.delta import check_delta, write_delta
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
-        spark = _session(options, journal)
+        spark = _session(options, journal, window)
         if options.delta is not None:
             check_delta(spark)
         windows = due_hours(Storage(spark), options.out, now) if options.hourly else [window]
@@ -174,6 +175,8 @@ def _window(options: argparse.Namespace, now: datetime) -> Window:
     ]
     if len(chosen) > 1:
         raise ValueError(f"{' and '.join(chosen)}: use only one of them")
+    if options.hourly and options.writers_stopped:
+        raise ValueError("--hourly and --writers-stopped: use only one of them, a run of hours counts closed hours")
     if options.hourly:
         return recent_hours(now)
     if options.start is not None:
@@ -198,11 +201,16 @@ def _readable_by_spark(journal: str, staging: Path, hours: Sequence[str]) -> str
     return str(staging)
 
 
-def _session(options: argparse.Namespace, journal: str) -> SparkSession:
+def _session(options: argparse.Namespace, journal: str, window: Window) -> SparkSession:
     # spark-submit and notebooks configure the session themselves.
     if SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return SparkSession.builder.appName("busway-reconcile").getOrCreate()
-    size = sum(path.stat().st_size for path in Path(_path(journal)).rglob("*.jsonl.gz"))
+    sizes = dict.fromkeys(window.hours, 0)
+    for path in Path(_path(journal)).rglob("*.jsonl.gz"):
+        hour = hour_in(path.as_posix())
+        if hour in sizes:
+            sizes[hour] += path.stat().st_size
+    size = max(sizes.values()) if options.hourly else sum(sizes.values())
     return local_session(memory=options.memory, cores=options.cores, java_options=java_options(size))
 
 

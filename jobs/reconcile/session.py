@@ -89,7 +89,8 @@ def java_options(size: int) -> str:
     """Return the options of Java for raw files of *size* compressed bytes."""
     if size < FEW_BYTES:
         return QUICK_START
-    return f"{_START} {_FIRST_COMPILER if size < _MANY_BYTES else ''} -XX:+UseParallelGC"
+    compiler = f" {_FIRST_COMPILER}" if size < _MANY_BYTES else ""
+    return f"{_START}{compiler} -XX:+UseParallelGC"
 
 
 def configure(spark: SparkSession) -> SparkSession:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from jobs.reconcile.journal.hours import hour_of, hours_between
+from jobs.reconcile.journal.hours import hour_of, hours_between, start_of
 
 LONGEST_HOLD = timedelta(hours=2)
 """The longest time that a task holds a batch, from its `received` records to their outcomes."""
@@ -31,6 +31,15 @@ class Window:
         """Return the window of *day* in UTC."""
         start = datetime.combine(day, time(), UTC)
         return cls(start, start + timedelta(days=1))
+
+    @classmethod
+    def of_run(cls, name: str) -> "Window | None":
+        """Return the window of the run with this *name*, or None if no run has such a name."""
+        start, _, end = name.partition("--")
+        try:
+            return cls(start_of(start), start_of(end))
+        except ValueError:
+            return None
 
     @property
     def run(self) -> str:

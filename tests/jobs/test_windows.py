@@ -276,13 +276,14 @@ def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession,
     (tmp_path / "elsewhere" / "journal").rename(tmp_path / "journal")
 
     # Hours that no run has counted are reported.
-    foreign = tmp_path / "out" / "runs" / "another" / "summary.json"
+    latest = Window(SECOND + timedelta(hours=2), SECOND + timedelta(hours=3)).run
+    foreign = tmp_path / "out" / "runs" / latest / "summary.json"
     foreign.parent.mkdir()
     foreign.touch()
     later = inputs(spark, tmp_path, start=SECOND + timedelta(hours=3), hours=1)
     assert later.problems == []
     assert sorted(each.kind for each in later.problems_of_previous) == ["not-reconciled", "unreadable-summary"]
-    assert any("/runs/another/summary.json" in each.where for each in later.problems_of_previous)
+    assert any(f"/runs/{latest}/summary.json" in each.where for each in later.problems_of_previous)
     assert conclude([], later.problems_of_previous)[0] == 2
 
 

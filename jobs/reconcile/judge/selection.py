@@ -106,7 +106,7 @@ def settled_since(
     known = [] if before is None else [before.where(F.col("journal_time") >= F.lit(start - settings.clock_tolerance))]
     known += [] if opened is None else [opened]
     last = [each.agg(F.max(micros("enqueued_time")).alias("last")).collect()[0]["last"] for each in known]
-    ends = [each + 1 for each in last if each is not None]
+    ends = [int(each) + 1 for each in last if each is not None]
     return min(max([micros_of(start), *ends]), micros_of(latest))
 
 

@@ -1,11 +1,12 @@
 """The closed hours that no run has counted yet: what a run of every hour has to do."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from jobs.reconcile.journal.hours import SETTLE, hour_of, start_of
+from jobs.reconcile.read.previous_run import UnreadableSummary, read_summary
 from jobs.reconcile.settings import Window
 from jobs.reconcile.storage import Storage
-from jobs.reconcile.summary import Summary
 
 LONGEST_DELAY = timedelta(days=1)
 """How late an hour is still reconciled by itself: the run of its day counts an older one."""
@@ -25,22 +26,16 @@ def due_hours(storage: Storage, out: str, now: datetime) -> list[Window]:
 
     Without an earlier run, only the last closed hour is due.
     """
-    recent = recent_hours(now)
-    counted = [each for each in _ends(storage, f"{out}/runs") if each <= recent.end]
-    start = max([recent.start, *counted]) if counted else recent.end - _HOUR
-    return [Window(start + nth * _HOUR, start + (nth + 1) * _HOUR) for nth in range((recent.end - start) // _HOUR)]
-
-
-def _ends(storage: Storage, runs: str) -> list[datetime]:
-    """Return the full hour until which each run has counted."""
-    found = []
-    for name in storage.folders(runs):
-        path = f"{runs}/{name}/summary.json"
-        if name.startswith(".") or not storage.exists(path):
-            continue
-        try:
-            until = datetime.fromisoformat(Summary.from_json(storage.read(path)).counted_until)
-        except (ValueError, LookupError, TypeError):
-            continue  # the next run reports it
-        found.append(start_of(hour_of(until)))
-    return found
+    recent, runs = recent_hours(now), f"{out}/runs"
+    known = [window for name in storage.folders(runs) if (window := Window.of_run(name)) is not None]
+    starts = [recent.start if known else recent.end - _HOUR]
+    for each in known:
+        if each.end > recent.start:
+            # An unreadable one is reported by the next run.
+            with suppress(UnreadableSummary):
+                summary = read_summary(storage, runs, each)
+                # A run that was made while its last hours were open has not counted these.
+                until = None if summary is None else start_of(hour_of(datetime.fromisoformat(summary.counted_until)))
+                starts += [until] if until is not None and until <= recent.end else []
+    first = max(starts)
+    return [Window(first + nth * _HOUR, first + (nth + 1) * _HOUR) for nth in range((recent.end - first) // _HOUR)]

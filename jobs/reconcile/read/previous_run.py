@@ -1,5 +1,7 @@
 """The result of the previous run: its summary, and the messages that it left open."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -7,9 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.problems import Problem
-from jobs.reconcile.settings import Run
+from jobs.reconcile.settings import Run, Window
 from jobs.reconcile.storage import Storage
 from jobs.reconcile.summary import Summary
+
+
+class UnreadableSummary(Exception):
+    """A summary.json that this job did not write; the message has what is wrong."""
 
 
 class PreviousRun(NamedTuple):
@@ -21,28 +27,45 @@ class PreviousRun(NamedTuple):
 
 
 def find_previous_run(storage: Storage, run: Run) -> PreviousRun:
-    """Return the run that ended last before *run* begins."""
-    found, problems, notes = None, [], []
-    for name in storage.folders(f"{run.out}/runs"):
-        path = f"{run.out}/runs/{name}/summary.json"
-        if name.startswith(".") or not storage.exists(path):
-            continue
+    """Return the run that ended last before *run* begins; of several, that of the longest window."""
+    runs = f"{run.out}/runs"
+    windows = [window for name in storage.folders(runs) if (window := Window.of_run(name)) is not None]
+    before = [each for each in windows if each.end <= run.window.start]
+    found, problems = None, []
+    for each in sorted(before, key=lambda each: (each.end, each.end - each.start), reverse=True):
         try:
-            one = Summary.from_json(storage.read(path))
-        except (ValueError, LookupError, TypeError) as error:
-            text = f"not a summary that this job wrote ({type(error).__name__}); not read"
-            problems.append(Problem("unreadable-summary", path, text))
-            continue
-        if one.previous_run == run.window.run:
-            notes.append(f"run {one.run} started with the messages that this run left open: repeat it too")
-        ends = datetime.fromisoformat(one.end)
-        if ends <= run.window.start and (found is None or ends > datetime.fromisoformat(found.end)):
-            found = one
+            found = read_summary(storage, runs, each)
+        except UnreadableSummary as error:
+            problems.append(Problem("unreadable-summary", f"{runs}/{each.run}/summary.json", f"{error}; not read"))
+        if found is not None:
+            break
     # A run that was made while its last hours were open has not counted these.
     if found is not None and datetime.fromisoformat(found.counted_until) <= run.window.start - timedelta(hours=1):
         text = f"no run counted the hours from here to {run.window.start}"
         problems.append(Problem("not-reconciled", found.counted_until, text))
-    return PreviousRun(found, problems, notes)
+    after = [each for each in windows if each.start >= run.window.end]
+    return PreviousRun(found, problems, _runs_to_repeat(storage, runs, after, run.window))
+
+
+def read_summary(storage: Storage, runs: str, window: Window) -> Summary | None:
+    """Return the summary of the run of *window* in the folder *runs*, or None; raises UnreadableSummary."""
+    path = f"{runs}/{window.run}/summary.json"
+    if not storage.exists(path):
+        return None
+    try:
+        return Summary.from_json(storage.read(path))
+    except (ValueError, LookupError, TypeError) as error:
+        raise UnreadableSummary(f"not a summary that this job wrote ({type(error).__name__})") from error
+
+
+def _runs_to_repeat(storage: Storage, runs: str, after: Iterable[Window], window: Window) -> list[str]:
+    notes = []
+    for each in after:
+        with suppress(UnreadableSummary):
+            one = read_summary(storage, runs, each)
+            if one is not None and one.previous_run == window.run:
+                notes.append(f"run {each.run} started with the messages that this run left open: repeat it too")
+    return notes
 
 
 def read_open(spark: SparkSession, storage: Storage, run: Run, previous: Summary | None) -> DataFrame | None:

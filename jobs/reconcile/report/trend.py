@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from jobs.reconcile.journal.hours import start_of
 from jobs.reconcile.judge.verdicts import FINDINGS
+from jobs.reconcile.settings import Window
 from jobs.reconcile.storage import Storage
 from jobs.reconcile.summary import CLEAN, COULD_NOT_DECIDE, FOUND, Summary, add_counts
 
@@ -136,8 +136,6 @@ def _read(storage: Storage, path: str, day: date) -> Night | None:
 
 def _day_of(run: str) -> date | None:
     """Return the day of a run that is named like one of a whole day, or None."""
-    try:
-        start, end = (start_of(hour) for hour in run.split("--"))
-    except ValueError:
-        return None
-    return start.date() if start.hour == 0 and end - start == _DAY else None
+    window = Window.of_run(run)
+    is_day = window is not None and window.start.hour == 0 and window.end - window.start == _DAY
+    return window.start.date() if window is not None and is_day else None

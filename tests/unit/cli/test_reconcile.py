@@ -88,3 +88,15 @@ def test_the_job_gets_the_options_of_the_command(
     assert words[words.index("--date") + 1] == "2026-11-20"
     assert "--writers-stopped" in words
     assert words[-1] == str(fake)
+    result = RUNNER.invoke(app, ["reconcile", "--hourly", *options[2:-1]])
+    assert result.exit_code == 1
+    words = written.read_text().splitlines()
+    assert "--hourly" in words
+    assert "--date" not in words
+
+
+@pytest.mark.parametrize("other", [["--date", "2026-11-20"], ["--stopped"]])
+def test_hours_are_reconciled_without_a_day_and_while_tasks_run(other: list[str]) -> None:
+    result = RUNNER.invoke(app, ["reconcile", "--hourly", *other])
+    assert result.exit_code == 2
+    assert f"--hourly and {other[0]}: exclude each other" in result.stderr
