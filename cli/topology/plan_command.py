@@ -35,7 +35,8 @@ def plan(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Write a Config.json for Microsoft's emulators for each connection into FOLDER; read nothing.",
+            help="Write a Config.json for Microsoft's emulators for each connection, and a compose.yaml that runs "
+            "them, into FOLDER; read nothing.",
         ),
     ] = None,
 ) -> None:

@@ -8,13 +8,16 @@ import typer
 
 from cli.output import fail
 from cli.topology.az_commands import az_commands
+from cli.topology.compose import Emulator, compose_of
 from cli.topology.config_json import document_of as config_json_of
 from cli.topology.config_json import emulated
 from cli.topology.difference import Action
+from cli.topology.model import Kind
 from cli.topology.needs import Needs
 from cli.topology.planning import Plan, load_needs, make_plan
 from cli.topology.show import document_of, print_plan
 from cli.topology.sites import Access
+from shared.config.files import Configuration
 from shared.errors import ConfigError
 
 
@@ -43,7 +46,7 @@ def run_plan(
     try:
         configuration, needs = load_needs(folder, aliases)
         if output is Output.CONFIG_JSON and target is not None:
-            _write_config_json(needs, target)
+            _write_config_json(configuration, needs, target)
             return
         if output is Output.BICEP:
             from cli.topology.bicep import parameters_of
@@ -84,7 +87,8 @@ def _print_az(plan: Plan, *, prune: bool) -> None:
             typer.echo(command)
 
 
-def _write_config_json(needs: Needs, target: Path) -> None:
+def _write_config_json(configuration: Configuration, needs: Needs, target: Path) -> None:
+    emulators: list[Emulator] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
         for key, needed in needs.namespaces.items():
@@ -96,5 +100,10 @@ def _write_config_json(needs: Needs, target: Path) -> None:
             typer.echo(f"{path}: {len(namespace.entities)} entities")
             for line in lowered:
                 typer.echo(f"  {line}, the most of the emulators")
+            alias = needs.aliases[key]
+            is_hubs = any(each.name.kind is Kind.HUB for each in namespace.sorted())
+            emulators.append(Emulator(alias, configuration.connections[alias].setting or alias.upper(), is_hubs))
+        (target / "compose.yaml").write_text(compose_of(emulators), encoding="utf-8")
+        typer.echo(f"{target / 'compose.yaml'}: {len(emulators)} emulators; its first lines say how to start them")
     except OSError as error:
         fail([f"{error.filename}: cannot be written: {error.strerror}"])

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 from azure.core.exceptions import HttpResponseError
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
@@ -336,6 +337,17 @@ def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_pa
         assert [topic.name for topic in namespace.topics] == ["orders"]
         [rule] = namespace.topics[0].subscriptions[1].rules
         assert str(rule.filter) == "replication IS NULL"
+    services = yaml.safe_load((target / "compose.yaml").read_text())["services"]
+    assert {each: services[each]["ports"][0] for each in SITES} == {
+        "west": "127.0.0.1:5672:5672",
+        "east": "127.0.0.1:5673:5672",
+    }
+    for each in SITES:
+        assert services[each]["volumes"] == [f"./{each}.json:/ServiceBus_Emulator/ConfigFiles/Config.json:ro"]
+    repository = yaml.safe_load((ROOT / "infra/emulators/compose.yaml").read_text())["services"]
+    images = {each["image"] for each in repository.values()}
+    assert {each["image"] for each in services.values()} <= images
+    assert not [each for each in images if each.endswith("latest")]
 
 
 def test_a_hundred_tasks_get_their_entities(pair: Pair) -> None:

@@ -1,0 +1,71 @@
+"""The compose file that runs Microsoft's emulators with generated Config.json files."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+SERVICE_BUS_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:2.0.0"
+SQL_IMAGE = "mcr.microsoft.com/mssql/server:2022-CU14-ubuntu-22.04"
+EVENT_HUBS_IMAGE = "mcr.microsoft.com/azure-messaging/eventhubs-emulator:2.1.0"
+STORAGE_IMAGE = "mcr.microsoft.com/azure-storage/azurite:3.35.0"
+
+FIRST_PORT, FIRST_ADMINISTRATION_PORT = 5672, 5300
+
+_HEAD = """\
+# Microsoft's emulators with the entities of the tasks, one for each namespace.
+# `busway plan --config-json` has written this file and those beside it.
+#
+#   export ACCEPT_EULA=Y                     # after reading the emulators' licences
+#   export MSSQL_SA_PASSWORD=...             # your choice, following SQL Server's password rules
+#   docker compose --file compose.yaml up --detach
+#
+# The app settings (the emulators check no keys; SAS_KEY_VALUE is the placeholder of their documentation):
+"""
+_EULA = "      ACCEPT_EULA: ${ACCEPT_EULA:?set it to Y to accept the licences of the emulators}\n"
+_SQL_SERVER = "      MSSQL_SA_PASSWORD: ${MSSQL_SA_PASSWORD:?set a password for SQL Server}\n"
+
+
+class Emulator(NamedTuple):
+    """A namespace: the alias of its connection, the app setting, and whether it is of Event Hubs."""
+
+    alias: str
+    setting: str
+    is_hubs: bool
+
+
+def compose_of(emulators: Sequence[Emulator]) -> str:
+    """Return the compose file for the files `ALIAS.json` in its folder."""
+    settings = "".join(f'#   export {name}="{value}"\n' for name, value in settings_of(emulators).items())
+    services = "".join(_service(each, number) for number, each in enumerate(emulators))
+    if any(each.is_hubs for each in emulators):
+        services += f"  azurite:\n    image: {STORAGE_IMAGE}\n"
+    return f"{_HEAD}{settings}\nname: busway-emulators\n\nservices:\n{services}"
+
+
+def settings_of(emulators: Sequence[Emulator]) -> Mapping[str, str]:
+    """Return the app settings with which the app uses the emulators."""
+    key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+    return {
+        each.setting: f"Endpoint=sb://localhost:{FIRST_PORT + number};{key}" for number, each in enumerate(emulators)
+    }
+
+
+def _service(emulator: Emulator, number: int) -> str:
+    alias, port = emulator.alias, FIRST_PORT + number
+    if emulator.is_hubs:
+        return (
+            f"  {alias}:\n    image: {EVENT_HUBS_IMAGE}\n"
+            f'    ports: ["127.0.0.1:{port}:5672"]\n'
+            f'    volumes: ["./{alias}.json:/Eventhubs_Emulator/ConfigFiles/Config.json:ro"]\n'
+            f"    environment:\n{_EULA}      BLOB_SERVER: azurite\n      METADATA_SERVER: azurite\n"
+            f"    depends_on: [azurite]\n\n"
+        )
+    administration = FIRST_ADMINISTRATION_PORT + number
+    return (
+        f"  {alias}:\n    image: {SERVICE_BUS_IMAGE}\n"
+        f'    ports: ["127.0.0.1:{port}:5672", "127.0.0.1:{administration}:5300"]\n'
+        f'    volumes: ["./{alias}.json:/ServiceBus_Emulator/ConfigFiles/Config.json:ro"]\n'
+        f"    environment:\n{_EULA}{_SQL_SERVER}      SQL_SERVER: {alias}-sql\n"
+        f"    depends_on: [{alias}-sql]\n\n"
+        # It is not documented that two emulators can share a server.
+        f"  {alias}-sql:\n    image: {SQL_IMAGE}\n    environment:\n{_EULA}{_SQL_SERVER}\n"
+    )
