@@ -20,6 +20,7 @@ from local.host.dotnet_plain_entries import plain_entries
 from local.host.dotnet_simple import content_of, string, ticks
 from local.host.dotnet_values import NULL, CannotReceive, Object
 from shared.amqp import sections
+from shared.amqp.values import Malformed
 
 _NAMES = {
     b"amqp:header:list": 0x70,
@@ -34,6 +35,7 @@ _NAMES = {
 }
 _MAX_INT = 0x7FFFFFFF  # as a length, .NET takes it for "as much as there is"
 _EMPTY_LIST, _LIST, _MAP = 0x45, 0xC0, 0xC1
+_KEY_CODES = {sections.APPLICATION_PROPERTIES: 0xA1}
 _SIZE_AND_COUNT = struct.Struct(">II")
 
 type Field = bytes | int | None
@@ -147,10 +149,19 @@ def _odd_extent(payload: bytes, position: int, short: int) -> tuple[int, int, in
     return (count, *_take(payload, position, size - (1 if is_short else 4)))
 
 
+def plain_section(section: bytes, number: int) -> dict[bytes, bytes] | None:
+    """Return the encoded entries of a map section if none of them is changed by the conversion, else None."""
+    try:
+        position = sections.descriptor(section, 0)[1]
+    except Malformed as error:
+        raise CannotReceive(f"malformed AMQP: {error}") from error
+    count, start, stop = _extent(section, position, _MAP)
+    return plain_entries(section, start, stop, count, _KEY_CODES.get(number, 0xA3))
+
+
 def _map_section(message: Received, payload: bytes, position: int, number: int) -> int:
     count, start, stop = _extent(payload, position, _MAP)
-    key_code = 0xA1 if number == sections.APPLICATION_PROPERTIES else 0xA3
-    plain = plain_entries(payload, start, stop, count, key_code)
+    plain = plain_entries(payload, start, stop, count, _KEY_CODES.get(number, 0xA3))
     if plain is None:
         message.maps[number], _ = decode_entries(payload, start, stop, count)
     else:

@@ -7,13 +7,14 @@ Azure.Messaging.ServiceBus/src), EventData (sdk/eventhub/Azure.Messaging.EventHu
 
 import uuid
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from local.host import newtonsoft
+from local.host.dotnet_sections import plain_section
 from local.host.dotnet_values import MAX_TIMESTAMP, CannotBind, CannotReceive
 from shared.amqp import sections
-from shared.amqp.codec import decode, items_of, pairs_of
+from shared.amqp.codec import decode, decode_all, items_of, pairs_of
 from shared.amqp.sections import Sections
 from shared.amqp.values import NULL, Described, Malformed, Value
 
@@ -41,12 +42,12 @@ class ReceivedMessage:
     @cached_property
     def annotations(self) -> Mapping[str, Value]:
         """Return the message annotations, without those of described types that .NET does not know."""
-        return _known(self._sections.message_annotations)
+        return _known(self._sections.message_annotations, sections.MESSAGE_ANNOTATIONS)
 
     @cached_property
     def application_properties(self) -> Mapping[str, Value]:
         """Return the application properties, with the same exception."""
-        return _known(self._sections.application_properties)
+        return _known(self._sections.application_properties, sections.APPLICATION_PROPERTIES)
 
     @cached_property
     def _header(self) -> list[Value]:
@@ -97,12 +98,12 @@ class ReceivedMessage:
         payload = self._header[4].payload
         return payload + 1 if isinstance(payload, int) else 1
 
-    @property
+    @cached_property
     def enqueued_time(self) -> int:
         """Return the time of enqueueing in milliseconds since 1970 UTC."""
         return self.annotation_number("x-opt-enqueued-time")
 
-    @property
+    @cached_property
     def expires_at(self) -> int:
         """Return enqueued time plus time to live, or the end of DateTime without one, in milliseconds."""
         expiry, creation, ttl = self._properties[8].payload, self._properties[9].payload, self._header[2].payload
@@ -136,19 +137,30 @@ class ReceivedMessage:
         return len(parts) == 1 and parts[0][0] == sections.VALUE and parts[0][1].payload is None
 
 
-def _known(section: bytes) -> Mapping[str, Value]:
-    return {name: value for name, value in _map(section).items() if not _is_dropped(value)}
+def _known(section: bytes, number: int) -> Mapping[str, Value]:
+    if not section:
+        return {}
+    entries = plain_section(section, number)
+    if entries is not None:
+        return {_text(key): _simple(value) for key, value in entries.items()}
+    found = {str(key.payload): value for key, value in pairs_of(_value(section))}
+    return {name: value for name, value in found.items() if not _is_dropped(value)}
+
+
+@lru_cache(maxsize=1024)
+def _text(encoded: bytes) -> str:
+    return str(decode_all(encoded).payload)
+
+
+# Most values come again with other messages; those that do not are small.
+@lru_cache(maxsize=1024)
+def _simple(encoded: bytes) -> Value:
+    return decode_all(encoded)
 
 
 def _is_dropped(value: Value) -> bool:
     described = value.payload
     return isinstance(described, Described) and described.descriptor.payload not in _KNOWN_DESCRIPTORS
-
-
-def _map(section: bytes) -> Mapping[str, Value]:
-    if not section:
-        return {}
-    return {str(key.payload): value for key, value in pairs_of(_value(section))}
 
 
 def _list(section: bytes, count: int) -> list[Value]:
