@@ -9,7 +9,7 @@ from shared.editors.options import Strict
 
 MOST_LANES = 64
 
-# A lane is one batch of 100 in flight. At 10 ms and less one carries more than a target of the Standard tier takes.
+# A lane is one batch in flight. At 10 ms and less one carries more than a target of the Standard tier takes.
 _ROUND_TRIP_OF_A_LANE = timedelta(milliseconds=10)
 _MOST_LANES_WITHOUT_SESSIONS = 16
 # On a plan that scales each function by itself, more lanes would be more instances than a backlog of sessions needs.
