@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from cli.entities import beside, entities_of, unchecked
 from cli.host_file import HOST_FILE, host_file_above
@@ -52,7 +52,8 @@ def _lines(configuration: Configuration) -> Iterator[str]:
 
 
 def _table(configuration: Configuration) -> Table:
-    table = Table("task", "source", "routes", "rejects", title_justify="left")
+    # A name that is cut cannot be copied.
+    table = Table(*(Column(each, overflow="fold") for each in ("task", "source", "routes", "rejects")))
     for task in configuration.tasks:
         rejects = (
             "-" if task.rejects is None else f"{configuration.site(task.rejects.connection)}/{task.rejects.entity}"

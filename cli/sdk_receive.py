@@ -7,9 +7,11 @@ from typing import Any
 
 from azure.eventhub import EventData, EventHubConsumerClient
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSubQueue
+from azure.servicebus.exceptions import ServiceBusError
 
 from cli.places import Place
 from cli.sdk_clients import consumer_client, service_bus_client
+from shared.errors import ConfigError, Problem
 from shared.printable import printable
 
 _DEAD_LETTERS = "/$deadletterqueue"
@@ -19,15 +21,27 @@ _QUIET_SECONDS = 1.0
 _BATCH = 100
 _POLL_SECONDS = 0.1
 _LONGEST_READ_SECONDS = 30.0
+# In the text of Azure's answer and of the local broker's; the condition is one of many meanings.
+_NEEDS_SESSION = "requires sessions"
 
 
 def lines(
     place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool, with_position: bool
 ) -> Iterator[str]:
-    """Yield one line for each message of *place*, which is completed, dead-lettered or left as the options say."""
+    """
+    Yield one line for each message of *place*, which is completed, dead-lettered or left as the options say.
+
+    Raises: ConfigError if the entity has sessions and *session* is None.
+    """
     if place.is_hub:
-        return _events(place, wait, with_position=with_position)
-    return _messages(place, session, wait, dead_letter, is_peek=is_peek)
+        yield from _events(place, wait, with_position=with_position)
+        return
+    try:
+        yield from _messages(place, session, wait, dead_letter, is_peek=is_peek)
+    except ServiceBusError as error:
+        if session is None and _NEEDS_SESSION in str(error):
+            raise ConfigError([Problem(str(place), "has sessions", "name one: --session ID")]) from error
+        raise
 
 
 def _messages(

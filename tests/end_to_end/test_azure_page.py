@@ -47,3 +47,9 @@ def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None
     script = described["hooks"]["postprovision"]["run"]
     assert set(re.findall(r"\$([a-z]\w+)", script)) - {"image"} <= set(predicted["outputs"])
     subprocess.run(["sh", "-n", "-c", script], check=True)  # noqa: S603, S607 - only read
+
+
+def test_every_command_of_the_page_can_be_read_by_a_shell() -> None:
+    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 8
+    subprocess.run(["sh", "-n", "-c", "\n".join(blocks)], check=True)  # noqa: S603, S607 - only read
