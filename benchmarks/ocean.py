@@ -109,7 +109,7 @@ _MOST_BYTES = 100 << 20
 async def measured(case: Case) -> Measurement:
     """Return messages per second, and what a thousand of them cost."""
     folder = FOLDER / "build/bench-ocean"
-    _write_app(folder, case)
+    write_app(folder, case)
     config = "benchmarks/sessions.json" if case.sessions else "benchmarks/broker.json"
     async with AsyncExitStack() as ends:
         stack = await ends.enter_async_context(running_broker(config))
@@ -119,13 +119,13 @@ async def measured(case: Case) -> Measurement:
             await fill(stack.west, case.count, case.body_bytes)
         near, far = case.near_ms / 2, case.round_trip_ms / 2
         settings = {
-            "WEST": await ends.enter_async_context(_distant(stack.west, near)),
-            "EAST": await ends.enter_async_context(_distant(stack.east, far)),
+            "WEST": await ends.enter_async_context(distant(stack.west, near)),
+            "EAST": await ends.enter_async_context(distant(stack.east, far)),
             "PYTHONPATH": str(FOLDER),
         }
         if case.has_journal:
             storage = await ends.enter_async_context(_running_storage(folder))
-            settings["JOURNAL"] = await ends.enter_async_context(_distant(storage, near))
+            settings["JOURNAL"] = await ends.enter_async_context(distant(storage, near))
         else:
             storage = None
         host = await Child.start(
@@ -147,7 +147,8 @@ async def measured(case: Case) -> Measurement:
         return Measurement(case.name, rate, "messages/s", case.bar, "at least", beside)
 
 
-def _write_app(folder: Path, case: Case) -> None:
+def write_app(folder: Path, case: Case) -> None:
+    """Write an app that copies as *case* says."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "config/tasks").mkdir(parents=True)
     (folder / "config/connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
@@ -177,7 +178,7 @@ async def _fill_sessions(connection_string: str, sessions: int, each: int) -> No
 
 
 @asynccontextmanager
-async def _distant(connection_string: str, milliseconds: float) -> AsyncIterator[str]:
+async def distant(connection_string: str, milliseconds: float) -> AsyncIterator[str]:
     """Return *connection_string* with the port of a proxy that adds *milliseconds* each way."""
     found = re.search(r":(\d+)", connection_string)
     if found is None:

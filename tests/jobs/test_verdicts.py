@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.reconcile.judge.verdicts import VERDICTS
 from jobs.reconcile.reconciliation import Result
+from shared.message.replay import replay_name
 from tests.jobs import twin
 from tests.jobs.journals import (
     KINDS,
@@ -108,6 +109,18 @@ def handed_over(folder: Path) -> dict[str, dict[int, str]]:
     return {"handed": plan, "spill-handed": {500_005: "delivered"}}
 
 
+def replayed(folder: Path) -> dict[str, dict[int, str]]:
+    """Write the task of a replay, whose second copy was lost."""
+    task = replay_name(TASK, "20261123T080000Z")
+    journals = Journals(task=task, entity="replayed", target="east/replayed")
+    for seq in range(1, 4):
+        journals.received(seq, START, START + HOUR, repair=True, instance="laptop-1")
+        if seq != 2:
+            journals.outcome(seq, START + HOUR, repair=True, instance="laptop-1")
+    journals.write(folder, name="wn4")
+    return {task: {1: "replayed", 2: "missing", 3: "replayed"}}
+
+
 def two_tasks_to_one_target(folder: Path) -> dict[str, dict[int, str]]:
     """Write two tasks of one site, and the tap of one at their common target, which sees the copies of both."""
     one = Journals(task="all-orders", entity="all-orders", target="east/all")
@@ -149,6 +162,7 @@ def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_pa
             gaps.append((torn, role, START + HOUR))
     plans |= two_tasks_to_one_target(tmp_path / "journal")
     plans |= handed_over(tmp_path / "journal")
+    plans |= replayed(tmp_path / "journal")
     together = joined(range(1, 9))
     together.received(10, START + HOUR / 2, START + HOUR / 2)
     together.write(tmp_path / "journal")

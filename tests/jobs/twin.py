@@ -240,6 +240,7 @@ select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attemp
          when altered then 'altered'
          when copies > expected then 'duplicated'
          when is_unrecorded then 'undecided'
+         when is_repaired and contains(t.task, '~') then 'replayed'
          when is_repaired then 'repaired'
          when b.src_seq is not null then 'out_of_order'
          when arrived - enqueued > {late} and given_up_by is null then 'late'
