@@ -5,7 +5,8 @@ Pydantic's own texts name types of Python and quote patterns; none of them is sh
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -44,6 +45,7 @@ _COMPARISONS = {
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
+_SECONDS = {"microseconds": 1e-6, "second": 1, "seconds": 1}
 _LENGTHS = {
     "string_too_short": ("min_length", "at least", "character"),
     "string_too_long": ("max_length", "at most", "character"),
@@ -64,6 +66,18 @@ def problem_of(model: type[BaseModel], where: str, fault: Mapping[str, Any], doc
         hint = "put the connection string into an app setting, such as WEST, and name that: `setting: WEST`"
         return Problem(where, "is a connection string, expected the name of an app setting", hint)
     return Problem(where, _text(fault))
+
+
+def joined(problems: Sequence[Problem]) -> list[Problem]:
+    """Return *problems* with those of one value that may take several forms as one."""
+    found: dict[tuple[str, str], Problem] = {}
+    for each in problems:
+        seen, middle, expected = each.problem.partition(", expected ")
+        key = (each.path, seen if middle else each.problem)
+        first = found.setdefault(key, each)
+        if expected and first.problem != each.problem:
+            found[key] = Problem(each.path, f"{first.problem} or {expected}", first.hint or each.hint)
+    return list(found.values())
 
 
 def _text(fault: Mapping[str, Any]) -> str:  # noqa: PLR0911 - one return for each form
@@ -108,8 +122,8 @@ def _seen(value: object) -> str:
             return "is empty, "
         case bool():
             return f"is {'true' if value else 'false'}, "
-        case int() | float():
-            return f"is {value}, "
+        case int() | float() | timedelta():
+            return f"is {f'PT{value.total_seconds():g}S' if isinstance(value, timedelta) else value}, "
         case str() if len(value) <= 60 and not _is_connection_string(value):  # noqa: PLR2004 - a line
             return f"is {value!r}, "
         case str():
@@ -128,7 +142,10 @@ def _choice(expected: str) -> str:
 
 
 def _limit(value: object) -> str:
-    return str(value).removesuffix(".0")
+    """Return a limit as YAML writes it; pydantic gives that of a duration in words."""
+    text = str(value)
+    number, _, unit = text.partition(" ")
+    return f"PT{int(number) * _SECONDS[unit]:g}S" if unit in _SECONDS else text.removesuffix(".0")
 
 
 def _is_connection_string(value: object) -> bool:

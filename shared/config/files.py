@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from shared.config.faults import problem_of
+from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
@@ -260,12 +260,14 @@ def _validated[Model: BaseModel](
         inner = {fault["loc"][:-1] for fault in faults} | {
             fault["loc"][:1] for fault in faults if len(fault["loc"]) > 1
         }
-        problems += [
-            problem_of(model, _where(place, _path_in(document, fault["loc"])), dict(fault), document)
-            for fault in faults
-            # A list whose only item is invalid is not also too short.
-            if not (fault["type"] == "too_short" and fault["loc"] in inner)
-        ]
+        problems += joined(
+            [
+                problem_of(model, _where(place, _path_in(document, fault["loc"])), dict(fault), document)
+                for fault in faults
+                # A list whose only item is invalid is not also too short.
+                if not (fault["type"] == "too_short" and fault["loc"] in inner)
+            ]
+        )
         return None
 
 

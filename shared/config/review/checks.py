@@ -133,7 +133,7 @@ DOUBLE_QUOTED_TEXT = _check(
     "double-quoted-text",
     "A rule compares with, or sets, a name in double quotes. In the SQL of Service Bus that is a property, not text: "
     '`color = "red"` compares with the property named red.',
-    "write text in single quotes: 'red'; if the property is meant, write it in brackets: [red]",
+    "write text in single quotes; if the property is meant, write it in brackets: [color]",
 )
 RULE_NEEDS_ITS_MARK = _check(
     _ERROR,

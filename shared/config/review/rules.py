@@ -42,7 +42,8 @@ def findings(network: Network) -> Iterator[Finding]:
 def _quoted(network: Network, task: TaskFile) -> Iterator[Finding]:
     for path, text in (*_conditions(task), *_action_texts(task)):
         for name in quoted_values(text):
-            seen = f'compares with or sets the property named {name}, written "{name}"'
+            literal = "'{}'".format(name.replace("'", "''"))
+            seen = f'"{name}" is the property named {name}; as text it is {literal}'
             yield Finding(checks.DOUBLE_QUOTED_TEXT, network.place(task, path), seen)
 
 
