@@ -197,8 +197,8 @@ def _fixed(need: Needed, change: Change) -> Obstacle:
     match need.name.kind:
         case Kind.SUBSCRIPTION:
             way = (
-                "name a new subscription in the task, which apply creates, keep the task running until the old one is "
-                "empty, then delete that"
+                "name a new subscription in the task or in topology.yaml, which apply creates, let its readers empty "
+                "the old one, then delete that"
             )
         case Kind.HUB:
             way = "create a hub with another name and use that; only Premium and Dedicated can add partitions"

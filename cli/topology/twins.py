@@ -75,12 +75,15 @@ def _drifts(needs: Needs, present: dict[str, Namespace], first: str, second: str
 
 
 def _decided(one: Needed | None, other: Needed | None) -> set[str]:
-    """Return the settings that tasks decide for one of the twins, or differently for both."""
+    """Return the settings that tasks or topology.yaml decide: a difference is then a step or an obstacle of a site."""
     mine, theirs = ({} if each is None else each.needs for each in (one, other))
     return {
         name
         for name in {*mine, *theirs}
-        if name not in mine or name not in theirs or mine[name].value != theirs[name].value
+        if name not in mine
+        or name not in theirs
+        or mine[name].value != theirs[name].value
+        or (mine[name].must and theirs[name].must)
     }
 
 

@@ -253,10 +253,14 @@ def test_drift_on_one_twin_is_found_and_what_the_tasks_decide_is_put_right(pair:
     subscription.max_delivery_count = 3
     client.update_subscription("orders", subscription)
     client.create_subscription("orders", "audit")
+    # topology.yaml decides this for both sites, so it is an obstacle of one and no drift.
+    client.delete_subscription("orders", "application")
+    client.create_subscription("orders", "application", requires_session=False, max_delivery_count=20)
 
     plan = json.loads(pair.run("plan", "--json").output)
     [step] = plan["sites"]["east"]["steps"]
     assert (step["entity"], step["settings"]) == ("subscription orders/replication", {"max_delivery_count": 58})
+    assert [each["entity"] for each in plan["sites"]["east"]["cannot_change"]] == ["subscription orders/application"]
     assert [(each["entity"], each["what"]) for each in plan["drift"]] == [
         ("topic orders", "default_message_time_to_live"),
         ("subscription orders/audit", "exists on one side"),
