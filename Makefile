@@ -10,6 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 python := .venv/bin/python
 python_packages := .venv/packages-installed
 command := .venv/command-installed
+compiled := .venv/modules-compiled
 node_packages := node_modules/.package-lock.json
 
 # Without a version, the Spark of .venv. Spark 3.5 is in the runtimes of Synapse, Fabric and Databricks with Python 3.11.
@@ -25,8 +26,8 @@ help: ## print these targets
 demo: installed ## two sites on this machine, 2,000 real messages, a table of what arrived
 	.venv/bin/busway demo
 
-test: installed java ## all tests, of the nightly job the most important: make spark runs the others
-	$(python) -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
+test: installed java $(compiled) ## all tests, of the nightly job the most important: make spark runs the others
+	$(python) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
 	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
@@ -104,6 +105,11 @@ $(python_packages): .python-version requirements-dev.lock
 
 $(command): $(python_packages) pyproject.toml clients/pyproject.toml
 	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable clients
+	@touch $@
+
+# Once, by one process: six would compile the same modules at the same time.
+$(compiled): $(command)
+	@$(python) -m pytest --collect-only --quiet > /dev/null
 	@touch $@
 
 build/spark-%/packages-installed: tests/jobs/requirements-spark-%.lock

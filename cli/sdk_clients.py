@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterator
 
 from azure.eventhub import EventHubConsumerClient, EventHubProducerClient
-from azure.identity import DefaultAzureCredential
 from azure.servicebus import ServiceBusClient
 
 from cli.places import Place
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
+from shared.azure.identity import credential
 from shared.errors import ConfigError, Problem
 
 
@@ -21,7 +21,7 @@ def service_bus_client(place: Place) -> Iterator[ServiceBusClient]:
         with ServiceBusClient.from_connection_string(text) as client:
             yield client
         return
-    with DefaultAzureCredential() as credential, ServiceBusClient(_namespace(place), credential) as client:
+    with credential() as identity, ServiceBusClient(_namespace(place), identity) as client:
         yield client
 
 
@@ -34,8 +34,8 @@ def producer_client(place: Place) -> Iterator[EventHubProducerClient]:
             yield client
         return
     with (
-        DefaultAzureCredential() as credential,
-        EventHubProducerClient(_namespace(place), place.path, credential) as client,
+        credential() as identity,
+        EventHubProducerClient(_namespace(place), place.path, identity) as client,
     ):
         yield client
 
@@ -49,8 +49,8 @@ def consumer_client(place: Place, consumer_group: str) -> Iterator[EventHubConsu
             yield client
         return
     with (
-        DefaultAzureCredential() as credential,
-        EventHubConsumerClient(_namespace(place), place.path, consumer_group, credential) as client,
+        credential() as identity,
+        EventHubConsumerClient(_namespace(place), place.path, consumer_group, identity) as client,
     ):
         yield client
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from azure.identity import DefaultAzureCredential
-from azure.identity.aio import DefaultAzureCredential as AsyncCredential
 from azure.servicebus.aio import ServiceBusClient
 
 from busway_clients.endpoints.signature import public_key_of
@@ -17,6 +15,7 @@ from cli.failover.endpoint_file import EndpointFile
 from cli.failover.register import Register
 from cli.failover.zone_file import ZoneFile
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
+from shared.azure.identity import async_credential, credential
 from shared.clock import Clock
 from shared.config.failover import FAILOVER, RECEIVE, SEND, FailoverFile
 from shared.config.files import load_connections, read_one
@@ -63,8 +62,8 @@ class Failover:
                 yield client
             return
         async with (
-            AsyncCredential() as credential,
-            ServiceBusClient(os.environ[setting + NAMESPACE_SUFFIX], credential, retry_total=1) as client,
+            async_credential() as identity,
+            ServiceBusClient(os.environ[setting + NAMESPACE_SUFFIX], identity, retry_total=1) as client,
         ):
             yield client
 
@@ -113,7 +112,7 @@ def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Re
         hint = "pip install azure-mgmt-dns"
         raise ConfigError([Problem(FAILOVER, "azure_dns needs a package that is not installed", hint)]) from error
 
-    client = DnsManagementClient(DefaultAzureCredential(), place.subscription)
+    client = DnsManagementClient(credential(), place.subscription)
     return AzureDns(
         client,
         resource_group=place.resource_group,

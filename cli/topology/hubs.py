@@ -10,6 +10,7 @@ from azure.eventhub.exceptions import AuthenticationError, ConnectError, EventHu
 
 from cli.topology.model import DEFAULT_GROUP, Kind, Name
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
+from shared.azure.identity import credential
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 
 _SECONDS = 20.0
@@ -51,9 +52,7 @@ def _client(setting: str, settings: Mapping[str, str], hub: str, group: str) -> 
     options: dict[str, Any] = {"retry_total": 0}
     if text:
         return EventHubConsumerClient.from_connection_string(text, group, eventhub_name=hub, **options)
-    from azure.identity import DefaultAzureCredential
-
-    return EventHubConsumerClient(settings[setting + NAMESPACE_SUFFIX], hub, group, DefaultAzureCredential(), **options)
+    return EventHubConsumerClient(settings[setting + NAMESPACE_SUFFIX], hub, group, credential(), **options)
 
 
 def _exists(client: EventHubConsumerClient, partition: str) -> bool:

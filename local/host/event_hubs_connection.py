@@ -13,8 +13,8 @@ from azure.eventhub._pyamqp._decode import decode_frame
 from azure.eventhub._pyamqp.constants import ReceiverSettleMode, SenderSettleMode
 from azure.eventhub._utils import event_position_selector
 from azure.eventhub.aio import EventHubConsumerClient
-from azure.identity.aio import DefaultAzureCredential
 
+from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from shared.azure.receivers.raw_link import RawLink, refused_or_closed
@@ -33,7 +33,7 @@ class EventHub:
         self.name = name
         self.consumer_group = consumer_group
         self._connection = connection
-        self._credential = DefaultAzureCredential() if connection.connection_string is None else None
+        self._credential = async_credential() if connection.connection_string is None else None
 
     @property
     def namespace(self) -> str:

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple, Protocol
 from azure.core.exceptions import AzureError
 from azure.eventhub import EventData
 from azure.eventhub.aio import EventHubProducerClient
-from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from local.host.protos import ParameterBinding, TypedData
 from local.host.settings import Settings
 from local.host.worker import EVENT_HUB, SERVICE_BUS, Function
+from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
 
 _PARENT = "$AzureWebJobsParentId"
@@ -155,7 +155,7 @@ class Outputs:
         if key not in self._producers:
             text = connection.connection_string
             self._producers[key] = (
-                EventHubProducerClient(str(connection.fully_qualified_namespace), hub, DefaultAzureCredential())
+                EventHubProducerClient(str(connection.fully_qualified_namespace), hub, async_credential())
                 if text is None
                 else EventHubProducerClient.from_connection_string(text, eventhub_name=hub)
             )
@@ -206,4 +206,4 @@ def _utf8(text: str) -> bytes:
 def _service_bus_client(connection: Connection) -> ServiceBusClient:
     if connection.connection_string is not None:
         return ServiceBusClient.from_connection_string(connection.connection_string)
-    return ServiceBusClient(str(connection.fully_qualified_namespace), DefaultAzureCredential())
+    return ServiceBusClient(str(connection.fully_qualified_namespace), async_credential())

@@ -15,8 +15,6 @@ from xml.etree import ElementTree as ET
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
-from azure.identity import DefaultAzureCredential
-from azure.identity.aio import DefaultAzureCredential as AsyncCredential
 from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
@@ -27,6 +25,7 @@ from shared.azure.connections import (
     connection_string_of,
     setting_problem,
 )
+from shared.azure.identity import async_credential, credential
 from shared.errors import BuswayError, ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
 
@@ -85,7 +84,7 @@ def administration_client(
     if not text:
         if address is not None:
             raise ConfigError([Problem(setting, "an address needs a connection string, got a namespace's host name")])
-        return ServiceBusAdministrationClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), **options)
+        return ServiceBusAdministrationClient(settings[setting + NAMESPACE_SUFFIX], credential(), **options)
     address = address or settings.get(setting + ADMINISTRATION_SUFFIX) or _emulator_address(text)
     if address is not None:
         text, is_plain = _at(address, text)
@@ -106,9 +105,9 @@ def administration_opener(setting: str, settings: Mapping[str, str]) -> Callable
             text, is_plain = _at(address, connection_string) if address else (connection_string, False)
             options: dict[str, Any] = {"transport": _PlainAioTransport()} if is_plain else {}
             return AsyncAdministrationClient.from_connection_string(text, retry_total=0, **options)
-        credential = AsyncCredential()
-        client = AsyncAdministrationClient(settings[setting + NAMESPACE_SUFFIX], credential, retry_total=0)
-        return closing(client, credential)
+        identity = async_credential()
+        client = AsyncAdministrationClient(settings[setting + NAMESPACE_SUFFIX], identity, retry_total=0)
+        return closing(client, identity)
 
     return open_client
 

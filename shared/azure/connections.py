@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from shared.azure.identity import async_credential
 from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -66,11 +67,10 @@ def service_bus_client(setting: str, settings: Mapping[str, str]) -> "ServiceBus
     connection_string = connection_string_of(setting, settings)
     if connection_string:
         return service_bus_client_by(connection_string)
-    from azure.identity.aio import DefaultAzureCredential
     from azure.servicebus.aio import ServiceBusClient
 
-    credential = DefaultAzureCredential()
-    return closing(ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], credential, retry_total=0), credential)
+    identity = async_credential()
+    return closing(ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], identity, retry_total=0), identity)
 
 
 def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> "EventHubProducerClient":
@@ -79,12 +79,9 @@ def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> "Ev
     if connection_string:
         return event_hub_client_by(connection_string, hub)
     from azure.eventhub.aio import EventHubProducerClient
-    from azure.identity.aio import DefaultAzureCredential
 
-    credential = DefaultAzureCredential()
-    return closing(
-        EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, credential, retry_total=0), credential
-    )
+    identity = async_credential()
+    return closing(EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, identity, retry_total=0), identity)
 
 
 def service_bus_client_by(connection_string: str) -> "ServiceBusClient":

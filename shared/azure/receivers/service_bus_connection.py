@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus._common import mgmt_handlers
 from azure.servicebus._common.constants import (
@@ -27,6 +26,7 @@ from azure.servicebus._pyamqp.utils import amqp_uint_value
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio._async_utils import create_authentication
 
+from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from shared.azure.receivers.raw_link import RawLink, refused_or_closed
@@ -57,7 +57,7 @@ class ServiceBusConnection:
         if connection.connection_string is not None:
             client = ServiceBusClient.from_connection_string(connection.connection_string)
         else:
-            credential = DefaultAzureCredential()
+            credential = async_credential()
             client = ServiceBusClient(str(connection.fully_qualified_namespace), credential)
         arguments: dict[str, Any] = {**entity, **({"session_id": NEXT_AVAILABLE_SESSION} if sessions else {})}
         get = client.get_queue_receiver if "queue_name" in entity else client.get_subscription_receiver
