@@ -7,6 +7,7 @@ passes through Azure's host has 0x0c or 0x8c as its first byte where 0x30 or 0xb
 wrong form: docs/decisions/0003-azure-functions-host.md.
 """
 
+import re
 from collections.abc import Iterator
 
 from shared.amqp.scan import skip
@@ -17,7 +18,7 @@ _DATA_SECTION = b"\x00\x53\x75"
 _DECIMAL = 0x94
 _MARK = bytes((_DECIMAL,))
 _WRONG_FIRST_BYTES = (0x0C, 0x8C)
-_WRONG_POSITIVE, _WRONG_NEGATIVE = (bytes((_DECIMAL, first)) for first in _WRONG_FIRST_BYTES)
+_find_wrong = re.compile(b"\x94[\x0c\x8c]").search
 _CORRECTION = 0x30 - 0x0C
 _EXPONENTS = range(0x08, 0x42, 2)  # the second byte: 28 to 0 decimal places
 _HEADS = {0x00: 1, 0xC0: 3, 0xC1: 3, 0xD0: 9, 0xD1: 9}  # the bytes before the values in a compound or described value
@@ -42,7 +43,7 @@ def repaired(encoded: bytes) -> bytes:
 
     What is malformed returns as it is.
     """
-    if _WRONG_POSITIVE not in encoded and _WRONG_NEGATIVE not in encoded:
+    if _find_wrong(encoded) is None:
         return encoded
     try:
         wrong = [at for at in _decimals(encoded) if _is_wrong(encoded, at)]
