@@ -133,6 +133,15 @@ def earlier_records(
     return _with_origin(semi_join_null_safe(records, few(wanted), NUMBER), "earlier")
 
 
+def records_of_sessions(records: DataFrame, judged: DataFrame, cache: Cache) -> DataFrame:
+    """Return the numbered *records* of messages that may be in a session of one of the *judged* records; RECORD."""
+    keys = judged.where("known = 'window' and order_key is not null").select("order_key").distinct()
+    # An outcome names only a key that an editor changed: the other records of the message are found by its number.
+    named = records.where(~is_unnumbered()).join(few(cache.keep(keys)), "order_key", "left_semi")
+    numbers = cache.keep(named.select(stream().alias("stream"), "src_seq").distinct())
+    return numbered_records(records, few(numbers))
+
+
 def without_other_tasks(
     found: DataFrame, records: DataFrame | None, shared: Sequence[tuple[str, str, str]]
 ) -> DataFrame:

@@ -120,23 +120,25 @@ def judge_window(
     before = records.of(earlier)
     shared = shared_targets(tasks.active)
     found = reduce(DataFrame.unionByName, parts)
-    if before is not None:
-        of_earlier = selection.earlier_records(found, before, start, settings, cache)
-        found = found if of_earlier is None else found.unionByName(of_earlier)
+    of_earlier = selection.earlier_records(found, before, start, settings, cache)
+    found = found if of_earlier is None else found.unionByName(of_earlier)
     if shared:
         found = selection.without_other_tasks(found, records.of([*earlier, *hours.window]), shared)
     found = cache.cut(number_repeats(found))
     number, notes = _kept(found)
     # What follows reads few records, except for evidence about some of them in those of the window.
-    fit(records.spark, max(number, total(tasks.coverage, "n") // _EVIDENCE_SHARE) * RECORD_BYTES)
+    few = max(number, total(tasks.coverage, "n") // _EVIDENCE_SHARE)
+    fit(records.spark, few * RECORD_BYTES)
     once = found.where("nth = 1").drop("nth")
     if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
         once = match_taps(once)
     watched = cache.cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
     behind = None
     if paired is not None:
-        pairs_before = None if before is None else pair(before, tapped, since, settings)
-        behind = _behind(watched, paired, pairs_before)
+        # This looks for the sessions of these records among all pairs.
+        fit(records.spark, max(number, total(tasks.coverage, "n")) * RECORD_BYTES)
+        behind = _behind(watched, paired, before, lambda found: pair(found, tapped, since, settings), cache)
+        fit(records.spark, few * RECORD_BYTES)
     timed = mark_source_time(watched, of_window)
     keyed = cache.cut(mark_out_of_order(timed, behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
@@ -168,15 +170,25 @@ def _pair(
     return _Paired(pairs, wanted, counts(pairs, wanted, of_streams))
 
 
-def _behind(records: DataFrame, paired: _Paired, pairs_before: DataFrame | None) -> DataFrame:
-    """Return the arrivals out of order in the sessions of *records*; settled messages and earlier ones are evidence."""
+def _behind(
+    records: DataFrame,
+    paired: _Paired,
+    before: DataFrame | None,
+    pair_before: Callable[[DataFrame], DataFrame],
+    cache: Cache,
+) -> DataFrame:
+    """
+    Return the arrivals out of order in the sessions of *records*; settled messages and earlier ones are evidence.
+
+    Shape:   *before* are the records of the hours before the window; ARRIVAL out.
+    """
     of_records = arrivals_of(records.where("known = 'window'"))
     sessions = of_records.select("session").distinct()
     others = paired.pairs.where("is_settled").join(paired.numbers, ["stream", "src_seq"], "left_anti")
-    if pairs_before is not None:
-        others = others.unionByName(pairs_before)
+    if before is not None:
+        others = others.unionByName(pair_before(selection.records_of_sessions(before, records, cache)))
     of_others = others.join(sessions, "session", "left_semi").select(*of_records.columns)
-    return out_of_order(of_records.unionByName(of_others))
+    return cache.cut(out_of_order(of_records.unionByName(of_others)))
 
 
 def _streams(coverage: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, int | None]]:
