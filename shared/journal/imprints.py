@@ -6,8 +6,9 @@ Digests of a message's content, which are equal for equal messages at both sides
 2. The property digest is BLAKE2b of 8 bytes over the application properties in any order, and those broker properties
    that a sender sets and no hop changes. It depends only on the type and content of
    a value, not on its encoding, since Azure's host encodes values again.
-3. Left out are all properties `repl-*`, those that a service adds to a dead letter, and those that the rule or the
-   routes of the task set: they differ between the sides by design.
+3. Left out are all properties `repl-*`, those that a service sets (on a dead letter, and the name of the rule on a copy
+   that a rule with an action selected), and those that the rule or the routes of the task set: they differ between the
+   sides by design.
 """
 
 import base64
@@ -29,6 +30,7 @@ from shared.message.message import Message
 from shared.message.metadata import PATH
 from shared.protocols import Imprint
 from shared.rules import SYSTEM_PROPERTIES, Action
+from shared.rules.ruleset import RULE_NAME
 from shared.rules.syntax import Scope
 
 BODY_DIGEST_BYTES = 16
@@ -55,7 +57,7 @@ _STAMPS = b"repl-"
 _DEAD_LETTER = b"DeadLetter"
 _REASON = "DeadLetterReason"
 _REASON_CHARACTERS = 256
-_DEAD_LETTERS = frozenset((b"DeadLetterReason", b"DeadLetterErrorDescription"))
+_SET_BY_SERVICE = frozenset((b"DeadLetterReason", b"DeadLetterErrorDescription", RULE_NAME.encode()))
 _ENCODINGS = ENCODING.encode()
 
 _SHORT_STRING = 0xA1
@@ -173,7 +175,7 @@ class Imprinter:
         return pairs, cut_into(pairs)
 
     def _counts(self, key: bytes) -> bool:
-        return not key.startswith(_STAMPS) and key not in _DEAD_LETTERS and key.lower() not in self._left_out
+        return not key.startswith(_STAMPS) and key not in _SET_BY_SERVICE and key.lower() not in self._left_out
 
     def _decoded_pairs(self, section: bytes) -> list[bytes]:
         """Do the same for properties of which some are encoded as text, for a service without binary properties."""

@@ -1,6 +1,7 @@
 """A tap: which message of the source a copy is, and what is nobody's copy."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from shared.journal.tap import Tap
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.metadata import stamp
+from shared.message.rule_properties import RuleProperties
+from shared.rules import Action, Rule, TrueFilter, parse_action
 from tests.fakes import clock_at_delivery, sleep_by
 from tests.messages import ENQUEUED, delivered
 
@@ -29,6 +32,7 @@ def tap(
     has_same_numbers: bool = False,
     is_peek: bool = False,
     pauses: list[Any] | None = None,
+    actions: Iterable[Action] = (),
 ) -> Tap:
     clock = clock_at_delivery()
     return Tap(
@@ -43,6 +47,7 @@ def tap(
         has_same_numbers=has_same_numbers,
         is_peek=is_peek,
         sink=sink,
+        actions=actions,
         clock=clock,
         sleep=sleep_by(clock, pauses),
     )
@@ -143,3 +148,17 @@ def test_short_journal_outage_uses_up_no_delivery() -> None:
 def test_peeking_tap_is_marked(role: Role) -> None:
     assert seen(copied(7, WEST), role, is_peek=True)["peek"] is True
     assert "peek" not in seen(copied(7, WEST), role)
+
+
+@pytest.mark.parametrize("role", [Role.SOURCE, Role.TARGET])
+def test_copies_of_subscriptions_with_different_rules_have_the_same_content(role: Role) -> None:
+    rules = [Rule(name, TrueFilter(), parse_action("SET replication = 1")) for name in ("west", "tap")]
+
+    def content(*selected_by: Rule) -> str:
+        copy = Message.received(delivered(4), WEST)
+        for each in selected_by:
+            each.apply(RuleProperties(copy))
+        record = seen(copy.encode(), role, actions=[each.action for each in rules])
+        return str(record["property_digest"])
+
+    assert {content(), content(rules[0]), content(rules[1]), content(*rules)} == {content()}
