@@ -15,7 +15,7 @@ from azure.servicebus.management import (
 from cli.topology.sites import Access, open_client
 from shared.azure.administration import queue_or_topic, translated
 from shared.config.files import Configuration
-from shared.dead_letters.places import Destination, Place
+from shared.dead_letters.places import Destination, Place, check_end
 from shared.errors import ConfigError, Problem
 
 SUBSCRIPTIONS = "/Subscriptions/"
@@ -53,6 +53,8 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
     """Return what CONNECTION or CONNECTION/ENTITY in *source* and *target* name; raises BuswayError."""
     source_alias, _, path = source.partition("/")
     target_alias, _, other = target.partition("/")
+    check_end(source)
+    check_end(f"--to {target}")
     _check(source, source_alias, configuration)
     _check(f"--to {target}", target_alias, configuration)
     with (
@@ -60,13 +62,13 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
         open_client(target_alias, configuration.connections[target_alias], access) as target_client,
     ):
         ends = _End(source_alias, source_client, configuration), _End(target_alias, target_client, configuration)
-        found = list(ends[0].entities(path.strip("/")))
+        found = list(ends[0].entities(path))
         if not found:
             hint = "expected a queue, a topic, or TOPIC/Subscriptions/NAME; a hub keeps its events: busway replay"
             raise ConfigError([Problem(source, "is not an entity of this namespace", hint)])
         if other and len(found) > 1:
             raise ConfigError([Problem(f"--to {target}", "names one entity for several", f"expected {target_alias}")])
-        return [_pair(each, other.strip("/") or None, *ends) for each in found]
+        return [_pair(each, other or None, *ends) for each in found]
 
 
 class _End:

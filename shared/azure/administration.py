@@ -45,6 +45,10 @@ _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 _NETWORK_SECONDS = 20
 
 
+class DoesNotExist(TargetRefused):
+    """The namespace has no such entity."""
+
+
 class _PlainTransport(RequestsTransport):  # type: ignore[misc]  # azure-core imports it lazily, without a type
     """Requests over http: the client itself always asks for https."""
 
@@ -241,7 +245,7 @@ def translated(error: AzureError, place: str) -> BuswayError:
         remedy = "give the identity the role Azure Service Bus Data Owner, or use a key with the right Manage"
         return TargetRefused(f"{place}: {what}: {detail} ({remedy})")
     if status == HTTPStatus.NOT_FOUND:
-        return TargetRefused(f"{place}: does not exist: {detail} (check the name, or run the command again)")
+        return DoesNotExist(f"{place}: does not exist: {detail} (check the name, or run the command again)")
     if status == HTTPStatus.CONFLICT:
         return TargetUnavailable(
             f"{place}: is being changed by someone else, or exists meanwhile: {detail} (run the command again)"

@@ -13,16 +13,19 @@ from shared.dead_letters.delivery import Routing
 from shared.dead_letters.letters import Letter
 from shared.dead_letters.places import SUBSCRIPTION, Destination
 
-type WindowOf = Callable[[Destination], timedelta | None]
+type Window = timedelta | str | None
+"""How long an entity remembers ids, None if it detects no duplicates; or why it takes no messages."""
+
+type WindowOf = Callable[[Destination], Window]
 
 
 def guarded(routing: Routing, window_of: WindowOf, now: datetime) -> Routing:
     """
     Return *routing*, with a reason instead of a destination that would drop the message.
 
-    *window_of* returns the duplicate window of an entity, None if it detects none; it is called once for each entity.
+    *window_of* is called once for each entity.
     """
-    windows: dict[Destination, timedelta | None] = {}
+    windows: dict[Destination, Window] = {}
 
     def route(letter: Letter) -> Destination | str:
         destination = routing(letter)
@@ -35,11 +38,18 @@ def guarded(routing: Routing, window_of: WindowOf, now: datetime) -> Routing:
         if destination not in windows:
             windows[destination] = window_of(destination)
         window = windows[destination]
+        if isinstance(window, str):
+            return window
         if window is None or age > window:
             return destination
         return f"{destination} detects duplicates within {window} and would drop the copy: wait, or give it a new id"
 
     return route
+
+
+def missing(destination: Destination) -> str:
+    """Return why nothing is sent to an entity that is not there: its messages stay, and the others go on."""
+    return f"{destination} does not exist: create it, or choose another entity to send to"
 
 
 def _has_seen(destination: Destination, letter: Letter) -> bool:

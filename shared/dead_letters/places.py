@@ -126,7 +126,7 @@ def entity_named(text: str, configuration: Configuration) -> Place:
     """Return the queue or subscription that *text* names as CONNECTION/ENTITY; raises ConfigError."""
     alias, _, entity = text.partition("/")
     connection = configuration.connections.get(alias)
-    entity = entity.strip("/")
+    check_end(text)
     if connection is None or connection.kind != _SERVICE_BUS or connection.setting is None or not entity:
         known = [
             f"{name}/ENTITY"
@@ -139,10 +139,17 @@ def entity_named(text: str, configuration: Configuration) -> Place:
     return _place(alias, entity, configuration)
 
 
+def check_end(text: str) -> None:
+    """Raise ConfigError if a name ends with a slash, which is what a shell makes of west/orders/$DeadLetterQueue."""
+    if text.endswith("/"):
+        hint = "expected a name without it; a shell removes $DeadLetterQueue unless it is in single quotes"
+        raise ConfigError([Problem(text, "ends with a slash", hint)])
+
+
 def destination_named(text: str, configuration: Configuration) -> Destination:
     """Return the queue, topic or hub that *text* names as CONNECTION/ENTITY; raises ConfigError."""
     alias, _, entity = text.partition("/")
-    entity = entity.strip("/")
+    check_end(f"--to {text}")
     if alias not in configuration.connections or not entity:
         expected = ", ".join(f"{name}/ENTITY" for name in configuration.connections)
         raise ConfigError([Problem(f"--to {text}", "is not an entity of a connection", f"expected {expected}")])

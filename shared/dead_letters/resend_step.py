@@ -9,16 +9,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
-from shared.azure.administration import ask_duplicate_window
+from shared.azure.administration import DoesNotExist, ask_duplicate_window
 from shared.config.files import Configuration
 from shared.config.outputs import open_outputs
 from shared.config.status_assembly import open_status_container
 from shared.dead_letters.board import MOST_PEEKED, name_of
 from shared.dead_letters.delivery import Delivery, Routing
-from shared.dead_letters.duplicates import guarded
+from shared.dead_letters.duplicates import Window, guarded, missing
 from shared.dead_letters.edits import Edits
 from shared.dead_letters.ledger import Ledger
 from shared.dead_letters.ledger_blob import LedgerBlob
@@ -58,7 +58,7 @@ async def resend_step(
     scene = Scene(place, configuration, settings)
     now = datetime.now(UTC)
     plain = routing_of(place, configuration, order.to, "choose another entity to send to")
-    windows: dict[Destination, timedelta | None] = {}
+    windows: dict[Destination, Window] = {}
     async with AsyncExitStack() as opened:
         container = open_status_container(configuration, settings)
         opened.push_async_callback(container.close)
@@ -100,19 +100,21 @@ def _selection(order: ResendOrder) -> Selection:
     return selection
 
 
-def _window(windows: Mapping[Destination, timedelta | None], destination: Destination) -> timedelta | None:
+def _window(windows: Mapping[Destination, Window], destination: Destination) -> Window:
     if destination not in windows:
         raise _UnknownWindowError(destination)
     return windows[destination]
 
 
-def _ask(destination: Destination, configuration: Configuration, settings: Mapping[str, str]) -> timedelta | None:
+def _ask(destination: Destination, configuration: Configuration, settings: Mapping[str, str]) -> Window:
     """Return the duplicate window of an entity; raises ConfigError if there is no answer."""
     connection = configuration.connections[destination.alias]
     if connection.kind != "service-bus":
         return None
     try:
         return ask_duplicate_window(connection.key, settings, str(destination), destination.entity)
+    except DoesNotExist:
+        return missing(destination)
     except BuswayError as error:
         what = f"it is not known whether it detects duplicates and would drop copies: {error}"
         hint = "give the copies new ids, or send them as they are"

@@ -187,6 +187,9 @@ def test_wrong_options_are_reported_before_anything_is_sent(site: Site) -> None:
         assert expected in failed.stderr
     for place in ("north/orders", "west", "nothing"):
         assert "expected west/ENTITY" in site.run("dead", "list", place).stderr
+    # What a shell makes of west/orders/$DeadLetterQueue: the messages of the queue itself.
+    for arguments in (("purge", "west/orders/", "--apply"), ("evacuate", "west/", "--to", "east")):
+        assert "ends with a slash" in site.run(*arguments).stderr
     assert len(site.dead()) == 1
 
 
@@ -309,9 +312,11 @@ def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: Site) 
     assert site.dead() == []
 
 
-def rejected(number: int, *, is_wrapped: bool = False, task: str = "gone", **options: Any) -> bytes:
+def rejected(
+    number: int, *, is_wrapped: bool = False, task: str = "gone", source: str = "orders", **options: Any
+) -> bytes:
     """Return a message as a task that no longer exists has sent it to its rejects."""
-    arrival = Arrival(Origin("west", "orders"), number, None, NOW)
+    arrival = Arrival(Origin("west", source), number, None, NOW)
     target = Target(object(), "west", "rejected")  # type: ignore[arg-type] # nothing is sent
     rejection = Rejection(MessageRejected("Bad", "it is bad"), Stage.EDITED, task)
     make = wrapped if is_wrapped else set_aside
@@ -328,6 +333,17 @@ def test_rejects_go_back_to_the_source_without_their_stamps(site: Site) -> None:
     found = site.there("orders")
     assert [{name for name, _ in each.application_properties()} for each in found] == [{"a", "repl-resent-from"}] * 2
     assert ids(found) == ["m-1", "m-2"]
+
+
+def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(
+    site: Site, running: RunningBroker
+) -> None:
+    site.publish("rejected", [rejected(1, source="gone"), rejected(2)])
+    with RunningAdmin(running) as admin:
+        where = ("--admin", f"west={admin.address('west')}")
+        done = site.run("rejects", "resend", "west/rejected", "--all", *where)
+    assert (done.returncode, "1 left: west/gone does not exist: create it" in done.stdout) == (1, True), done.stdout
+    assert (ids(site.there("orders")), ids(site.there("rejected"))) == (["m-2"], ["m-1"])
 
 
 def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> None:
