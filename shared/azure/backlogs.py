@@ -32,7 +32,9 @@ from shared.message.waiting import DEAD_LETTERS, PartitionEnd, TopicDeadLetters,
 MOST_PEEKED = 1000
 # A peek returns whole messages.
 _MOST_BYTES = 4 * 1024 * 1024
-_AT_ONCE = 16
+_COUNTED_AT_ONCE = 16
+# A peek opens a connection of its own: some ten round trips in which this side waits.
+_CONNECTIONS_AT_ONCE = 48
 _PEEKED_AT_ONCE = 250
 _FIRST_PEEKED = 10
 _SECONDS = 6.0
@@ -69,7 +71,8 @@ class ServiceBusSite:
         self._client: ServiceBusClient | None = None
         self._administration: ServiceBusAdministrationClient | None = None
         self._connections: dict[str, ManagementConnection] = {}
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns = asyncio.Semaphore(_COUNTED_AT_ONCE)
+        self._peeks = asyncio.Semaphore(_CONNECTIONS_AT_ONCE)
         # A management connection takes one request at a time.
         self._locks: dict[str, asyncio.Lock] = {}
         self._asked: dict[str, tuple[float, asyncio.Task[_Properties]]] = {}
@@ -79,11 +82,13 @@ class ServiceBusSite:
 
     async def waiting(self, entity: str) -> Waiting:
         """Return what waits in a queue, a subscription, or a dead-letter queue."""
-        async with self._locks.setdefault(entity, asyncio.Lock()), self._turns:
-            counted = await self._counted(entity)
+        async with self._locks.setdefault(entity, asyncio.Lock()):
+            async with self._turns:
+                counted = await self._counted(entity)
             if counted == 0:
                 return Waiting(0)
-            peeked = await self._peeked(entity, self._most_peeked if counted is None else _FIRST_PEEKED)
+            async with self._peeks:
+                peeked = await self._peeked(entity, self._most_peeked if counted is None else _FIRST_PEEKED)
             return peeked if counted is None else Waiting(counted, False, peeked.oldest)
 
     async def topic_dead_letters(self, topic: str) -> TopicDeadLetters:

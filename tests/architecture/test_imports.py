@@ -20,6 +20,7 @@ ONLY_THERE = {
     "opentelemetry": ("shared.telemetry",),
     "brotli": ("shared.codecs",),
     "cbor2": ("shared.codecs",),
+    "certifi": ("shared.azure",),
     "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.read.capture"),
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
