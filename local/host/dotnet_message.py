@@ -47,23 +47,27 @@ def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> byt
     Units: *now* is the host's clock in milliseconds since 1970 UTC.
     Raises: CannotReceive and CannotBind, where .NET fails.
     """
+    return encoded(received(payload), now, delivery_count_offset=delivery_count_offset)
+
+
+def received(payload: bytes) -> Received:
+    """Return the sections as the SDK's message has them; CannotReceive for a message that .NET cannot decode."""
     try:
         message = read(payload)
-        # .NET converts the whole message before it writes any of it, so that its errors come first.
         for number, entries in message.maps.items():
             message.properties_by_section[number] = properties_of(entries, _KEY_CODES[number])
         _convert_body(message)
+    except RecursionError as error:
+        raise CannotReceive("values nested deeper than this host follows") from error
+    return message
+
+
+def encoded(message: Received, now: int, *, delivery_count_offset: int = 0) -> bytes:
+    """Return the message as `reencode` does; CannotBind where .NET cannot write it."""
+    try:
         return _write(message, now * TICKS, delivery_count_offset)
     except RecursionError as error:
         raise CannotReceive("values nested deeper than this host follows") from error
-
-
-def check_readable(payload: bytes) -> None:
-    """Raise CannotReceive for a message that .NET cannot decode, even in a part that the function would not get."""
-    try:
-        reencode(payload, 0)
-    except CannotBind:
-        return  # decoding succeeded; only encoding fails
 
 
 def _convert_body(message: Received) -> None:
@@ -78,8 +82,9 @@ def _convert_body(message: Received) -> None:
 
 
 def _write(message: Received, now: int, delivery_count_offset: int) -> bytes:
-    header, properties, maps = message.header, message.properties, message.properties_by_section
-    ttl = _time_to_live(message)
+    header, properties = message.header.copy(), message.properties.copy()
+    maps = message.properties_by_section
+    ttl = time_to_live(message)
     if delivery_count_offset and header[_DELIVERY_COUNT] != NULL:
         header[_DELIVERY_COUNT] = _uint(int.from_bytes(header[_DELIVERY_COUNT][1:]) + delivery_count_offset & _MAX_UINT)
     if ttl is not None:
@@ -102,7 +107,7 @@ def _write(message: Received, now: int, delivery_count_offset: int) -> bytes:
     )
 
 
-def _time_to_live(message: Received) -> int | None:
+def time_to_live(message: Received) -> int | None:
     """Return the time to live in ticks: expiry minus creation where both are set, which may be negative."""
     expiry, creation, ttl = message.properties[_EXPIRY], message.properties[_CREATION], message.header[_TTL]
     if isinstance(expiry, int) and isinstance(creation, int):

@@ -20,7 +20,6 @@ from local.host.dotnet_plain_entries import plain_entries
 from local.host.dotnet_simple import content_of, string, ticks
 from local.host.dotnet_values import NULL, CannotReceive, Object
 from shared.amqp import sections
-from shared.amqp.values import Malformed
 
 _NAMES = {
     b"amqp:header:list": 0x70,
@@ -147,16 +146,6 @@ def _odd_extent(payload: bytes, position: int, short: int) -> tuple[int, int, in
     if count == 0 or (count < 0 and short == _MAP):
         return 0, position, position
     return (count, *_take(payload, position, size - (1 if is_short else 4)))
-
-
-def plain_section(section: bytes, number: int) -> dict[bytes, bytes] | None:
-    """Return the encoded entries of a map section if none of them is changed by the conversion, else None."""
-    try:
-        position = sections.descriptor(section, 0)[1]
-    except Malformed as error:
-        raise CannotReceive(f"malformed AMQP: {error}") from error
-    count, start, stop = _extent(section, position, _MAP)
-    return plain_entries(section, start, stop, count, _KEY_CODES.get(number, 0xA3))
 
 
 def _map_section(message: Received, payload: bytes, position: int, number: int) -> int:

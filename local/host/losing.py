@@ -8,7 +8,7 @@ records it but, here, the log: it is what the watch for losses has to find.
 import logging
 from collections.abc import Sequence
 
-from local.host.received_message import ReceivedMessage
+from local.host.received_message import annotations_of, number_of
 from shared.azure.receivers.raw_link import Delivery
 
 _log = logging.getLogger(__name__)
@@ -32,6 +32,6 @@ class Losing:
             self._count += 1
             (kept if self._count % self._every else lost).append(each)
         for each in lost:
-            number = ReceivedMessage(each.payload, each.tag).annotation_number("x-opt-sequence-number")
+            number = number_of(annotations_of(each.payload), "x-opt-sequence-number")
             _log.warning("%s: lost on purpose: sequence number %d", name, number)
         return kept, lost

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from local.host import newtonsoft
-from local.host.dotnet_message import check_readable, reencode
+from local.host.dotnet_message import encoded
 from local.host.dotnet_values import CannotBind
 from local.host.protos import (
     CollectionBytes,
@@ -70,12 +70,14 @@ def service_bus_input(
     if function.has_sdk_type:
         if wire:
             contents = [delivery.tag + delivery.payload for delivery in deliveries]
-        else:
-            contents = [one.tag + reencode(one.payload, now, delivery_count_offset=1) for one in deliveries]
+            return Input(_model_binding_data(function, _SERVICE_BUS_SOURCE, contents), {})
+        messages = _messages(deliveries)
+        contents = [
+            delivery.tag + encoded(message.content, now, delivery_count_offset=1)
+            for delivery, message in zip(deliveries, messages, strict=True)
+        ]
         data = _model_binding_data(function, _SERVICE_BUS_SOURCE, contents)
-        if wire:
-            return Input(data, {})
-        metadata = _metadata(function, _messages(deliveries), _SERVICE_BUS_FIELDS) | _of_binding_data(data)
+        metadata = _metadata(function, messages, _SERVICE_BUS_FIELDS) | _of_binding_data(data)
     else:
         data, metadata = _stock_input(function, deliveries, _SERVICE_BUS_FIELDS)
     others = {name: TypedData(json=newtonsoft.dumps(value)) for name, value in (receiver or {}).items()}
@@ -102,11 +104,13 @@ def event_hubs_input(
     text = TypedData(json=newtonsoft.dumps(dict(partition)))
     context = {"PartitionContext": text, "TriggerPartitionContext": text}
     if function.has_sdk_type:
-        contents = [one.payload if wire else reencode(one.payload, now) for one in deliveries]
-        data = _model_binding_data(function, _EVENT_HUBS_SOURCE, contents)
         if wire:
-            return Input(data, context)
-        fields = _metadata(function, _messages(deliveries), _EVENT_HUBS_FIELDS) | _of_binding_data(data)
+            return Input(
+                _model_binding_data(function, _EVENT_HUBS_SOURCE, [one.payload for one in deliveries]), context
+            )
+        messages = _messages(deliveries)
+        data = _model_binding_data(function, _EVENT_HUBS_SOURCE, [encoded(one.content, now) for one in messages])
+        fields = _metadata(function, messages, _EVENT_HUBS_FIELDS) | _of_binding_data(data)
         return Input(data, {**fields, **context})
     data, metadata = _stock_input(function, deliveries, _EVENT_HUBS_FIELDS)
     return Input(data, {**metadata, **context})
@@ -152,8 +156,6 @@ def _metadata(
 
 
 def _stock_input(function: Function, deliveries: Sequence[Delivery], fields: Mapping[str, Field]) -> Input:
-    for delivery in deliveries:
-        check_readable(delivery.payload)
     messages = _messages(deliveries)
     metadata = _metadata(function, messages, fields)
     if function.is_many:

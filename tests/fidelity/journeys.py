@@ -14,7 +14,7 @@ from typing import NamedTuple
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
-from local.host.dotnet_message import check_readable, reencode
+from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotBind, CannotReceive
 from local.host.received_message import ReceivedMessage
 from shared.azure.connections import event_hub_client, service_bus_client
@@ -72,7 +72,6 @@ class Journey(NamedTuple):
             elif self.mode == BODY:
                 body_text(Message.received(content, Origin("cloud", "specimens")))
             elif self.mode == STOCK:
-                check_readable(content)
                 ReceivedMessage(content, b"").body()
         except (CannotBind, CannotReceive, MessageRejected):
             return False

@@ -20,7 +20,7 @@ from local.host.event_hubs_connection import EventHub, Position
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.received_message import ReceivedMessage
+from local.host.received_message import annotations_of, text_of
 from local.host.settings import EventHubsOptions, HostOptions, Settings
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
@@ -149,7 +149,7 @@ class EventHubsListener:
                 raise TargetUnavailable(f"the partition is blocked: {error}") from error
             batches += 1
             if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
-                offset = ReceivedMessage(events[-1].payload, b"").annotation_text("x-opt-offset")
+                offset = text_of(annotations_of(events[-1].payload), "x-opt-offset")
                 if offset is not None:
                     self._checkpoints.set(partition, offset)
 

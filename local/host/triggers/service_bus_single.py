@@ -24,7 +24,7 @@ from local.host.dotnet_values import CannotReceive
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.received_message import ReceivedMessage
+from local.host.received_message import annotations_of, number_of
 from local.host.settings import ServiceBusOptions
 from local.host.triggers.service_bus_batch import settle
 from local.host.triggers.service_bus_source import ServiceBusSource
@@ -260,7 +260,7 @@ class ServiceBusSingleListener:
 
 
 def _locked_until(delivery: Delivery) -> datetime:
-    until = ReceivedMessage(delivery.payload, delivery.tag).annotation_number("x-opt-locked-until")
+    until = number_of(annotations_of(delivery.payload), "x-opt-locked-until")
     return datetime.fromtimestamp(until / 1000, UTC)
 
 
