@@ -18,7 +18,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check spark bench bench-ocean capacity bench-full faults fuzz format lock broker-wheel clean installed packages java
+.PHONY: help demo sbom test test-fast check spark bench bench-ocean capacity bench-full conformance faults fuzz format lock broker-wheel clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all ed
 	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 10))
 	$(python) -m tests.fuzz.tasks --seconds $$(($(minutes) * 25))
 	$(python) -m tests.fuzz.frames --seconds $$(($(minutes) * 15))
+
+conformance: installed ## Microsoft's SDKs for Python, JavaScript, Java and Go against the broker: a table; parts="java go": those only; takes half an hour
+	$(python) -m tests.conformance $(parts)
 
 bench-ocean: installed ## messages per second and what they cost, with round trips of 0 to 150 ms to the target; takes ten minutes
 	$(python) -m benchmarks benchmarks.ocean

@@ -64,6 +64,9 @@ class Access:
     def by_signature(self, token: str, audience: str) -> Grant:
         """Return what a shared access signature grants on *audience*; Refusal(UNAUTHORIZED_ACCESS) if invalid."""
         if not token.startswith(_SCHEME):
+            if self._namespace.config.accepts_entra_tokens and token:
+                # No issuer is here to ask: whatever the token says is believed.
+                return Grant("", frozenset(Right))
             raise _refusal(
                 "InvalidToken", "the token is not a shared access signature, the only kind that is supported"
             )

@@ -137,7 +137,9 @@ class NamespaceConfig:
     A namespace on a port of its own; None lets the broker choose.
 
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
-    every client is accepted. max_connections limits the connections; max_receivers the receivers of one entity (of a
+    every client is accepted; with keys and accepts_entra_tokens, so is every token of another kind.
+
+    max_connections limits the connections; max_receivers the receivers of one entity (of a
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
     others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. on_demand creates
     entities at their first use (`core/on_demand.py`); None refuses unknown ones, as Azure does.
@@ -150,6 +152,7 @@ class NamespaceConfig:
     port: int | None = None
     max_message_size: int = 256 * 1024
     shared_access_keys: tuple[SharedAccessKey, ...] = ()
+    accepts_entra_tokens: bool = False
     released_go_last: bool = False
     max_connections: int | None = None
     max_receivers: int | None = None

@@ -4,7 +4,7 @@ The Config.json of the official emulators, for Service Bus and for Event Hubs.
 Any number of namespaces in any number of files. Keys beyond those of the emulators:
 
 - namespace: `Port`, `MaxMessageSizeInKilobytes`, `ReleasedMessagesGoLast` (put a message that its receiver
-  releases behind all others) and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
+  releases behind all others), `AcceptsEntraTokens` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
   (Listen, Send, Manage; all by default); without keys, every client is accepted
 - queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
   `EnablePartitioning` (kept, without effect);
@@ -84,6 +84,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         topics=tuple(_read_topic(each) for each in reader.children("Topics")),
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
+        accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
     )
@@ -198,6 +199,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         hubs=tuple(_read_hub(each) for each in reader.children("Entities")),
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
+        accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
     )
     reader.unique([each.name for each in config.hubs])
     reader.finish()

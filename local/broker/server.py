@@ -94,6 +94,10 @@ class BrokerServer:
         """Wait until storing the state fails, and return the error; from then on no client is served."""
         return await self._failure.get()
 
+    def listener(self, name: str) -> Listener:
+        """Return the listener of a namespace."""
+        return self._listeners[name]
+
     def reset(self) -> None:
         """Close all connections, and start again with the configured entities, all empty."""
         for name, listener in self._listeners.items():

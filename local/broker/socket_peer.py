@@ -77,12 +77,10 @@ class SocketPeer(asyncio.BufferedProtocol):
         transport = self._transport
         self._end()
         listener = self._listener
-        if listener.web_sockets is None:
-            from local.broker.web_sockets import WebSockets  # noqa: PLC0415 - aiohttp takes longer than the start
-
-            listener.web_sockets = WebSockets(listener)
         if transport is not None:
-            listener.web_sockets.take(transport, data)
+            from local.broker.web_sockets import web_sockets_of  # noqa: PLC0415 - aiohttp takes longer than the start
+
+            web_sockets_of(listener).take(transport, data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended, it has
         """Release what the connection held."""

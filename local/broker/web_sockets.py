@@ -46,12 +46,13 @@ class WebSockets:
         await self._server.shutdown(0)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        response = await self._answer(request)
+        response = await self.answer(request)
         # Nobody who speaks HTTP alone has another question for this port.
         response.force_close()
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Serve a WebSocket until one side closes it, or answer what is wrong with the request."""
         if request.path.rstrip("/") != PATH:
             return web.Response(status=404, text=f"this port is for AMQP, and for WebSockets at {PATH}\n")
         is_foreign = is_loopback(self._listener.host) and not is_own_host(request)
@@ -66,6 +67,14 @@ class WebSockets:
         else:
             await WebSocketTransport(socket, request, self._listener).run()
         return socket
+
+
+def web_sockets_of(listener: Listener) -> WebSockets:
+    """Return the HTTP server of a port, created at its first use."""
+    found = listener.web_sockets
+    if not isinstance(found, WebSockets):
+        found = listener.web_sockets = WebSockets(listener)
+    return found
 
 
 class WebSocketTransport(asyncio.Transport):

@@ -351,3 +351,16 @@ def test_the_command_serves_the_administration_of_each_namespace(tmp_path: Path)
             process.send_signal(signal.SIGTERM)
             process.wait(10)
     assert process.returncode == 0
+
+
+def test_hubs_are_created_and_deleted(broker: RunningBroker, json_of: JsonRequest) -> None:
+    body = {"name": "new", "partition_count": 3, "consumer_groups": ["g"], "retention_hours": 2}
+    assert json_of("POST", "hubs", body) == (201, {})
+    assert json_of("POST", "events?hub=new", {"body": "x"})[0] == 201
+    assert len(json_of("GET", "")[1]["hubs"]["new"]["partitions"]) == 3
+    for wrong in ({"name": "new"}, {"name": 5}, {"name": "other", "partition_count": 0}, {"nam": "other"}, {}):
+        assert json_of("POST", "hubs", wrong)[0] == 400
+    assert json_of("DELETE", "hubs?hub=new") == (200, {})
+    assert json_of("DELETE", "hubs?hub=new")[0] == 404
+    assert json_of("POST", "hubs", {"name": "new"})[0] == 201
+    assert broker.inspect("west", lambda namespace: namespace.hub("new").partition("0").next_sequence_number) == 0

@@ -9,6 +9,8 @@ Under `/$busway`:
   their bodies; with body=true, also what their senders wrote
 - POST /messages?path=orders: sends a message: `body` and, if wanted, `message_id`, `application_properties` and others
 - GET /events?hub=telemetry&partition=0&from=0&limit=100, POST /events?hub=telemetry: the same for an event hub
+- POST /hubs: creates an event hub: `name` and, if wanted, `partition_count`, `consumer_groups`, `retention_hours`
+- DELETE /hubs?hub=telemetry: deletes an event hub with its events
 - GET /connections: the open connections with their links
 - POST /reset: closes all connections, and starts again with the configured entities, all empty
 - GET /faults, POST /faults, DELETE /faults: lists the faults; adds one, in the form of `Fault.read`; removes all
@@ -16,12 +18,15 @@ Under `/$busway`:
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Protocol
 
 from local.broker import errors
 from local.broker.admin.messages import encode_message, event_of, message_of
+from local.broker.config import HubConfig
+from local.broker.core.administration import Administration
 from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Topic
 from local.broker.core.event import read_event
@@ -31,6 +36,7 @@ from local.broker.faults import Fault
 
 PREFIX = "$busway"
 _DEFAULT_LIMIT = "100"
+_MAX_PARTITIONS = 1024  # of a dedicated cluster
 
 type Plain = object
 
@@ -105,6 +111,33 @@ def _append(call: Call) -> Plain:
     return {}
 
 
+def _create_hub(call: Call) -> Plain:
+    Administration(call.namespace).create_hub(_hub_config(call.object("a hub")))
+    return {}
+
+
+def _hub_config(body: dict[str, Any]) -> HubConfig:
+    expected = {"name": str, "partition_count": int, "consumer_groups": list, "retention_hours": int}
+    for name, value in body.items():
+        if not isinstance(value, expected.get(name, ())):
+            raise Refusal(errors.ARGUMENT_ERROR, f"{name}: unknown, or not of its type; expected {', '.join(expected)}")
+    default = HubConfig(name=body.get("name", ""))
+    partition_count, retention = body.get("partition_count", default.partition_count), body.get("retention_hours")
+    if not 1 <= partition_count <= _MAX_PARTITIONS:
+        raise Refusal(errors.ARGUMENT_ERROR, f"partition_count is {partition_count}, expected 1 to {_MAX_PARTITIONS}")
+    return replace(
+        default,
+        partition_count=partition_count,
+        consumer_groups=tuple(str(each) for each in body.get("consumer_groups", ())),
+        message_retention=default.message_retention if retention is None else timedelta(hours=retention),
+    )
+
+
+def _delete_hub(call: Call) -> Plain:
+    Administration(call.namespace).delete_hub(call.query.get("hub", ""))
+    return {}
+
+
 def _reset(call: Call) -> Plain:
     call.server.reset()
     return {}
@@ -127,6 +160,8 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("POST", "messages"): _send,
     ("GET", "events"): _events,
     ("POST", "events"): _append,
+    ("POST", "hubs"): _create_hub,
+    ("DELETE", "hubs"): _delete_hub,
     ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
     ("POST", "reset"): _reset,
     ("GET", "faults"): lambda call: call.namespace.faults.plain(),

@@ -27,6 +27,7 @@ from local.broker.config import Right
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.server import BrokerServer
+from local.broker.web_sockets import PATH, web_sockets_of
 from shared.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -104,7 +105,10 @@ class AdminServer:
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port(name)}"
 
     def _application(self, name: str) -> web.Application:
-        async def answer(request: web.Request) -> web.Response:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if request.path.rstrip("/") == PATH:
+                # As in Azure, where both are on the port of https.
+                return await web_sockets_of(self._broker.listener(name)).answer(request)
             return await self._answer(name, request)
 
         application = web.Application(client_max_size=MAX_BODY)

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable
 
 from local.broker import errors
-from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import EntityStatus, HubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.entity_links import Use
+from local.broker.core.hub import Hub
 from local.broker.core.namespace import Entity, Namespace
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.core.store import milliseconds
@@ -44,7 +45,7 @@ class Administration:
 
     def create_queue(self, config: QueueConfig) -> Queue:
         """Create a queue."""
-        check_name(self._namespace, config.name)
+        _check_name(self._namespace, config.name)
         self._check_targets(config)
         namespace = self._namespace
         queue = Queue(config, namespace.clock, namespace.timers, namespace)
@@ -53,7 +54,7 @@ class Administration:
 
     def create_topic(self, config: TopicConfig) -> Topic:
         """Create a topic."""
-        check_name(self._namespace, config.name)
+        _check_name(self._namespace, config.name)
         namespace = self._namespace
         topic = Topic(config, namespace.clock, namespace.timers, namespace)
         namespace.topics[config.name.lower()] = topic
@@ -127,6 +128,24 @@ class Administration:
             raise _bad(f"'{name}' is no name for a rule, expected letters, digits, . - _, 50 at most")
         return subscription.rule_book.add(definition)
 
+    # Event hubs, which in Azure only the Resource Manager creates and deletes
+
+    def create_hub(self, config: HubConfig) -> Hub:
+        """Create a hub."""
+        _check_name(self._namespace, config.name)
+        namespace = self._namespace
+        hub = Hub(config, namespace.clock)
+        for partition in hub.partitions:
+            partition.recorder = namespace.recorder
+        namespace.hubs[config.name.lower()] = hub
+        return hub
+
+    def delete_hub(self, name: str) -> None:
+        """Delete a hub with its events; a new one of its name starts with the first sequence number and offset."""
+        hub = self._namespace.hub(name)
+        del self._namespace.hubs[name.lower()]
+        self._namespace.links.detach_all(hub.key, _deleted(hub.path))
+
     # Checks
 
     def _check_targets(self, config: QueueConfig | SubscriptionConfig) -> None:
@@ -153,15 +172,18 @@ class Administration:
         self._namespace.links.detach(path.lower(), _USES_LOST[status], disabled(path, status))
 
     def _detach_all(self, entity: Entity) -> None:
-        gone = Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
-        self._namespace.links.detach_all(entity.path.lower(), gone)
+        self._namespace.links.detach_all(entity.path.lower(), _deleted(entity.path))
 
     def _forget(self, owners: Iterable[Timed]) -> None:
         for owner in owners:
             self._namespace.timers.forget(owner)
 
 
-def check_name(namespace: Namespace, name: str) -> None:
+def _deleted(path: str) -> Refusal:
+    return Refusal(errors.NOT_FOUND, f"The messaging entity '{path}' has been deleted.")
+
+
+def _check_name(namespace: Namespace, name: str) -> None:
     """Raise a Refusal unless *name* is a valid name that no entity of the namespace has."""
     if _ENTITY_NAME.fullmatch(name) is None or "//" in name:
         raise _bad(f"'{name}' is no name for an entity, expected letters, digits, . - _ /, 260 at most")

@@ -199,6 +199,11 @@ class Hub:
         self.consumer_groups = {DEFAULT_CONSUMER_GROUP, *(group.lower() for group in config.consumer_groups)}
         self._turns = itertools.cycle(self.partitions)
 
+    @property
+    def key(self) -> str:
+        """Return what the hub is registered as: a hub and a queue of one namespace may share a name."""
+        return f"{self.path.lower()} (hub)"
+
     def partition(self, partition_id: str) -> Partition:
         """Return a partition; Refusal(ARGUMENT_OUT_OF_RANGE) if it does not exist."""
         for partition in self.partitions:

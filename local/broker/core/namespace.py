@@ -135,6 +135,14 @@ class Namespace:
             raise Refusal(errors.NOT_ALLOWED, f"{path}: it is a subscription, expected a queue or topic to send to")
         return entity
 
+    def check_exists(self, path: str) -> None:
+        """Raise Refusal(NOT_FOUND) unless a path in lower case is within an entity, or is that of the namespace."""
+        parts = path.split("/")
+        prefixes = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+        entities = (self.queues, self.topics, self.hubs)
+        if not path.startswith("$") and path and not any(each in names for each in prefixes for names in entities):
+            self._found(None, path)
+
     def max_message_size(self, entity: Queue | Topic) -> int:
         """Return the maximum message size of an entity, in bytes."""
         return entity.config.max_message_size or self.config.max_message_size

@@ -11,8 +11,7 @@ Entities that are created when a client first uses them, for a namespace that sa
 import re
 
 from local.broker.config import HubConfig, OnDemand, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.administration import Administration, check_name
-from local.broker.core.hub import Hub
+from local.broker.core.administration import Administration
 from local.broker.core.namespace import Namespace, without_host
 
 PARTITIONS = 4
@@ -43,19 +42,9 @@ def create_hub(namespace: Namespace, name: str, group: str | None = None) -> Non
         return
     hub = namespace.hubs.get(name.lower())
     if hub is None:
-        hub = add_hub(namespace, HubConfig(name=name, partition_count=PARTITIONS))
+        hub = Administration(namespace).create_hub(HubConfig(name=name, partition_count=PARTITIONS))
     if group is not None:
         hub.add_consumer_group(group)
-
-
-def add_hub(namespace: Namespace, config: HubConfig) -> Hub:
-    """Create a hub; a Refusal if its name is invalid or taken. In Azure this needs the Resource Manager."""
-    check_name(namespace, config.name)
-    hub = Hub(config, namespace.clock)
-    for partition in hub.partitions:
-        partition.recorder = namespace.recorder
-    namespace.hubs[config.name.lower()] = hub
-    return hub
 
 
 def _create_entity(namespace: Namespace, path: str, *, requires_session: bool) -> None:

@@ -9,7 +9,6 @@ from local.broker.config import HubConfig, QueueConfig, SubscriptionConfig
 from local.broker.core.administration import Administration
 from local.broker.core.entities import Counts
 from local.broker.core.namespace import Namespace
-from local.broker.core.on_demand import add_hub
 from local.broker.faults import Fault
 from local.broker.plugin.marks import EVENT_HUBS, SERVICE_BUS, topic
 from local.broker.thread import NamespaceFaults, RunningBroker
@@ -77,7 +76,7 @@ class EventHubs(str):
     def hub(self, name: str, *, partitions: int = 1, consumer_groups: Iterable[str] = ()) -> str:
         """Create a hub and return its name."""
         config = HubConfig(name=name, partition_count=partitions, consumer_groups=tuple(consumer_groups))
-        self._broker.inspect(EVENT_HUBS, lambda namespace: add_hub(namespace, config))
+        self._broker.inspect(EVENT_HUBS, lambda namespace: Administration(namespace).create_hub(config))
         return name
 
 

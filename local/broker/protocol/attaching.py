@@ -99,7 +99,9 @@ def _registered(link: Link, path: str, use: Use) -> Link:
     link.path = path
     link.rights = _RIGHTS[use]
     link.session.connection.claims.check(path, link.rights)
-    if not isinstance(link, HubReaderLink | HubPublisherLink):
+    if isinstance(link, HubReaderLink | HubPublisherLink):
+        namespace.links.join(link.hub.key, use, link)
+    else:
         entity = namespace.entity_of(path)
         _CHECKS[use](entity.path, entity.config.status)
         entity.times.accessed_at = milliseconds(namespace.clock)

@@ -4,6 +4,7 @@ Claims-based security: the node that clients put their tokens on.
 Source: "AMQP Claims-based Security" (OASIS working draft); azure-servicebus and @azure/core-amqp for what they send.
 """
 
+from local.broker import errors
 from local.broker.errors import Refusal
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
@@ -19,16 +20,14 @@ def token_node(claims: Claims) -> Node:
             return ok()
         if request.operation != "put-token":
             return Response(400, f"$cbs: operation {request.operation!r}, expected put-token")
-        name = request.properties.get("name")
-        token = request.content
+        name, token = request.properties.get("name"), request.content
+        audience = name.payload if name is not None and isinstance(name.payload, str) else ""
         try:
-            claims.put(
-                token.payload if token is not None and isinstance(token.payload, str) else "",
-                name.payload if name is not None and isinstance(name.payload, str) else "",
-            )
+            claims.put(token.payload if token is not None and isinstance(token.payload, str) else "", audience)
+            claims.check_exists(audience)
         except Refusal as refusal:
             # No error-condition: with one, azure-servicebus loses the status and the description.
-            return Response(401, refusal.description)
+            return Response(404 if refusal.condition == errors.NOT_FOUND else 401, refusal.description)
         return ok()
 
     return Node(ADDRESS, answer, "status-code", "status-description")

@@ -1,7 +1,9 @@
 """The rights of a connection's peer, from the tokens it has put."""
 
+from dataclasses import replace
+
 from local.broker import errors
-from local.broker.access import Access, Grant
+from local.broker.access import Access, Grant, path_of_resource
 from local.broker.config import Right
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
@@ -11,6 +13,7 @@ class Claims:
     """The grants of a connection; a namespace without keys requires none."""
 
     def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
         self._access = Access.of(namespace)
         self._grants: dict[str, Grant] = {}
         self.were_granted = self._access is None
@@ -25,8 +28,14 @@ class Claims:
         """Add a token for *audience*; Refusal(UNAUTHORIZED_ACCESS) if it grants nothing."""
         if self._access is not None:
             grant = self._access.by_signature(token, audience)
-            self._grants[grant.path] = grant
+            # The JavaScript client that only manages an entity has a token for this node alone.
+            self._grants[grant.path] = replace(grant, path=grant.path.removesuffix("/$management"))
             self.were_granted = True
+
+    def check_exists(self, audience: str) -> None:
+        """Raise Refusal(NOT_FOUND) if *audience* is no entity, in a namespace that has keys and creates no entities."""
+        if self._access is not None and self._namespace.config.on_demand is None:
+            self._namespace.check_exists(path_of_resource(audience))
 
     def put_key(self, name: str, key: str) -> None:
         """Add the name and key of SASL PLAIN; Refusal(UNAUTHORIZED_ACCESS) if they grant nothing."""

@@ -30,7 +30,7 @@ class HubPublisherLink(IncomingLink):
 
     def __init__(self, session: LinkSession, attach: Attach, hub: Hub, partition_id: str | None) -> None:
         super().__init__(session, attach, MAX_EVENT_SIZE)
-        self._hub = hub
+        self.hub = hub
         self._partition = None if partition_id is None else hub.partition(partition_id)
 
     def accept(self, message: bytes, message_format: int) -> None:
@@ -42,7 +42,7 @@ class HubPublisherLink(IncomingLink):
         else:
             events = [read_event(message)]
             key = events[0].partition_key
-        (self._partition or self._hub.partition_for(key)).append(events)
+        (self._partition or self.hub.partition_for(key)).append(events)
 
 
 class HubReaderLink(OutgoingLink):
@@ -50,6 +50,7 @@ class HubReaderLink(OutgoingLink):
 
     def __init__(self, session: LinkSession, attach: Attach, hub: Hub, consumer_group: str, partition_id: str) -> None:
         super().__init__(session, attach)
+        self.hub = hub
         self._partition: Partition = hub.partition(partition_id)
         self._consumer_group = hub.consumer_group(consumer_group)
         properties = {} if attach.properties is None else by_text(attach.properties)

@@ -48,6 +48,8 @@ def _hub_properties(hub: Hub) -> dict[str, Value]:
         "created_at": timestamp(hub.created_at),
         "partition_count": int_(len(ids)),
         "partition_ids": array(0xB1, ids),
+        # The regions that hold the hub. azeventhubs for Go cannot read the properties without it.
+        "georeplication_factor": int_(1),
     }
 
 

@@ -39,10 +39,18 @@ def with_session_id(source: Value | None, session_id: str) -> Value:
     assert isinstance(source.payload, Described)  # noqa: S101 - filters_of has read it as one
     items = list(items_of(source.payload.value))
     pairs = [
-        (key, string(session_id) if key.payload == SESSION_FILTER else value) for key, value in pairs_of(items[_FILTER])
+        (key, _naming(value, session_id) if key.payload == SESSION_FILTER else value)
+        for key, value in pairs_of(items[_FILTER])
     ]
     items[_FILTER] = map_(pairs)
     return described(source.payload.descriptor, list_(items))
+
+
+def _naming(peers: Value, session_id: str) -> Value:
+    # As the peer has written it: .NET reads a plain string, Go only a described one.
+    if isinstance(peers.payload, Described):
+        return described(peers.payload.descriptor, string(session_id))
+    return string(session_id)
 
 
 def _bare(value: Value) -> Value:

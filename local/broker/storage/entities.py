@@ -139,8 +139,8 @@ def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
         yield name, topic
         for subscription_name, subscription in topic.subscriptions.items():
             yield f"{name}{_SUBSCRIPTIONS}{subscription_name}", subscription
-    for name, hub in namespace.hubs.items():
-        yield _hub_key(name), hub
+    for hub in namespace.hubs.values():
+        yield hub.key, hub
 
 
 def places_of(entity: Kept) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _config(record: Record) -> Config:
 
 
 def _hub_key(name: str) -> str:
-    # A hub and a queue of one namespace may share a name.
+    # As the key of the hub is, once there is one.
     return f"{name.lower()} (hub)"
 
 

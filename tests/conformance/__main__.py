@@ -1,0 +1,83 @@
+"""
+`make conformance`: Microsoft's SDKs against the broker, as a table.
+
+A failure that `known.py` gives a reason for is listed and is none. Logs and `results.json` are in build/conformance.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.conformance import proton, python_tests, scenarios
+from tests.conformance.known import reason_for
+from tests.conformance.result import Result, Skipped
+
+FOLDER = Path("build/conformance")
+
+type Part = Callable[[Path, str], Iterator[Result]]
+
+PARTS: Mapping[str, Part] = {
+    "javascript": scenarios.javascript,
+    "java": scenarios.java,
+    "go": scenarios.go,
+    "proton": proton.transactions,
+    "python-administration": python_tests.administration,
+    "python-event-hubs": python_tests.event_hubs,
+    "python-service-bus": python_tests.service_bus,
+}
+
+
+def main() -> int:
+    """Run all parts, or those that are named, and return 1 if a test failed without a known reason."""
+    parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all by default")
+    parser.add_argument(
+        "--words", default="", help="only tests with these words: an expression of pytest -k, or a text"
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.parts if name not in PARTS]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]}, expected {', '.join(PARTS)}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    found: dict[str, list[Result]] = {}
+    reasons: dict[str, str] = {}
+    for name in options.parts or PARTS:
+        console.print(f"{name} …", style="dim")
+        try:
+            found[name] = list(PARTS[name](FOLDER.absolute(), options.words))
+        except Skipped as skipped:
+            reasons[name] = str(skipped)
+    console.print(_table(found, reasons))
+    failures = [(name, each) for name, results in found.items() for each in results if each.outcome == "failed"]
+    new = [(name, each) for name, each in failures if reason_for(name, each.name) is None]
+    for name, each in new:
+        console.print(f"{name}: {each.name}: {each.reason[:300]}", style="red", markup=False)
+    results = {name: [asdict(each) for each in results] for name, results in found.items()}
+    (FOLDER / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return 1 if new else 0
+
+
+def _table(found: Mapping[str, list[Result]], reasons: Mapping[str, str]) -> Table:
+    table = Table(title="Conformance")
+    for heading in ("part", "passed", "failed", "known", "skipped"):
+        table.add_column(heading, justify="left" if heading == "part" else "right")
+    for name, results in found.items():
+        counts = Counter(each.outcome for each in results)
+        known = sum(each.outcome == "failed" and reason_for(name, each.name) is not None for each in results)
+        failed = counts["failed"] - known
+        table.add_row(name, str(counts["passed"]), str(failed), str(known), str(counts["skipped"]))
+    for name, reason in reasons.items():
+        table.add_row(f"{name}: not run, {reason}", "", "", "", "")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

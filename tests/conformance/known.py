@@ -1,0 +1,10 @@
+"""Failures that are not the broker's fault, or that stay, with the reason; docs/broker.md lists them too."""
+
+import re
+
+_ENTRIES: tuple[tuple[str, str, str], ...] = ()
+
+
+def reason_for(part: str, test: str) -> str | None:
+    """Return why a test of a part may fail, None if it may not."""
+    return next((why for name, tests, why in _ENTRIES if re.fullmatch(name, part) and re.search(tests, test)), None)

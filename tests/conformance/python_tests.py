@@ -1,0 +1,152 @@
+"""The live tests in the source distributions of azure-servicebus and azure-eventhub, against the broker."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from tests.conformance.brokers import ROOT, namespace, running_broker
+from tests.conformance.result import Result, Skipped
+
+HERE = Path(__file__).parent
+# What the tests import beside the packages of the project.
+REQUIREMENTS = ("pytest-asyncio==1.3.0", "azure-eventhub-checkpointstoreblob-aio==1.2.0")
+OPTIONS = (
+    "--tb=short",
+    "-q",
+    "-p",
+    "busway_live",
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    "asyncio_mode=auto",
+    "-W",
+    "default",
+)
+# Folders whose modules the tests import.
+IMPORTED = ("tests", "tests/async_tests", "tests/mgmt_tests", "tests/mgmt_tests/async")
+# Most of the time they wait.
+AT_ONCE = ("-n", "4", "--dist", "load")
+# The tests of the administration delete all entities, so they have a broker of their own and run one by one.
+SERVICE_BUS = ("tests", *(f"--ignore=tests/{name}" for name in ("perf_tests", "unittests", "mgmt_tests")), *AT_ONCE)
+ADMINISTRATION = ("tests/mgmt_tests",)
+EVENT_HUBS = (*AT_ONCE, "tests/livetest", "tests/pyamqp_tests/synctests", "tests/pyamqp_tests/asynctests")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of pytest with the tests of a package, against a broker of its own."""
+
+    name: str
+    package: str
+    namespaces: Mapping[str, object]
+    options: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def service_bus(folder: Path, words: str) -> Iterator[Result]:
+    """Run the tests of azure-servicebus."""
+    yield from _results(
+        Run("service-bus", "azure-servicebus", {"Namespaces": [namespace()]}, SERVICE_BUS), folder, words
+    )
+
+
+def administration(folder: Path, words: str) -> Iterator[Result]:
+    """Run the tests of azure-servicebus for the administration client."""
+    run = Run("administration", "azure-servicebus", {"Namespaces": [namespace()]}, ADMINISTRATION)
+    yield from _results(run, folder, words)
+
+
+def event_hubs(folder: Path, words: str) -> Iterator[Result]:
+    """Run the tests of azure-eventhub."""
+    settings = {
+        "AZURE_SUBSCRIPTION_ID": "local",
+        "EVENTHUB_RESOURCE_GROUP": "local",
+        "EVENT_HUB_NAMESPACE": "localhost",
+        "EVENT_HUB_ENDPOINT_SUFFIX": "",
+    }
+    run = Run("event-hubs", "azure-eventhub", {"NamespaceConfig": [namespace()]}, EVENT_HUBS, settings)
+    yield from _results(run, folder, words)
+
+
+def _results(run: Run, folder: Path, words: str) -> Iterator[Result]:
+    source = _source(run.package, folder)
+    packages = folder / "packages"
+    install(packages, *REQUIREMENTS)
+    report = folder / f"{run.name}.xml"
+    with running_broker(folder / f"{run.name}-broker", run.namespaces) as ports:
+        environment = {
+            **os.environ,
+            **ports.environment,
+            **run.settings,
+            "PYTHONPATH": os.pathsep.join(map(str, (HERE / "live", packages, *(source / each for each in IMPORTED)))),
+            "AZURE_TEST_RUN_LIVE": "true",
+            "SERVICEBUS_ENDPOINT_SUFFIX": "",
+            "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": "localhost",
+            "SERVICEBUS_CONNECTION_STR": ports.tls_connection_string,
+            "SERVICEBUS_SAS_POLICY": ports.environment["BUSWAY_KEY_NAME"],
+            "SERVICEBUS_SAS_KEY": ports.environment["BUSWAY_KEY"],
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *OPTIONS,
+            f"--junitxml={report}",
+            f"--rootdir={source}",
+            *run.options,
+        ]
+        if words:
+            command += ["-k", words]
+        with (folder / f"{run.name}.log").open("w", encoding="utf-8") as log:
+            subprocess.run(command, cwd=source, env=environment, stdout=log, stderr=log, check=False)  # noqa: S603 - pytest
+    if not report.exists():
+        raise Skipped(f"pytest did not run: see {folder / f'{run.name}.log'}")
+    yield from results(report)
+
+
+def _source(package: str, folder: Path) -> Path:
+    """Return the folder of a source distribution in the version that the project uses, downloaded once."""
+    name = f"{package.replace('-', '_')}-{importlib.metadata.version(package)}"
+    if not (folder / name).exists():
+        requirement = f"{package}=={importlib.metadata.version(package)}"
+        options = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder), requirement]
+        _pip("download", *options)
+        with tarfile.open(folder / f"{name}.tar.gz") as archive:
+            archive.extractall(folder, filter="data")
+        # The tests are for the packages that are installed, not for these.
+        (folder / name / "azure").rename(folder / name / "sources-of-azure")
+    return folder / name
+
+
+def install(folder: Path, *requirements: str) -> None:
+    """Install packages into a folder of their own, once; Skipped if that fails."""
+    if not folder.exists():
+        _pip("install", "--no-deps", "--target", str(folder), *requirements)
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - pip
+    if done.returncode:
+        raise Skipped(f"pip {arguments[0]} failed: {done.stderr.strip().splitlines()[-1]}")
+
+
+def results(report: Path) -> Iterator[Result]:
+    """Read what pytest has reported."""
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest has written it
+        module = (case.get("classname") or "").removeprefix("tests.")
+        name = f"{module}::{case.get('name')}"
+        failed = [each for tag in ("failure", "error") for each in case.findall(tag)]
+        skipped = case.find("skipped")
+        if failed:
+            yield Result(name, "failed", next(iter((failed[0].get("message") or "").splitlines()), ""))
+        elif skipped is not None:
+            yield Result(name, "skipped", skipped.get("message") or "")
+        else:
+            yield Result(name, "passed")
