@@ -1,9 +1,13 @@
 """
-Dead letters resent by runs that are killed: at every step, and 5,000 of them by processes at random moments.
+Dead letters resent and removed by runs that are killed: at every step, and by processes at random moments.
 
 It takes minutes: `BUSWAY_SLOW=1 .venv/bin/python -m pytest tests/faults/test_dead_letters.py`.
 """
 
+import random
+import signal
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +25,7 @@ from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
 
 COUNT = 6
+DEAD = "orders/$DeadLetterQueue"
 
 
 def test_5000_dead_letters_survive_five_kills_in_order_per_session(tmp_path: Path) -> None:
@@ -69,6 +74,7 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
             killed += 1
         finally:
             monkeypatch.setattr(Ledger, "_append", append)
+        site.broker.faults("west").expire_locks(DEAD)
         again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
         if again.returncode:
             # The first send of all has no evidence of earlier ones; nothing consumes here.
@@ -120,6 +126,7 @@ def test_a_step_of_the_dashboard_killed_at_any_write_to_its_ledger_loses_and_dou
             killed += 1
         finally:
             monkeypatch.setattr(LedgerBlob, "append", append)
+        site.broker.faults("west").expire_locks(DEAD)
         steps = resent_in_steps(dashboard, order)
         if steps[-1]["left"]:
             # The first send of all has no evidence of earlier ones; nothing consumes here.
@@ -130,3 +137,46 @@ def test_a_step_of_the_dashboard_killed_at_any_write_to_its_ledger_loses_and_dou
         assert sorted(ids(arrived)) == ["m-0", "m-1", "m-2"]
         assert site.dead() == []
     assert killed > 2
+
+
+@pytest.mark.parametrize(
+    ("command", "entity"),
+    [
+        (("dead", "drop", "west/orders", "--where", "wanted = 1", "--yes"), DEAD),
+        (("purge", "west/orders", "--where", "wanted = 1", "--apply"), "orders"),
+        (("purge", "west/orders", "--apply"), "orders"),
+    ],
+    ids=["drop", "purge by rule", "purge"],
+)
+def test_a_removal_that_is_killed_takes_only_what_is_selected_and_can_be_repeated(
+    site: Site, command: tuple[str, ...], entity: str
+) -> None:
+    chance, total, killed = random.Random(22), 6_000, 0
+    is_all = "--where" not in command
+    contents = [delivered(n, named={"wanted": long(n % 3 and 1)}) for n in range(total)]
+    site.bury("orders", contents) if entity == DEAD else site.publish("orders", contents)
+    kept = [] if is_all else [f"m-{n}" for n in range(0, total, 3)]
+    for _ in range(4):
+        before = left_in(site, entity)
+        process = site.start(*command, "--wait", "30")
+        limit = before - chance.randrange(1, 1_000)
+        while process.poll() is None and left_in(site, entity) > limit:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        found = ids(site.there(entity))
+        assert max(Counter(found).values(), default=1) == 1
+        assert {*kept} <= {*found}
+        # As if the locks of the killed process had ended.
+        site.broker.faults("west").expire_locks(entity)
+    assert killed > 1
+    process = site.start(*command, "--wait", "30")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert ids(site.there(entity)) == kept
+
+
+def left_in(site: Site, entity: str) -> int:
+    """Return the number of messages in an entity."""
+    return site.broker.inspect("west", lambda namespace: len(namespace.store(entity).messages))
