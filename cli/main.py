@@ -47,6 +47,11 @@ _COMMANDS = {
     "dead": _Entry("cli.dead.command", "dead", "List, show, resend, export or drop dead letters."),
     "rejects": _Entry("cli.dead.command", "rejects", "The same for messages that tasks have rejected."),
     "replay": _Entry("cli.replay.command", "replay", "Send messages of a task again, by time or position."),
+    "checkpoints": _Entry(
+        "cli.checkpoints.command",
+        "checkpoints",
+        "Show how far a hub was read; reset it after the hub was created again.",
+    ),
     "evacuate": _Entry(
         "cli.evacuate.command", "evacuate", "Move the messages of an entity or a namespace to another one."
     ),

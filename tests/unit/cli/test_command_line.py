@@ -20,6 +20,7 @@ COMMANDS = (
     "apply",
     "broker",
     "check",
+    "checkpoints",
     "dead",
     "delete-raw",
     "demo",
