@@ -7,6 +7,7 @@ The step's only field has the editor's verb as its alias. `shared.config.steps.S
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -78,6 +79,8 @@ class Step(Strict, ABC):
 def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:
     """Return a validator of rules: they must be valid and name only existing broker properties."""
 
+    # Thousands of tasks have the same few rules.
+    @lru_cache(maxsize=4096)
     def checked(text: str) -> str:
         try:
             unknown = unknown_system_properties(parse(text))
