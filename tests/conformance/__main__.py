@@ -59,7 +59,7 @@ def main() -> int:
     failures = [(name, each) for name, results in found.items() for each in results if each.outcome == "failed"]
     new = [(name, each) for name, each in failures if reason_for(name, each.name) is None]
     for name, each in new:
-        console.print(f"{name}: {each.name}: {each.reason[:300]}", style="red", markup=False)
+        console.print(f"{name}: {each.name}: {each.reason[:200]}", style="red", markup=False, soft_wrap=True)
     results = {name: [asdict(each) for each in results] for name, results in found.items()}
     (FOLDER / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 1 if new else 0

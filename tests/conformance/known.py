@@ -2,7 +2,13 @@
 
 import re
 
-_ENTRIES: tuple[tuple[str, str, str], ...] = ()
+_ENTRIES: tuple[tuple[str, str, str], ...] = (
+    (
+        "python-administration",
+        "test_(async_)?mgmt_(queue|topic)_create_with_(queue|topic)_description$",
+        "a maximum message size needs no Premium tier here, so it is not refused",
+    ),
+)
 
 
 def reason_for(part: str, test: str) -> str | None:

@@ -16,6 +16,7 @@ REQUIREMENT = "python-qpid-proton==0.40.0"
 def transactions(folder: Path, words: str) -> Iterator[Result]:
     """Run the tests of transactions with Proton."""
     packages, report = folder / "proton", folder / "proton.xml"
+    report.unlink(missing_ok=True)
     install(packages, REQUIREMENT)
     command = [
         sys.executable,

@@ -15,7 +15,7 @@ from tests.conformance.result import Result, Skipped
 
 HERE = Path(__file__).parent
 # What the tests import beside the packages of the project.
-REQUIREMENTS = ("pytest-asyncio==1.3.0", "azure-eventhub-checkpointstoreblob-aio==1.2.0")
+REQUIREMENTS = ("pytest-asyncio==1.3.0", "pytest-timeout==2.4.0", "azure-eventhub-checkpointstoreblob-aio==1.2.0")
 OPTIONS = (
     "--tb=short",
     "-q",
@@ -27,6 +27,7 @@ OPTIONS = (
     "asyncio_mode=auto",
     "-W",
     "default",
+    "--timeout=300",
 )
 # Folders whose modules the tests import.
 IMPORTED = ("tests", "tests/async_tests", "tests/mgmt_tests", "tests/mgmt_tests/async")
@@ -79,12 +80,14 @@ def _results(run: Run, folder: Path, words: str) -> Iterator[Result]:
     packages = folder / "packages"
     install(packages, *REQUIREMENTS)
     report = folder / f"{run.name}.xml"
+    report.unlink(missing_ok=True)
     with running_broker(folder / f"{run.name}-broker", run.namespaces) as ports:
         environment = {
             **os.environ,
             **ports.environment,
             **run.settings,
             "PYTHONPATH": os.pathsep.join(map(str, (HERE / "live", packages, *(source / each for each in IMPORTED)))),
+            "BUSWAY_PACKAGES": str(packages),
             "AZURE_TEST_RUN_LIVE": "true",
             "SERVICEBUS_ENDPOINT_SUFFIX": "",
             "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": "localhost",

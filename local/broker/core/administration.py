@@ -10,17 +10,15 @@ reactivate messaging entities".
 """
 
 import re
-from collections.abc import Iterable
 
 from local.broker import errors
 from local.broker.config import EntityStatus, HubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.entity_links import Use
 from local.broker.core.hub import Hub
-from local.broker.core.namespace import Entity, Namespace
+from local.broker.core.namespace import Entity, Namespace, deleted
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.core.store import milliseconds
-from local.broker.core.timers import Timed
 from local.broker.core.usage import disabled
 from local.broker.errors import Refusal
 
@@ -50,6 +48,7 @@ class Administration:
         namespace = self._namespace
         queue = Queue(config, namespace.clock, namespace.timers, namespace)
         namespace.queues[config.name.lower()] = queue
+        namespace.watch_idle()
         return queue
 
     def create_topic(self, config: TopicConfig) -> Topic:
@@ -58,6 +57,7 @@ class Administration:
         namespace = self._namespace
         topic = Topic(config, namespace.clock, namespace.timers, namespace)
         namespace.topics[config.name.lower()] = topic
+        namespace.watch_idle()
         return topic
 
     def update_queue(self, config: QueueConfig) -> Queue:
@@ -79,16 +79,7 @@ class Administration:
 
     def delete(self, name: str) -> None:
         """Delete a queue or topic with its contents."""
-        entity = self._namespace.entity(name)
-        if isinstance(entity, Queue):
-            del self._namespace.queues[name.lower()]
-            self._forget((entity.incoming, *entity.backlog.stores))
-        elif isinstance(entity, Topic):
-            del self._namespace.topics[name.lower()]
-            self._forget([entity.incoming])
-            for subscription in entity.subscriptions.values():
-                self._forget(subscription.backlog.stores)
-        self._detach_all(entity)
+        self._namespace.remove(self._namespace.entity(name))
 
     # Subscriptions
 
@@ -103,6 +94,7 @@ class Administration:
         namespace = self._namespace
         subscription = Subscription(topic.path, config, namespace.clock, namespace.timers, namespace)
         topic.subscriptions[config.name.lower()] = subscription
+        namespace.watch_idle()
         return subscription
 
     def update_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
@@ -116,10 +108,7 @@ class Administration:
 
     def delete_subscription(self, topic_name: str, name: str) -> None:
         """Delete a subscription with its contents."""
-        subscription = self._namespace.subscription(topic_name, name)
-        del self._namespace.topic(topic_name).subscriptions[name.lower()]
-        self._forget(subscription.backlog.stores)
-        self._detach_all(subscription)
+        self._namespace.remove(self._namespace.subscription(topic_name, name))
 
     def create_rule(self, subscription: Subscription, definition: RuleDefinition) -> RuleDefinition:
         """Add a rule to a subscription and return it with its creation time."""
@@ -144,7 +133,7 @@ class Administration:
         """Delete a hub with its events; a new one of its name starts with the first sequence number and offset."""
         hub = self._namespace.hub(name)
         del self._namespace.hubs[name.lower()]
-        self._namespace.links.detach_all(hub.key, _deleted(hub.path))
+        self._namespace.links.detach_all(hub.key, deleted(hub.path))
 
     # Checks
 
@@ -170,17 +159,7 @@ class Administration:
         entity.times.updated_at = milliseconds(self._namespace.clock)
         status = entity.config.status
         self._namespace.links.detach(path.lower(), _USES_LOST[status], disabled(path, status))
-
-    def _detach_all(self, entity: Entity) -> None:
-        self._namespace.links.detach_all(entity.path.lower(), _deleted(entity.path))
-
-    def _forget(self, owners: Iterable[Timed]) -> None:
-        for owner in owners:
-            self._namespace.timers.forget(owner)
-
-
-def _deleted(path: str) -> Refusal:
-    return Refusal(errors.NOT_FOUND, f"The messaging entity '{path}' has been deleted.")
+        self._namespace.watch_idle()
 
 
 def _check_name(namespace: Namespace, name: str) -> None:

@@ -79,6 +79,7 @@ class Backlog:
         self.transfer_dead_letters = MessageStore(f"{path}/$Transfer/$DeadLetterQueue", options, clock, timers, None)
         for store in self.stores:
             store.recorder = forwarder.recorder
+        self._set_forwarding()
 
     @property
     def stores(self) -> tuple[MessageStore, ...]:
@@ -93,9 +94,17 @@ class Backlog:
     def reconfigure(self, config: QueueConfig | SubscriptionConfig) -> None:
         """Apply another configuration from now on."""
         self.config = config
+        self._set_forwarding()
         self.store.reconfigure(self._options())
         for store in (self.dead_letters, self.transfer_dead_letters):
             store.reconfigure(self._dead_letter_options())
+        self.store.forward_all()
+
+    def _set_forwarding(self) -> None:
+        self.store.forward = None if self.config.forward_to is None else self._forward
+
+    def _forward(self, message: StoredMessage) -> None:
+        self.enqueue(message.content, enqueue_sequence_number=message.enqueue_sequence_number)
 
     def _options(self) -> StoreOptions:
         config = self.config

@@ -51,6 +51,10 @@ class EntityLinks:
         at = [links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS)]
         return sum(each is use for links in at for each in links.values())
 
+    def are_at(self, path: str) -> bool:
+        """Return whether there is a link of the entity at *path*, a topic's subscriptions included."""
+        return any(each == path or each.startswith(path + _SUBSCRIPTIONS) for each in self._links)
+
     def detach(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
         """End the links of the entity at *path* that have one of these purposes."""
         for link, use in list(self._links.get(path, {}).items()):

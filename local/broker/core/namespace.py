@@ -1,7 +1,7 @@
 """A namespace: its entities by address, and the forwarding between them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from local.broker import errors
@@ -10,10 +10,11 @@ from local.broker.core.content import Content
 from local.broker.core.entities import DESCRIPTION, REASON, Counts, Queue, Subscription, Topic
 from local.broker.core.entity_links import EntityLinks
 from local.broker.core.hub import Hub
+from local.broker.core.idle_entities import IdleEntities
 from local.broker.core.properties import Changes, changed
 from local.broker.core.recording import Recorder
 from local.broker.core.store import MessageStore, milliseconds
-from local.broker.core.timers import Timers
+from local.broker.core.timers import Timed, Timers
 from local.broker.core.usage import check_can_send
 from local.broker.errors import Refusal
 from local.broker.faults import Faults
@@ -75,6 +76,40 @@ class Namespace:
         for hub in self.hubs.values():
             for partition in hub.partitions:
                 partition.recorder = recorder
+        self._idle = IdleEntities(self.entities, self.links, self.remove)
+        self.watch_idle()
+
+    def entities(self) -> Iterator[Entity]:
+        """Yield all queues, topics and subscriptions."""
+        yield from self.queues.values()
+        for topic in self.topics.values():
+            yield topic
+            yield from topic.subscriptions.values()
+
+    def watch_idle(self) -> None:
+        """Set the timer for entities that delete themselves; call it when one is created or changed."""
+        deadline = self._idle.next_deadline()
+        if deadline is not None:
+            self.timers.set(self._idle, deadline)
+
+    def remove(self, entity: Entity) -> None:
+        """Remove an entity with its contents, and end its links."""
+        owners: list[Timed] = []
+        match entity:
+            case Queue():
+                self.queues.pop(entity.path.lower(), None)
+                owners += [entity.incoming, *entity.backlog.stores]
+            case Topic():
+                self.topics.pop(entity.path.lower(), None)
+                owners += [entity.incoming, *(s for each in entity.subscriptions.values() for s in each.backlog.stores)]
+            case Subscription():
+                topic = self.topics.get(top_level(entity.path))
+                if topic is not None:
+                    topic.subscriptions.pop(entity.name.lower(), None)
+                owners += entity.backlog.stores
+        for owner in owners:
+            self.timers.forget(owner)
+        self.links.detach_all(entity.path.lower(), deleted(entity.path))
 
     @property
     def released_go_last(self) -> bool:
@@ -207,6 +242,11 @@ class Namespace:
     def next_deadline(self) -> int | None:
         """Return when something is due next, in milliseconds since 1970 UTC."""
         return self.timers.next_deadline()
+
+
+def deleted(path: str) -> Refusal:
+    """Return the refusal for what uses an entity that was deleted."""
+    return Refusal(errors.NOT_FOUND, f"The messaging entity '{path}' has been deleted.")
 
 
 def _reason(reason: str, description: str) -> Changes:

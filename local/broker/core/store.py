@@ -63,6 +63,7 @@ class MessageStore:
         self.path = path
         self.options = options
         self.recorder: Recorder | None = None
+        self.forward: Callable[[StoredMessage], None] | None = None
         self.messages: dict[int, StoredMessage] = {}
         self.size = 0
         self._clock = clock
@@ -284,12 +285,23 @@ class MessageStore:
                 )
             elif message.is_expired(now):
                 self._expire(message)
+            elif message.state is State.ACTIVE and self.forward is not None:
+                self._forget(message)
+                self.forward(message)
             elif message.state is State.ACTIVE:
                 ready = self._ready_queue_for(message)
                 ready.add(message.sequence_number, after=after)
                 queues[ready] = None
         for ready in queues:
             self._dispatch(ready, now)
+
+    def forward_all(self) -> None:
+        """Pass on what is ready; a message that is locked follows when its lock ends."""
+        if self.forward is not None:
+            for message in [*self.messages.values()]:
+                if message.state is State.ACTIVE and message.lock_token is None:
+                    self._forget(message)
+                    self.forward(message)
 
     def _bury(self, message: StoredMessage, reason: str, description: str) -> None:
         self._forget(message)

@@ -104,7 +104,8 @@ def _registered(link: Link, path: str, use: Use) -> Link:
     else:
         entity = namespace.entity_of(path)
         _CHECKS[use](entity.path, entity.config.status)
-        entity.times.accessed_at = milliseconds(namespace.clock)
+        link.times = entity.times
+        link.times.accessed_at = milliseconds(namespace.clock)
         if use is Use.RECEIVE:
             _check_has_room(namespace, entity.path.lower())
         # What leaves a $management node counts as received: clients that peek get the refusal.

@@ -2,6 +2,8 @@
 
 from local.broker import errors
 from local.broker.config import Right
+from local.broker.core.store import milliseconds
+from local.broker.core.usage import Times
 from local.broker.errors import Refusal, SessionViolation
 from local.broker.protocol import performatives
 from local.broker.protocol.interfaces import LinkSession
@@ -26,6 +28,7 @@ class Link:
         self.rights: frozenset[Right] = frozenset()
         self.faults = session.connection.namespace.faults
         self.peer = attach
+        self.times: Times | None = None
         self.is_attached = False
         self.is_over = False
 
@@ -107,7 +110,10 @@ class Link:
         """Release everything the link holds; nothing is sent."""
         if not self.is_over:
             self.is_over = True
-            self.session.connection.namespace.links.leave(self)
+            namespace = self.session.connection.namespace
+            namespace.links.leave(self)
+            if self.times is not None:
+                self.times.accessed_at = milliseconds(namespace.clock)
             self.on_release()
 
     def on_release(self) -> None:

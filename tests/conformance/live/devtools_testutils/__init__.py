@@ -118,20 +118,26 @@ set_custom_default_matcher = _nothing
 
 def _wrapped(function, prepare):
     """Return *function* with the arguments that *prepare* yields, hidden from pytest: it has no fixtures for them."""
+    parameters = inspect.signature(function).parameters.values()
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    names = {each.name for each in parameters}
+
+    def accepted(given):
+        return {name: value for name, value in given.items() if takes_all or name in names}
+
     if inspect.iscoroutinefunction(function):
 
         async def wrapper(test, *arguments, **given):
             with prepare(given) as found:
-                return await function(test, *arguments, **{**given, **found})
+                return await function(test, *arguments, **accepted({**given, **found}))
 
     else:
 
         def wrapper(test, *arguments, **given):
             with prepare(given) as found:
-                return function(test, *arguments, **{**given, **found})
+                return function(test, *arguments, **accepted({**given, **found}))
 
     functools.update_wrapper(wrapper, function)
-    parameters = inspect.signature(function).parameters.values()
     shown = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
     hidden = getattr(prepare, "names", ())
     wrapper.__signature__ = inspect.Signature([each for each in shown if each.name not in hidden])
