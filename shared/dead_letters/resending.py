@@ -302,11 +302,11 @@ class Resend:
         """Complete messages that were sent; return how many left the entity. The others come again."""
         lost = {each.key for each in await receiver.complete(messages)}
         done = [each.key for each in messages if each.key is not None and each.key not in lost]
-        for to in {self._ledger.entries[key].to for key in done}:
-            await self._ledger.note(COMPLETED, [key for key in done if self._ledger.entries[key].to == to], to)
         for each in messages:
             if each.key is not None:
-                self._drop(each.key)
+                self._drop(each.key)  # what is settled cannot be given back if the ledger fails
+        for to in {self._ledger.entries[key].to for key in done}:
+            await self._ledger.note(COMPLETED, [key for key in done if self._ledger.entries[key].to == to], to)
         for key in done:
             self._end(key)
         self._progress(len(done))

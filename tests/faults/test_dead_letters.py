@@ -22,6 +22,7 @@ from tests.azurite import running_azurite
 from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
+from tests.impatience import impatient_clients
 from tests.messages import delivered
 
 COUNT = 6
@@ -35,7 +36,7 @@ def test_5000_dead_letters_survive_five_kills_in_order_per_session(tmp_path: Pat
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with RunningBroker([WEST, EAST]) as broker:
+    with impatient_clients(), RunningBroker([WEST, EAST]) as broker:
         yield Site(broker, tmp_path)
 
 
