@@ -26,6 +26,7 @@ from azure.servicebus._pyamqp.utils import amqp_uint_value
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio._async_utils import create_authentication
 
+from shared.azure.connections import tls
 from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
@@ -55,10 +56,10 @@ class ServiceBusConnection:
         """
         credential = None
         if connection.connection_string is not None:
-            client = ServiceBusClient.from_connection_string(connection.connection_string)
+            client = ServiceBusClient.from_connection_string(connection.connection_string, ssl_context=tls())
         else:
             credential = async_credential()
-            client = ServiceBusClient(str(connection.fully_qualified_namespace), credential)
+            client = ServiceBusClient(str(connection.fully_qualified_namespace), credential, ssl_context=tls())
         arguments: dict[str, Any] = {**entity, **({"session_id": NEXT_AVAILABLE_SESSION} if sessions else {})}
         get = client.get_queue_receiver if "queue_name" in entity else client.get_subscription_receiver
         self = cls(client, get(**arguments), credential)
