@@ -28,6 +28,8 @@ class TaskSummary:
     last: str | None
     verdicts: dict[str, int] = field(default_factory=dict)
     findings: dict[str, int] = field(default_factory=dict)
+    new: dict[str, int] = field(default_factory=dict)
+    """Of the verdicts, the findings that the previous run did not have: a missing message is one until it arrives."""
     entered: int = 0
     carried: int = 0
     reopened: int = 0

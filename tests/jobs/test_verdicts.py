@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from jobs.reconcile.judge.verdicts import VERDICTS
 from jobs.reconcile.reconciliation import Result
-from shared.message.replay import replay_name
 from tests.jobs import twin
 from tests.jobs.journals import (
     KINDS,
@@ -111,7 +110,7 @@ def handed_over(folder: Path) -> dict[str, dict[int, str]]:
 
 def replayed(folder: Path) -> dict[str, dict[int, str]]:
     """Write the task of a replay, whose second copy was lost."""
-    task = replay_name(TASK, "20261123T080000Z")
+    task = f"{TASK}~20261123T080000Z"
     journals = Journals(task=task, entity="replayed", target="east/replayed")
     for seq in range(1, 4):
         journals.received(seq, START, START + HOUR, repair=True, instance="laptop-1")

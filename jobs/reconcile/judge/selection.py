@@ -23,8 +23,11 @@ from jobs.reconcile.judge.tap_periods import Periods, each_period
 from jobs.reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
 from jobs.reconcile.settings import Settings
 
-RECORD = (*schema.COMPACTED, "known", "known_since", "doubted")
-"""A selected record: `known` says where it is from (window, open, earlier), `known_since` which run left it open."""
+RECORD = (*schema.COMPACTED, "known", "known_since", "doubted", "found")
+"""
+A selected record: `known` says where it is from (window, open, earlier), `known_since` which run left it open; whether
+that run lacked records of its message (`doubted`) and had a finding about it (`found`).
+"""
 
 
 class Hours(NamedTuple):
@@ -199,5 +202,10 @@ def mark_watched(records: DataFrame, tasks: Mapping[str, TaskActivity], periods:
 
 def _with_origin(records: DataFrame, known: str) -> DataFrame:
     return records.withColumns(
-        {"known": F.lit(known), "known_since": F.lit(None).cast("string"), "doubted": F.lit(False)}
+        {
+            "known": F.lit(known),
+            "known_since": F.lit(None).cast("string"),
+            "doubted": F.lit(False),
+            "found": F.lit(False),
+        }
     ).select(*RECORD)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from jobs.reconcile.judge.settled import Count, class_milliseconds
 from jobs.reconcile.judge.tasks import TaskActivity
-from jobs.reconcile.judge.verdicts import VERDICTS
+from jobs.reconcile.judge.verdicts import FINDINGS, VERDICTS
 from jobs.reconcile.summary import TaskSummary, add_counts
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -24,6 +24,7 @@ class Figures:
 
     verdicts: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     findings: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    new: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     origins: dict[str, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: {"entered": 0, "carried": 0, "reopened": 0})
     )
@@ -45,10 +46,14 @@ def count(counted: Iterable[Count], verdicts: DataFrame | None) -> Figures:
             figures.lags[each.task][each.arrived][each.lag_class] += each.messages
     if verdicts is None:
         return figures
-    for row in verdicts.groupBy("task", "verdict", "findings", "is_carried", "is_reopened").count().collect():
+    for row in (
+        verdicts.groupBy("task", "verdict", "findings", "is_carried", "is_reopened", "is_found").count().collect()
+    ):
         task, number = row["task"], row["count"]
         figures.verdicts[task] = add_counts([figures.verdicts[task], {row["verdict"]: number}])
         figures.findings[task] = add_counts([figures.findings[task], dict.fromkeys(row["findings"], number)])
+        if row["verdict"] in FINDINGS and not row["is_found"]:
+            figures.new[task] = add_counts([figures.new[task], {row["verdict"]: number}])
         figures.messages_looked_at += number
         if row["verdict"] != "orphan":
             origin = "carried" if row["is_carried"] else "reopened" if row["is_reopened"] else "entered"
@@ -84,6 +89,7 @@ def _summarize(one: TaskActivity, figures: Figures, coverage: Sequence[Mapping[s
         last=one.last.isoformat() if one.last else None,
         verdicts={each: verdicts[each] for each in VERDICTS if verdicts.get(each)},
         findings={each: findings[each] for each in VERDICTS if findings.get(each)},
+        new={each: figures.new[one.task][each] for each in FINDINGS if figures.new[one.task].get(each)},
         **figures.origins[one.task],
         retries=sum(row["n"] for row in coverage if row["task"] == one.task and row["outcome"] == "retry"),
         lag_milliseconds=percentiles(total, class_milliseconds),

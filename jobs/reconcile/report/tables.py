@@ -82,10 +82,13 @@ def tables_of_messages(
     is_open = F.col("verdict").isin(*OPEN) & (last_known() > horizon)
     # No later run can decide a message that was sent before its tap started.
     still_open = verdicts.where(is_open & ~F.col("is_before_tap")).select(
-        *schema.KEY, known_since, F.col("gap_in_outcomes").alias("doubted")
+        *schema.KEY,
+        known_since,
+        F.col("gap_in_outcomes").alias("doubted"),
+        F.col("verdict").isin(*FINDINGS).alias("found"),
     )
     kept = schema.COMPACTED
-    of_open = join_null_safe(records.drop("known_since", "doubted"), still_open, schema.KEY)
+    of_open = join_null_safe(records.drop("known_since", "doubted", "found"), still_open, schema.KEY)
     traced = verdicts.where(F.col("verdict").isin(*FINDINGS, UNDECIDED)).select(*schema.KEY)
     evidence = semi_join_null_safe(records, traced, schema.KEY).select(*kept, "generation", "stray", "known")
     tables = {
@@ -93,7 +96,7 @@ def tables_of_messages(
         "explained": named.where(F.col("verdict").isin(*BY_DESIGN, UNDECIDED)).coalesce(4),
         "missing": named.where("verdict = 'missing'").transform(_sorted(*place)),
         "evidence": evidence.transform(_sorted("task", "src_part", "src_seq", "stray", "journal_time")),
-        "open": of_open.select(*kept, "known_since", "doubted").coalesce(4),
+        "open": of_open.select(*kept, "known_since", "doubted", "found").coalesce(4),
     }
     counts = summary.counts
     if not any(counts.get(kind) for kind in OPEN):
