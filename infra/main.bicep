@@ -107,6 +107,9 @@ param storageRedundancy string = 'Standard_ZRS'
 @description('Whether a job reconciles the journal every night. It needs a journal in blobs.')
 param nightly bool = true
 
+@description('Whether a second job reconciles each closed hour, so that a loss shows two hours after it. It needs nightly.')
+param hourly bool = true
+
 @description('Image of the nightly reconciliation, built from jobs/reconcile/Dockerfile. Empty until it is built: then every night reports that it has no result.')
 param reconcileImage string = ''
 
@@ -381,6 +384,8 @@ module reconcileJob 'modules/reconcile-job.bicep' = if (hasNight) {
     storageName: journalStorageName
     container: tasks.?journal.?container ?? 'journal'
     subnetId: network.?outputs.nightlySubnetId ?? ''
+    // Microsoft's sample has nothing to do every hour.
+    hourly: hourly && !empty(reconcileImage)
     workspaceId: monitoring.outputs.workspaceId
     appPrincipalId: app.outputs.principalId
     tags: tags

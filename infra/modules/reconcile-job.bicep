@@ -1,7 +1,8 @@
-// The reconciliation as a job of Azure Container Apps, which the app's timer starts for each day.
+// The reconciliation as jobs of Azure Container Apps: one that the app's timer starts for each day, and one that starts
+// every hour.
 
-@description('Name of the job.')
-@maxLength(32)
+@description('Name of the job that the app starts.')
+@maxLength(25)
 param name string
 
 @description('Region of the job and its environment.')
@@ -31,6 +32,9 @@ param workspaceId string
 @description('Object id of the identity that starts the job: the Function app.')
 param appPrincipalId string
 
+@description('Whether a second job reconciles each closed hour.')
+param hourly bool
+
 @description('Seconds after which an execution is ended and counts as failed.')
 @minValue(600)
 param timeoutSeconds int = 10800
@@ -55,6 +59,8 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
     }
   }
 }
+
+var jobs = hourly ? [name, '${name}-hourly'] : [name]
 
 resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' existing = if (!empty(registryName)) {
   name: empty(registryName) ? 'none' : registryName
@@ -105,72 +111,87 @@ resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   }
 }
 
-resource job 'Microsoft.App/jobs@2024-03-01' = {
-  name: name
-  location: location
-  tags: tags
-  identity: {
-    type: 'UserAssigned'
-    userAssignedIdentities: {
-      '${identity.id}': {}
-    }
-  }
-  properties: {
-    environmentId: containers.id
-    workloadProfileName: 'Consumption'
-    configuration: {
-      triggerType: 'Manual'
-      manualTriggerConfig: {
-        parallelism: 1
-        replicaCompletionCount: 1
+resource job 'Microsoft.App/jobs@2024-03-01' = [
+  for each in jobs: {
+    name: each
+    location: location
+    tags: tags
+    identity: {
+      type: 'UserAssigned'
+      userAssignedIdentities: {
+        '${identity.id}': {}
       }
-      replicaTimeout: timeoutSeconds
-      // The container exits with 0 for every result, findings included, and with another code only without a result.
-      replicaRetryLimit: 1
-      registries: empty(registryName)
-        ? []
-        : [
-            {
-              server: registry!.properties.loginServer
-              identity: identity.id
-            }
-          ]
     }
-    template: {
-      containers: [
-        {
-          name: 'reconcile'
-          image: empty(image) ? 'mcr.microsoft.com/k8se/quickstart-jobs:latest' : image
-          // The app adds --date; the default is yesterday.
-          args: [
-            '--journal'
-            '${storage.properties.primaryEndpoints.blob}${container}'
-            '--results'
-            '${storage.properties.primaryEndpoints.blob}reconciliation'
-            '--memory'
-            '5g'
-          ]
-          env: [
-            {
-              // Tells DefaultAzureCredential which identity of the job to use.
-              name: 'AZURE_CLIENT_ID'
-              value: identity.properties.clientId
+    properties: {
+      environmentId: containers.id
+      workloadProfileName: 'Consumption'
+      configuration: {
+        triggerType: each == name ? 'Manual' : 'Schedule'
+        manualTriggerConfig: each == name
+          ? {
+              parallelism: 1
+              replicaCompletionCount: 1
             }
-          ]
-          resources: {
-            cpu: json('4')
-            memory: '8Gi'
+          : null
+        // An hour is closed ten minutes after its end.
+        scheduleTriggerConfig: each == name
+          ? null
+          : {
+              cronExpression: '12 * * * *'
+              parallelism: 1
+              replicaCompletionCount: 1
+            }
+        replicaTimeout: timeoutSeconds
+        // The container exits with 0 for every result, findings included, and with another code only without a result.
+        replicaRetryLimit: 1
+        registries: empty(registryName)
+          ? []
+          : [
+              {
+                server: registry!.properties.loginServer
+                identity: identity.id
+              }
+            ]
+      }
+      template: {
+        containers: [
+          {
+            name: 'reconcile'
+            image: empty(image) ? 'mcr.microsoft.com/k8se/quickstart-jobs:latest' : image
+            // The app adds --date to those of the first job; the default is yesterday.
+            args: concat(
+              [
+                '--journal'
+                '${storage.properties.primaryEndpoints.blob}${container}'
+                '--results'
+                '${storage.properties.primaryEndpoints.blob}reconciliation'
+                '--memory'
+                '5g'
+              ],
+              each == name ? [] : ['--hourly']
+            )
+            env: [
+              {
+                // Tells DefaultAzureCredential which identity of the job to use.
+                name: 'AZURE_CLIENT_ID'
+                value: identity.properties.clientId
+              }
+            ]
+            resources: {
+              cpu: json('4')
+              memory: '8Gi'
+            }
           }
-        }
-      ]
+        ]
+      }
     }
+    dependsOn: [
+      jobPulls
+      jobReadsJournals
+      jobWritesResults
+    ]
   }
-  dependsOn: [
-    jobPulls
-    jobReadsJournals
-    jobWritesResults
-  ]
-}
+]
 
 resource jobReadsJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: storage::blobs::journal
@@ -204,8 +225,8 @@ resource jobPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!em
 
 // Allows reading and starting the job and listing its executions, not changing what it runs.
 resource appStarts 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: job
-  name: guid(job.id, appPrincipalId, containerAppsJobsOperator)
+  scope: job[0]
+  name: guid(job[0].id, appPrincipalId, containerAppsJobsOperator)
   properties: {
     principalId: appPrincipalId
     principalType: 'ServicePrincipal'

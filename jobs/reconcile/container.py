@@ -12,8 +12,9 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from azure.storage.blob import BlobProperties, ContainerClient
 from jobs.reconcile.__main__ import CONNECTION_SETTING, main
 from jobs.reconcile.journal.address import ADDRESS_FILE
 from jobs.reconcile.journal.hours import hour_of, hours_between
+from jobs.reconcile.lease import leased
+from jobs.reconcile.read.due_hours import recent_hours
 from jobs.reconcile.read.staging import container, stage
 from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.settings import Settings, Window
@@ -40,33 +43,61 @@ class ResultsUnreachable(OSError):
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Download, reconcile and publish; return the exit code of the container."""
-    options, others = _parser().parse_known_args(arguments)
-    day = options.date or datetime.now(UTC).date() - timedelta(days=1)
-    window = Window.of_day(day)
+    parser = _parser()
+    options, others = parser.parse_known_args(arguments)
+    if options.hourly and options.date is not None:
+        parser.error("--hourly and --date: use only one of them")
+    now = options.now or datetime.now(UTC)
+    window = recent_hours(now) if options.hourly else Window.of_day(options.date or now.date() - timedelta(days=1))
+    what = "the closed hours" if options.hourly else window.run
     earliest = window.start - Settings().open_for
+    # An hourly run reads older hours as they were compacted; the run of the day reports their late files.
+    oldest = window.start if options.hourly else earliest
     journal, out = options.work / "journal", options.work / "out"
     connection = os.environ.get(CONNECTION_SETTING)
     try:
-        client, prefix = container(options.journal, connection)
-        with client:
-            hours = [*hours_between(earliest, window.end), *future_hours(datetime.now(UTC))]
-            count = stage(client, prefix, journal, hours=hours, progress=_print)
-        _print(f"downloaded {count} journal files")
         client, prefix = container(options.results, connection)
-        with client:
+        with client, _leased(client, prefix) as check:
+            of_journal, prefix_of_journal = container(options.journal, connection)
+            with of_journal:
+                hours = [*hours_between(oldest, window.end), *future_hours(now)]
+                count = stage(of_journal, prefix_of_journal, journal, hours=hours, progress=_print)
+            _print(f"downloaded {count} journal files")
             results = Results(client, prefix, out)
-            results.download(hour_of(earliest), without=window.run)
-            where = ["--journal", str(journal), "--out", str(out), "--cores", "*"]
-            main([*where, "--date", day.isoformat(), *others])
-            if not (out / "runs" / window.run / SUMMARY).is_file():
-                _print(f"reconcile: {window.run} has no summary; nothing is published")
+            results.download(hour_of(earliest), without=None if options.hourly else window.run)
+            where = ["--journal", str(journal), "--out", str(out), "--cores", "*", "--now", now.isoformat()]
+            main([*where, *(["--hourly"] if options.hourly else ["--date", f"{window.start:%Y-%m-%d}"]), *others])
+            is_done = (
+                _is_counted(out, window.end) if options.hourly else (out / "runs" / window.run / SUMMARY).is_file()
+            )
+            if not is_done and not options.hourly:
+                _print(f"reconcile: {what} has no summary; nothing is published")
                 return FAILED
+            check()
             results.publish()
     except OSError as error:
-        _print(f"reconcile: could not reconcile {window.run}: {error}")
+        _print(f"reconcile: could not reconcile {what}: {error}")
         return FAILED
-    _print(f"published: runs/{window.run}")
+    if not is_done:
+        _print("reconcile: not all closed hours have a summary; the others are published")
+        return FAILED
+    _print(f"published: {'the closed hours' if options.hourly else f'runs/{window.run}'}")
     return PUBLISHED
+
+
+@contextmanager
+def _leased(client: ContainerClient, prefix: str) -> Iterator[Callable[[], None]]:
+    try:
+        with leased(client, prefix, _print) as check:
+            yield check
+    except AzureError as error:
+        raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
+
+
+def _is_counted(out: Path, end: datetime) -> bool:
+    """Return whether a run below *out* ends at *end* or later."""
+    found = ((Window.of_run(path.parent.name), path) for path in out.glob(f"runs/*/{SUMMARY}"))
+    return any(window is not None and window.end >= end for window, _ in found)
 
 
 class Results:
@@ -80,16 +111,25 @@ class Results:
         self._where = client.url.split("?", maxsplit=1)[0]
         self._downloaded: dict[str, tuple[int, int] | None] = {}
 
-    def download(self, earliest: str, *, without: str) -> None:
-        """Download hours and runs since *earliest*, except the run *without*, and all summaries."""
+    def download(self, earliest: str, *, without: str | None) -> None:
+        """
+        Download hours and runs since *earliest*, except the run *without*, and all summaries.
+
+        Of the runs of hours, only what later runs read; what an attempt without a summary left is to be deleted.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
             for top in ("compacted/", "manifests/", "runs/"):
                 listed = self._client.list_blobs(name_starts_with=f"{self._prefix}{top}", include=["metadata"])
                 names = [str(blob.name) for blob in listed if not _is_folder(blob)]
-                for name in (each.removeprefix(self._prefix) for each in names):
-                    if name.startswith(f"runs/{without}/"):
+                found = {each.removeprefix(self._prefix) for each in names}
+                for name in found:
+                    run, _, rest = name.removeprefix(top).partition("/")
+                    is_torn = top == "runs/" and f"{top}{run}/{SUMMARY}" not in found
+                    if is_torn or name.startswith(f"runs/{without}/"):
                         self._downloaded[name] = None
+                    elif top == "runs/" and _is_hour(run) and not rest.startswith((SUMMARY, "open/")):
+                        continue
                     elif name.endswith((f"/{SUMMARY}", f"/{ADDRESS_FILE}")) or _hour(name) >= earliest:
                         self._downloaded[name] = (0, 0)
             wanted = [name for name, state in self._downloaded.items() if state is not None]
@@ -156,6 +196,11 @@ def _in_order(names: Iterable[str]) -> list[list[str]]:
     return steps
 
 
+def _is_hour(run: str) -> bool:
+    window = Window.of_run(run)
+    return window is not None and window.end - window.start == timedelta(hours=1)
+
+
 def _hour(name: str) -> str:
     found = _HOUR.search(name)
     return found[0] if found else ""
@@ -167,11 +212,17 @@ def _code(error: AzureError) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="reconcile", description="Reconcile a day in a container without a lasting disk.", allow_abbrev=False
+        prog="reconcile",
+        description="Reconcile a day, or the closed hours, in a container without a lasting disk.",
+        allow_abbrev=False,
     )
     parser.add_argument("--journal", required=True, help="URL of the container with the journals")
     parser.add_argument("--results", required=True, help="URL of the container for the compacted hours and the results")
     parser.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
+    parser.add_argument(
+        "--hourly", action="store_true", help="instead of a day: each closed hour that no run has counted yet"
+    )
+    parser.add_argument("--now", type=datetime.fromisoformat, help=argparse.SUPPRESS)
     # A run remembers the addresses of its journal files: the folder must be the same every night.
     parser.add_argument("--work", type=Path, default=Path("/tmp/busway"), help="folder for the downloaded files")  # noqa: S108
     return parser

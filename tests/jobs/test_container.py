@@ -1,8 +1,10 @@
 """The job without a lasting disk: each night starts with an empty folder and two containers in Azurite."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from azure.storage.blob import ContainerClient
 
 from jobs.reconcile import container as program
 from jobs.reconcile.journal.address import WrongJournal, address_of
+from jobs.reconcile.lease import LeaseLost, leased
 from jobs.reconcile.read.staging import stage
 from jobs.reconcile.summary import Summary
 from tests.azurite import running_azurite
@@ -102,6 +105,56 @@ def test_the_next_night_downloads_all_that_a_night_published(containers: Contain
     program.Results(results, "nightly-runs", brought).download("2026-11-12T00", without=RUNS[1])
     assert files(brought) == files(tmp_path / "work" / "out")
     assert {name for name in published if f"{RUNS[0]}/open/" in name}
+
+
+def one_hour(containers: Containers, work: Path, now: datetime) -> int:
+    """Run what is due at *now* on an empty disk; return the exit code."""
+    shutil.rmtree(work, ignore_errors=True)
+    journal, results = (each.url for each in containers)
+    where = ["--journal", journal, "--results", f"{results}/nightly-runs", "--work", str(work)]
+    return program.run([*where, "--hourly", "--now", now.isoformat(), "--memory", "1g"])
+
+
+@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="six runs; make spark runs it")
+@pytest.mark.usefixtures("spark")
+def test_hours_continue_after_each_other_on_empty_disks(containers: Containers, tmp_path: Path) -> None:
+    journal, results = containers
+    journals = Journals()
+    for number in range(4 * 60):
+        at = FIRST + number * MINUTE
+        journals.received(1 + number, at, at + MINUTE / 60)
+        if number != 90:
+            journals.outcome(1 + number, at + MINUTE / 30)
+    put(journal, journals.write(tmp_path / "written")[0].parents[4])
+    hours = [f"{FIRST + hour * 60 * MINUTE:%Y-%m-%dT%H}" for hour in range(5)]
+    ended = [f"nightly-runs/runs/{start}--{end}/summary.json" for start, end in pairwise(hours)]
+    assert one_hour(containers, tmp_path / "work", FIRST + 75 * MINUTE) == 0
+    assert [name in names(results) for name in ended] == [True, False, False, False]
+    # A start was skipped, and an attempt ended before it had a summary.
+    results.upload_blob(ended[1].replace("summary.json", "missing/part-of-an-attempt"), b"")
+    assert one_hour(containers, tmp_path / "work", FIRST + 255 * MINUTE) == 0
+    assert [name in names(results) for name in ended] == [True, True, True, True]
+    assert not any(name.endswith("part-of-an-attempt") for name in names(results))
+    found = [summary(results, name.split("/")[2]) for name in ended]
+    assert [each.tasks[0].verdicts.get("missing", 0) for each in found] == [0, 0, 0, 1]
+    assert [each.previous_run for each in found[1:]] == [each.run for each in found[:-1]]
+    # Nothing is done again.
+    before = {blob.name: blob.etag for blob in results.list_blobs() if not blob.name.endswith("/lease")}
+    assert one_hour(containers, tmp_path / "work", FIRST + 260 * MINUTE) == 0
+    assert before == {blob.name: blob.etag for blob in results.list_blobs() if not blob.name.endswith("/lease")}
+    assert one_night(containers, tmp_path / "work", FIRST) == 0
+    night = summary(results, RUNS[0])
+    assert (night.counts, night.notes) == ({"delivered": 239, "missing": 1}, [])
+
+
+def test_two_runs_do_not_publish_at_the_same_time(containers: Containers) -> None:
+    _, results = containers
+    with leased(results, "nightly-runs", print) as check:
+        check()
+        with pytest.raises(LeaseLost, match="nightly-runs/lease: another run"):
+            leased(results, "nightly-runs", print, longest_wait=0).__enter__()
+    with leased(results, "nightly-runs", print, longest_wait=0) as check:
+        check()
 
 
 @pytest.mark.usefixtures("spark")

@@ -121,7 +121,12 @@ def variants(others: Json) -> dict[str, Json]:
         "appSettings": {"WEST": "@Microsoft.KeyVault(SecretUri=https://mine.vault.azure.net/secrets/west)"},
     }
     return {
-        "public": {"tasks": tasks, "namespaces": namespaces, "alertThresholds": {"lag": 60}},
+        "public": {
+            "tasks": tasks,
+            "namespaces": namespaces,
+            "alertThresholds": {"lag": 60},
+            "reconcileImage": "mine.azurecr.io/busway-reconcile:1",
+        },
         "private": private,
         "premium": premium,
         "unmeasured": {"tasks": deployment_of(*loaded(EXAMPLES["plain-copy"])), "telemetry": "off"},

@@ -225,6 +225,18 @@ def test_every_app_setting_that_the_app_reads_is_set(folder: str, predicted: Map
     assert {each for each in settings.missing if not SET_BY_OTHERS.match(each)} <= known
 
 
+def test_a_second_job_reconciles_each_hour_once_there_is_an_image(predicted: Mapping[str, Prediction]) -> None:
+    nightly, hourly = sorted(predicted["public"].of("Microsoft.App/jobs"), key=lambda each: len(each["name"]))
+    assert hourly["name"] == f"{nightly['name']}-hourly"
+    assert len(hourly["name"]) <= 32
+    assert hourly["properties"]["configuration"]["triggerType"] == "Schedule"
+    assert hourly["properties"]["configuration"]["scheduleTriggerConfig"]["cronExpression"] == "12 * * * *"
+    assert nightly["properties"]["configuration"]["triggerType"] == "Manual"
+    (of_night,), (of_hour,) = (each["properties"]["template"]["containers"] for each in (nightly, hourly))
+    assert of_hour == {**of_night, "args": [*of_night["args"], "--hourly"]}
+    assert len(list(predicted["unmeasured"].of("Microsoft.App/jobs"))) == 1
+
+
 def test_nothing_secret_is_an_output() -> None:
     for path in (ROOT / "infra").rglob("*.bicep"):
         for output in re.findall(r"^output .*?(?=^\S|\Z)", path.read_text(), re.MULTILINE | re.DOTALL):
