@@ -5,6 +5,7 @@ import logging
 import azure.functions as func
 
 from shared.nightly.container_job import ContainerJob
+from shared.nightly.hours import Hours
 from shared.nightly.night import Night
 from shared.nightly.settings import NightlySettings
 from shared.protocols import NightTelemetry
@@ -22,10 +23,15 @@ def register_nightly(app: func.FunctionApp, settings: NightlySettings, telemetry
     """
     night = Night(settings, None if settings.job is None else ContainerJob(settings.job), telemetry)
 
+    hours = Hours(settings)
+
     async def look(timer: func.TimerRequest) -> None:
         if timer.past_due:
             _LOGGER.info("%s: the timer is past due; catching up now", NAME)
-        await night.look()
+        try:
+            await night.look()
+        finally:
+            await hours.look()
 
     decorated = app.timer_trigger(arg_name="timer", schedule=settings.schedule, run_on_startup=False)(look)
     app.function_name(NAME)(decorated)

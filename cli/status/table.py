@@ -137,6 +137,9 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everyth
     if status.reconciliation is not None:
         found = status.reconciliation
         blocks.append(f"last reconciliation, {found.day}: {found.verdict}. {found.sentence} {found.page}")
+    if status.last_hour is not None:
+        found = status.last_hour
+        blocks.append(f"last hour, {found.day}: {found.verdict}. {found.sentence} {found.page}")
     blocks += status.notes
     if blocks:
         yield ""

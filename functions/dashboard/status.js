@@ -216,14 +216,11 @@ const draw = () => {
 };
 
 const drawRest = () => {
-  const found = status.reconciliation;
-  const line = at('reconciliation');
-  if (found) {
+  const results = [status.reconciliation, status.last_hour].filter(Boolean);
+  at('reconciliation').replaceChildren(...(status.reconciliation ? [] : [make('li', { text: status.unknown.reconciliation ?? 'unknown' })]), ...results.map(found => {
     const link = /^https?:\/\//.test(found.page) ? make('a', { href: found.page, rel: 'noreferrer', text: 'page' }) : make('span', { text: found.page });
-    line.replaceChildren(`${found.day}: ${found.verdict}. ${found.sentence} `, link);
-  } else {
-    write(line, status.unknown.reconciliation ?? 'unknown');
-  }
+    return make('li', {}, `${found === status.last_hour ? `Hour ${found.day.replace('T', ', ')}:00 UTC` : found.day}: ${found.verdict}. ${found.sentence} `, link);
+  }));
   const alive = (status.instances ?? []).filter(each => each.alive), gone = (status.instances ?? []).length - alive.length;
   at('instances').replaceChildren(...(status.instances === null ? [make('li', { text: `unknown: ${status.unknown.instances}` })]
     : [...alive.map(each => make('li', { text: `${each.instance}${each.app ? `, ${each.app}` : ''}${each.region ? `, ${each.region}` : ''}${each.version ? `, version ${each.version}` : ''}: reported ${ago(each.reported)} ago, started ${ago(each.started)} ago` })),

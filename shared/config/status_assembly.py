@@ -13,7 +13,7 @@ from shared.azure.connections import event_hub_client, service_bus_client, setti
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
-from shared.config.last_reconciliation import last_reconciliation
+from shared.config.last_reconciliation import LastReconciliation, last_reconciliation
 from shared.config.models import Source, Target, TaskFile
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.losses.report import WatchState
@@ -22,11 +22,9 @@ from shared.status.facts import Look, TaskPlaces
 from shared.status.merge import instance_status, losses, points, task_status
 from shared.status.model import (
     DeadLetters,
-    Findings,
     History,
     Losses,
     Place,
-    Reconciliation,
     SiteStatus,
     Status,
     TaskStatus,
@@ -145,14 +143,14 @@ class StatusReader:
         self._clock = clock or SystemClock()
         self._sites: dict[str, ServiceBusSite | HubSite] = {}
         self._store: StatusStore | None = None
-        self._reconciliation: tuple[datetime, Reconciliation | str, Mapping[str, Findings]] | None = None
+        self._reconciliation: tuple[datetime, LastReconciliation] | None = None
 
     async def read(self, tasks: Iterable[str] = ()) -> Status:
         """Return the status of all tasks, or of *tasks*; raises nothing that concerns one site only."""
         wanted = set(tasks)
         files = [each for each in self._configuration.tasks if not wanted or each.task in wanted]
         sites = _Sites(self)
-        reading, looks, (reconciled, findings) = await asyncio.gather(
+        reading, looks, (reconciled, findings, of_hour) = await asyncio.gather(
             self._read_reports(has_losses=True),
             asyncio.gather(*(sites.look(each) for each in files)),
             self._reconciled(),
@@ -186,6 +184,7 @@ class StatusReader:
             if isinstance(reading.reports, str)
             else [instance_status(each, reading.now) for each in reading.reports.instances],
             reconciliation=None if isinstance(reconciled, str) else reconciled,
+            last_hour=of_hour,
             notes=_notes(reading),
             unknown=unknown,
         )
@@ -285,11 +284,11 @@ class StatusReader:
             return _Reading(now, str(error), (), str(error))
         return _Reading(reports.now, reports, found, watched)
 
-    async def _reconciled(self) -> tuple[Reconciliation | str, Mapping[str, Findings]]:
+    async def _reconciled(self) -> LastReconciliation:
         now = self._clock.now()
         if self._reconciliation is None or now - self._reconciliation[0] >= _RECONCILED_EVERY:
-            self._reconciliation = now, *await last_reconciliation(self._settings, now)
-        return self._reconciliation[1:]
+            self._reconciliation = now, await last_reconciliation(self._settings, now)
+        return self._reconciliation[1]
 
 
 class _Sites:

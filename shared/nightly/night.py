@@ -16,7 +16,7 @@ from typing import Protocol
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, TargetUnavailable
 from shared.nightly.container_job import Execution
-from shared.nightly.results import Note, Result, Results, UnreadableSummary, page_of
+from shared.nightly.results import Note, Result, Results, UnreadableSummary, page_of, run_of
 from shared.nightly.settings import READY, NightlySettings
 from shared.protocols import NightTelemetry
 
@@ -171,7 +171,7 @@ class Night:
             "busway.findings": {task: found for task, found in result.findings.items() if found},
             "busway.problems": dict(result.problems),
         }
-        page = page_of(results.where, day)
+        page = page_of(results.where, run_of(day))
         text = f"nightly reconciliation of {day}: {verdict}. {result.sentence} Page: {page}"
         log = _LOGGER.info if result.exit_code == 0 else _LOGGER.error
         log("%s %s", text, json.dumps(fields, ensure_ascii=False), extra=fields)

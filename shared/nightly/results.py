@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -22,7 +22,10 @@ from shared.stores.container import BlobContainer
 from shared.stores.documents import Changed
 
 _UNDECIDED = "undecided"
+_HOURS = "nightly/hours.json"
 _SECONDS = 30
+_SETTLE = timedelta(minutes=10)
+"""How long after its end the job waits for the last records of an hour."""
 
 
 # The key in stored notes since the first version.
@@ -43,6 +46,8 @@ class Result:
     sentence: str
     findings: Mapping[str, Mapping[str, int]]
     problems: Mapping[str, int]
+    new: Mapping[str, Mapping[str, int]]
+    """The findings, without those that the previous run had too."""
 
 
 @dataclass(frozen=True)
@@ -99,27 +104,32 @@ class Results:
         await self._opened.aclose()
 
     async def result(self, day: date) -> Result | None:
+        """Return the result of the run of *day*, None if missing; raises as `of_run`."""
+        return await self.of_run(run_of(day))
+
+    async def of_run(self, run: str) -> Result | None:
         """
-        Return the result of the run of *day*, None if missing.
+        Return the result of the *run* of this name, None if missing.
 
         Raises: UnreadableSummary, TargetUnavailable, TargetRefused.
         """
-        found = await self._read(f"runs/{run_of(day)}/summary.json")
+        found = await self._read(f"runs/{run}/summary.json")
         if found is None:
             return None
         try:
             summary = json.loads(found.content)
             code = summary["exit_code"]
             findings = {str(task["task"]): _findings(task) for task in summary["tasks"]}
+            new = {str(task["task"]): _new(task) for task in summary["tasks"]}
             kinds = [str(problem["kind"]) for problem in summary.get("problems") or ()]
             verdict, sentence = str(summary["verdict"]), str(summary["sentence"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            text = f"{run_of(day)}/summary.json: not the summary of a run ({len(found.content)} bytes)"
+            text = f"{run}/summary.json: not the summary of a run ({len(found.content)} bytes)"
             raise UnreadableSummary(text) from error
         if code not in (0, 1, 2) or isinstance(code, bool):
-            raise UnreadableSummary(f"{run_of(day)}/summary.json: expected an exit code of 0, 1 or 2")
+            raise UnreadableSummary(f"{run}/summary.json: expected an exit code of 0, 1 or 2")
         problems = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-        return Result(found.version, code, verdict, sentence, findings, problems)
+        return Result(found.version, code, verdict, sentence, findings, problems, new)
 
     async def note(self, day: date) -> Note | None:
         """Return the app's note on *day*, None if missing; raises TargetUnavailable, TargetRefused."""
@@ -148,6 +158,24 @@ class Results:
         """Delete *note* if nobody has replaced it since it was read."""
         await self._container.delete_version(f"{self._prefix}{_note(day)}", note.etag)
 
+    async def reported_hour(self) -> tuple[datetime | None, str | None]:
+        """Return the last hour that was reported, with the version of the note; None for the first."""
+        found = await self._read(_HOURS)
+        if found is None:
+            return None, None
+        try:
+            return datetime.fromisoformat(json.loads(found.content)[_REPORTED]).astimezone(UTC), found.version
+        except (ValueError, KeyError, TypeError) as error:
+            raise TargetRefused(f"{self.where}/{_HOURS}: not a note of this app; delete it") from error
+
+    async def save_reported_hour(self, hour: datetime, version: str | None) -> str | None:
+        """Replace the note of this *version*; return its new version, None if another writer won."""
+        text = json.dumps({_REPORTED: hour.isoformat()})
+        try:
+            return await self._container.write_version(f"{self._prefix}{_HOURS}", text.encode(), version)
+        except Changed:
+            return None
+
     async def _read(self, name: str) -> Blob | None:
         return await self._container.read_all(f"{self._prefix}{name}")
 
@@ -157,13 +185,29 @@ def run_of(day: date) -> str:
     return f"{day.isoformat()}T00--{(day + timedelta(days=1)).isoformat()}T00"
 
 
-def page_of(where: str, day: date) -> str:
-    """Return the address of the page of *day*, in the results at *where*."""
-    return f"{where}/runs/{run_of(day)}/report.html"
+def run_of_hour(start: datetime) -> str:
+    """Return the name that the job gives the run of the hour from *start* on."""
+    return f"{start:%Y-%m-%dT%H}--{start + timedelta(hours=1):%Y-%m-%dT%H}"
+
+
+def last_closed_hour(now: datetime) -> datetime:
+    """Return the start of the last hour whose journal is complete."""
+    return (now.astimezone(UTC) - _SETTLE).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+
+
+def page_of(where: str, run: str) -> str:
+    """Return the address of the page of *run*, in the results at *where*."""
+    return f"{where}/runs/{run}/report.html"
 
 
 def _note(day: date) -> str:
     return f"nightly/{day.isoformat()}.json"
+
+
+def _new(task: Mapping[str, Any]) -> dict[str, int]:
+    """Return the findings of a task that the previous run did not have; all of a job that does not count them."""
+    found = task.get("new")
+    return _findings(task) if found is None else {str(kind): int(count) for kind, count in found.items() if count}
 
 
 def _findings(task: Mapping[str, Any]) -> dict[str, int]:

@@ -111,7 +111,7 @@ class Findings(Struct, frozen=True):
 class Reconciliation(Struct, frozen=True):
     """The last reconciliation of all tasks, with the address of its page."""
 
-    day: str
+    day: Annotated[str, Meta(description="2026-11-20, or of an hour 2026-11-20T07")]
     verdict: Annotated[str, Meta(description="clean, findings, could not decide")]
     sentence: str
     page: str
@@ -219,7 +219,8 @@ class Status(Struct, kw_only=True):
     tasks: list[TaskStatus]
     sites: list[SiteStatus]
     instances: Annotated[list[InstanceStatus] | None, Meta(description="null: nothing can be read, see unknown")]
-    reconciliation: Reconciliation | None = None
+    reconciliation: Annotated[Reconciliation | None, Meta(description="of the last night")] = None
+    last_hour: Annotated[Reconciliation | None, Meta(description="of the last hour, if hours are reconciled")] = None
     notes: list[str] = []
     unknown: dict[str, str] = {}
 

@@ -73,8 +73,16 @@ class Watch:
         self.clock.advance(timedelta(**of_time).total_seconds())
         return self.look()
 
-    def write(self, exit_code: int = 0, *, run: str = RUN, verdict: str = "clean", **verdicts: int) -> None:
-        task = {"task": "orders", "verdicts": {"delivered": 5, **verdicts}, "findings": verdicts}
+    def write(
+        self,
+        exit_code: int = 0,
+        *,
+        run: str = RUN,
+        verdict: str = "clean",
+        new: dict[str, int] | None = None,
+        **verdicts: int,
+    ) -> None:
+        task = {"task": "orders", "verdicts": {"delivered": 5, **verdicts}, "findings": verdicts, "new": new}
         summary = {
             "exit_code": exit_code,
             "verdict": verdict,

@@ -74,6 +74,9 @@ def status(tasks: list[TaskStatus]) -> Status:
             )
         ],
         reconciliation=Reconciliation("2026-11-22", "clean", "12 messages.", "https://account/nightly/report.html"),
+        last_hour=Reconciliation(
+            "2026-11-23T09", "findings", "9 messages: 1 missing.", "https://account/hour/report.html"
+        ),
     )
 
 
