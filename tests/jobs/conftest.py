@@ -17,6 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if pyspark.__version__.startswith("3."):
         # PySpark 3.5 uses a module that Python 3.12 removed, and leaves sockets to the garbage collector.
         for warning in (
+            "The distutils package is deprecated:DeprecationWarning",
             "distutils Version classes are deprecated:DeprecationWarning",
             "unclosed <socket:ResourceWarning",
         ):
