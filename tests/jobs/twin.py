@@ -78,7 +78,9 @@ with seeing as (
     from records where outcome = 'received' and observer = 'task' group by all
 ), retried as (
     select r.task, r.src_part, r.src_seq, max(t.journal_time) as last_retry,
-           count(distinct (r.instance, r.batch_id)) - count(distinct (t.instance, t.batch_id)) as unended
+           -- A pair of nulls counts as a value.
+           count(distinct (r.instance, r.batch_id))
+           - count(distinct (t.instance, t.batch_id)) filter (t.batch_id is not null) as unended
     from records r left join records t on t.outcome = 'retry' and t.task = r.task and t.src_seq = r.src_seq
          and t.src_part is not distinct from r.src_part and t.instance = r.instance and t.batch_id = r.batch_id
     where r.outcome = 'received' and r.src_seq is not null group by all

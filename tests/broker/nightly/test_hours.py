@@ -1,4 +1,4 @@
-"""What the app says of hourly runs, in its log and in its status."""
+"""What the app reports about hourly runs, in its log and in its status."""
 
 import asyncio
 import logging
