@@ -52,6 +52,7 @@ ONLY_THERE = {
         "local",
         "cli",
         "jobs.reconcile.container",
+        "jobs.reconcile.lease",
         "jobs.reconcile.read.staging",
     ),
 }
