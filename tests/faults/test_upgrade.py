@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 from azure.storage.blob import ContainerClient
+from typer.testing import CliRunner
 
+from cli.main import app
 from cli.reconcile import check_spark, run_job
 from local.broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import ROOT, HostProcess
@@ -65,6 +67,12 @@ class UpgradedLine(WatchedLine):
     def storage(self) -> str:
         """Return the connection string of the journal."""
         return self._storage
+
+    def trace(self, message_id: str) -> str:
+        """Return what `busway trace` prints."""
+        result = CliRunner(env=self._settings()).invoke(app, ["trace", message_id, "--config", str(self._folder)])
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
 
     def checkpoints(self) -> dict[str, str]:
         """Return what the hosts have written."""
@@ -171,10 +179,15 @@ def test_the_reconciliation_reads_a_journal_of_both(code: Path, tmp_path: Path) 
         options = [*hours, "--grace-minutes", "0", "--writers-stopped", "--memory", "1g"]
         code_of_job = run_job(url, out, options, line.storage)
         accepted = len(line.accepted)
+        traced = line.trace("k0-0")
     (summary,) = (json.loads(path.read_text()) for path in out.glob("runs/*/summary.json"))
     (task,) = summary["tasks"]
     assert sum(task["verdicts"].values()) == accepted, summary
     assert (code_of_job, summary["verdict"]) == (0, "clean"), summary["sentence"]
+    # The older release has received it and was killed; this one has sent it.
+    assert "k0-0: 1 hop." in traced
+    assert "east/orders accepted it" in traced
+    assert traced.count("received it") == 2
 
 
 def test_the_archive_is_the_release_before_this_one() -> None:
