@@ -31,6 +31,8 @@ def letters_in(file: Path, scene: Scene, selection: Selection) -> Iterator[Lette
             raise ConfigError([Problem(f"{file}: line {number}", "raw is not Base64")]) from error
         if letter.key is not None and selection.takes(letter):
             yield letter
+        if selection.is_complete:
+            return
 
 
 class FileResend:

@@ -29,7 +29,7 @@ def lines(found: Groups) -> Iterator[str]:
         where = "(unknown)" if each.name.source is None else each.name.source
         by = "" if each.name.task is None else f", task {each.name.task}"
         reason = _cut(each.name.reason, _LONGEST_REASON)
-        yield f"{each.count:>8}  {_ages(each):<15}  {reason:<{width}}  {printable(where + by)}"
+        yield f"{each.count:>8,}  {_ages(each):<15}  {reason:<{width}}  {printable(where + by)}"
 
 
 HEADING = f"{'number':>8}  {'age':<6}  {'message id':<{_LONGEST_ID}}  {'session':<{_LONGEST_SESSION}}  reason"

@@ -40,8 +40,13 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress(verb: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield what counts messages: a bar in a terminal, a line every few seconds elsewhere, both on standard error."""
+def progress(verb: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """
+    Yield what counts messages: a bar in a terminal, a line every few seconds elsewhere, both on standard error.
+
+    *total* is None if it is not known.
+    """
+    of = "" if total is None else f"/{total:,}"
     console = Console(stderr=True, highlight=False, markup=False)
     columns: Any = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
@@ -56,6 +61,6 @@ def progress(verb: str, total: int) -> Iterator[Callable[[int], None]]:
             now = time.monotonic()
             if not console.is_terminal and now - printed >= _LINE_SECONDS:
                 printed = now
-                typer.echo(f"{now - started:4.0f} s  {done:,}/{total:,} {verb}", err=True)
+                typer.echo(f"{now - started:4.0f} s  {done:,}{of} {verb}", err=True)
 
         yield advance

@@ -73,7 +73,7 @@ async def _delete_batches(place: Place, before: datetime) -> int | None:
     async with service_bus_client(place.setting, os.environ) as client:
         connection = ManagementConnection.to(client, place.entity)
         try:
-            with progress("deleted", 0) as advance, stopped_by_signals(stop):
+            with progress("deleted", None) as advance, stopped_by_signals(stop):
                 while not is_stopped and (count := await _delete(connection, place, before)):
                     deleted += count
                     advance(count)

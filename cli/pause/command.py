@@ -17,6 +17,7 @@ Az = Annotated[
         "--az", help="Only print the command of the Azure CLI that does it by app settings; it restarts the app."
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 _PAUSE_SECONDS = 30.0
 _DRAIN_SECONDS = 600.0
 
@@ -30,6 +31,7 @@ def pause(
         float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")
     ] = _PAUSE_SECONDS,
     az: Az = False,
+    dry_run: DryRun = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
@@ -51,7 +53,7 @@ def pause(
     """
     from cli.pause.run import Request, pause_tasks
 
-    request = Request(config, tasks, admin or [], authority, az)
+    request = Request(config, tasks, admin or [], authority, az, dry_run)
     raise typer.Exit(pause_tasks(request, reason, by, timeout))
 
 
@@ -63,6 +65,7 @@ def drain(
     timeout: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")
     ] = _DRAIN_SECONDS,
+    dry_run: DryRun = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
@@ -75,13 +78,16 @@ def drain(
     """
     from cli.pause.run import Request, pause_tasks
 
-    raise typer.Exit(pause_tasks(Request(config, tasks, admin or [], authority, is_az=False), reason, by, timeout))
+    raise typer.Exit(
+        pause_tasks(Request(config, tasks, admin or [], authority, is_az=False, is_dry=dry_run), reason, by, timeout)
+    )
 
 
 def resume(
     tasks: Tasks,
     *,
     az: Az = False,
+    dry_run: DryRun = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
@@ -94,4 +100,4 @@ def resume(
     """
     from cli.pause.run import Request, resume_tasks
 
-    raise typer.Exit(resume_tasks(Request(config, tasks, admin or [], authority, az)))
+    raise typer.Exit(resume_tasks(Request(config, tasks, admin or [], authority, az, dry_run)))

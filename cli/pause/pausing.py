@@ -72,6 +72,40 @@ class Steering:
         await self._store.write_control(self._task, replace(control, closed=True))
         return in_hand
 
+    async def show_pause(self) -> None:
+        """Say what `pause` would do; raises as `pause`."""
+        control = await self._store.control(self._task)
+        reports = await self._reports()
+        count = sum(
+            (reports.now - each.written).total_seconds() <= GONE_SECONDS
+            and any(task.task == self._task for task in each.report.tasks)
+            for each in reports.instances
+        )
+        if control is not None and control.paused:
+            self._say(f"is paused since {control.since}, by {control.by}")
+        self._say(
+            f"running instances that would start no new batch: {count}; {_messages(self._in_hand(reports))} in hand"
+        )
+        if self._entity is None:
+            return
+        found = await asyncio.to_thread(self._entity.status)
+        after = PAUSED_FORMS.get(found)
+        self._say(f"{self._entity.name} is {found}" + (", it would be " + after if after else " and stays so"))
+
+    async def show_resume(self) -> None:
+        """Say what `resume` would do; raises as `pause`."""
+        control = await self._store.control(self._task)
+        if control is None:
+            self._say("is not paused")
+            return
+        self._say(f"would be resumed; it is paused since {control.since}, by {control.by}")
+        if self._entity is not None and control.before is not None:
+            found = await asyncio.to_thread(self._entity.status)
+            is_ours = PAUSED_FORMS.get(control.before) == found
+            self._say(
+                f"{self._entity.name} is {found}" + (f", it would be {control.before}" if is_ours else " and stays so")
+            )
+
     async def resume(self) -> None:
         """Undo what `pause` did, and nothing else; raises as `pause`."""
         control = await self._store.control(self._task)
@@ -110,17 +144,20 @@ class Steering:
         start = self._clock.monotonic()
         while True:
             reports = await self._reports()
-            in_hand = sum(
-                task.in_hand
-                for each in reports.instances
-                if (reports.now - each.written).total_seconds() <= GONE_SECONDS
-                for task in each.report.tasks
-                if task.task == self._task
-            )
+            in_hand = self._in_hand(reports)
             waited = self._clock.monotonic() - start
             if waited >= _KNOWN_SECONDS and (not in_hand or waited >= seconds):
                 return in_hand
             await self._sleep(_LOOK_SECONDS)
+
+    def _in_hand(self, reports: Reports) -> int:
+        return sum(
+            task.in_hand
+            for each in reports.instances
+            if (reports.now - each.written).total_seconds() <= GONE_SECONDS
+            for task in each.report.tasks
+            if task.task == self._task
+        )
 
     async def _reports(self) -> Reports:
         return await self._store.reports(self._clock.now(), GONE_SECONDS)

@@ -38,6 +38,7 @@ class Request:
     addresses: Sequence[str]
     authority: Path | None
     is_az: bool
+    is_dry: bool
 
 
 def pause_tasks(request: Request, reason: str | None, by: str | None, seconds: float) -> int:
@@ -45,6 +46,9 @@ def pause_tasks(request: Request, reason: str | None, by: str | None, seconds: f
     who = Who(by or getpass.getuser(), reason)
 
     async def pause(steering: Steering) -> bool:
+        if request.is_dry:
+            await steering.show_pause()
+            return True
         return not await steering.pause(who, seconds)
 
     return _run(request, pause, is_pause=True)
@@ -54,7 +58,7 @@ def resume_tasks(request: Request) -> int:
     """Resume the tasks, as `pause_tasks`."""
 
     async def resume(steering: Steering) -> bool:
-        await steering.resume()
+        await (steering.show_resume() if request.is_dry else steering.resume())
         return True
 
     return _run(request, resume, is_pause=False)

@@ -29,6 +29,11 @@ class Position(NamedTuple):
             return number is not None and number <= self.number
         return self.time is None or (time is not None and time <= self.time)
 
+    def is_behind(self, last: "Position") -> bool:
+        """Return whether nothing can be between this position and *last*."""
+        pairs = ((self.time, last.time), (self.number, last.number))
+        return any(one is not None and other is not None and one > other for one, other in pairs)
+
 
 def position_of(text: str, option: str, now: datetime) -> Position:
     """Return the position that *text* names: a sequence number, a time, a duration before *now*, or `start`."""

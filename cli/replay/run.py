@@ -109,6 +109,9 @@ def _new_plan(request: Request, task: TaskFile) -> Plan:
         raise ConfigError([Problem("--from", "is missing", "expected a time, a duration, a sequence number, or start")])
     first = position_of(request.first, "--from", now)
     last = position_of(request.last or now.isoformat(), "--to", now)
+    if first.is_behind(last):
+        hint = "expected an earlier position than that of --to, which is now by default"
+        raise ConfigError([Problem(f"--from {request.first}", "is behind the last message", hint)])
     return Plan(
         task.task,
         now.strftime("%Y%m%dT%H%M%SZ"),
@@ -176,7 +179,7 @@ async def _replay(plan: Plan, task: TaskFile, configuration: Configuration, requ
     async with ledger, opened(plan, task, configuration, os.environ, ledger) as run:
         try:
             await run.resolve(configuration, os.environ)
-            with stopped_by_signals(run.stop), progress("replayed", 0) as advance:
+            with stopped_by_signals(run.stop), progress("replayed", None) as advance:
                 async with contextlib.aclosing(messages(plan, task, configuration, os.environ, folder)) as pages:
                     async for page in pages:
                         before = run.counts.total()
@@ -217,6 +220,8 @@ class _Filter:
 
 def _print(plan: Plan, run: Replay) -> None:
     typer.echo(f"replay {plan.task}~{plan.identity}")
+    if not (run.counts or run.before or run.not_found):
+        typer.echo("       0 messages between these positions")
     for outcome, count in run.counts.most_common():
         typer.echo(f"{count:>8,} {outcome}")
     if run.before:

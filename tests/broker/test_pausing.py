@@ -258,3 +258,27 @@ def test_the_commands_of_the_platform_name_every_lane(tmp_path: Path) -> None:
     assert run(tmp_path, "pause", "orders", "--az").stdout == (
         f"az functionapp config appsettings set {place} --settings {names[0]}=true {names[1]}=true\n"
     )
+
+
+def test_a_dry_run_says_what_would_be_done_and_changes_nothing(site: Site) -> None:
+    site.report(3)
+    asyncio.run(site.steering().show_pause())
+    name = site.entity.name
+    assert site.said == [
+        "running instances that would start no new batch: 1; 3 messages are in hand",
+        f"{name} is Active, it would be ReceiveDisabled",
+    ]
+    assert (site.entity.status(), site.control()) == ("Active", None)
+    site.report(0)
+    site.pause()
+    site.said.clear()
+    asyncio.run(site.steering().show_resume())
+    asyncio.run(site.steering().show_pause())
+    assert site.said == [
+        "would be resumed; it is paused since 2026-11-23T10:00:00Z, by ops",
+        f"{name} is ReceiveDisabled, it would be Active",
+        "is paused since 2026-11-23T10:00:00Z, by ops",
+        "running instances that would start no new batch: 1; 0 messages are in hand",
+        f"{name} is ReceiveDisabled and stays so",
+    ]
+    assert site.entity.status() == "ReceiveDisabled"

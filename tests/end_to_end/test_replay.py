@@ -167,6 +167,7 @@ def test_wrong_positions_and_an_unavailable_target_are_reported(site: Site) -> N
     for options, text in (
         (("--from", "yesterday"), "is not a position"),
         ((), "--from: is missing"),
+        (("--from", "2099-01-01"), "is behind the last message"),
         (("--from", "1"), "name it with --partition"),
         (("--from", "start", "--partition", "7"), "expected 0, 1"),
         (("--from", "start", "--where", "n ="), "--where"),
