@@ -1,4 +1,5 @@
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,21 @@ def test_several_folders_are_checked_and_one_invalid_folder_fails_the_command() 
     lines = result.stderr.splitlines()
     assert [line for line in lines if line.endswith(":")] == [f"{good}:", f"{bad}:", f"{good}:"]
     assert result.stdout.count("orders-west-to-east") == 2
+
+
+def test_a_thousand_tasks_are_checked_in_seconds(folder: Path) -> None:
+    both_ways = ("west", "east"), ("east", "west")
+    for number in range(500):
+        documents = [
+            f"task: t-{number}-{source}\nsource: {{connection: {source}, queue: orders-{number}}}\n"
+            f"routes:\n  - target: {{connection: {target}, queue: orders-{number}}}\n"
+            f"rejects: {{connection: {source}, queue: rejected}}\n"
+            for source, target in both_ways
+        ]
+        (folder / f"tasks/{number}.yaml").write_text("---\n".join(documents))
+    began = time.process_time()
+    result = CliRunner().invoke(app, ["check", str(folder)])
+    # A third of that on an idle machine. What grows with the square of the number takes minutes.
+    assert time.process_time() - began < 3
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 1001
