@@ -69,7 +69,11 @@ def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, C
 
 def unchecked(entities: Entities, connections: Mapping[str, Connection]) -> list[str]:
     """Return a sentence about what could not be checked, if anything: task files do not contain it."""
-    missing = [alias for alias, connection in connections.items() if entities.namespace(connection) is None]
+    missing = [
+        alias
+        for alias, connection in connections.items()
+        if connection.kind != "amqp" and entities.namespace(connection) is None
+    ]
     return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}."] if missing else []
 
 

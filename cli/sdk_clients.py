@@ -57,6 +57,9 @@ def consumer_client(place: Place, consumer_group: str) -> Iterator[EventHubConsu
 
 def _connection_string(place: Place) -> str | None:
     """Return the connection string of a place, None if its app setting names a namespace; raises ConfigError."""
+    if place.connection.kind == "amqp":
+        hint = "use a client of the broker itself"
+        raise ConfigError([Problem(str(place), "is of kind amqp, which this command does not reach", hint)])
     setting = place.connection.setting
     if setting is None:
         hint = "give the connection a `setting` too; the secret stays what the app sends with"

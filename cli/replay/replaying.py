@@ -71,8 +71,9 @@ class Replay:
         open_ = {key for key, entry in self._ledger.entries.items() if entry.state == SENDING}
         prefix = f"{self._name}/"
         for target in self._task.targets() if open_ else ():
-            setting = configuration.connections[target.connection].setting
-            if target.queue is None or setting is None:
+            connection = configuration.connections[target.connection]
+            setting = connection.setting
+            if target.queue is None or setting is None or connection.kind == "amqp":
                 continue
             place = Place(target.connection, configuration.site(target.connection), setting, target.queue)
             async with contextlib.aclosing(peeked(place, settings)) as pages:

@@ -101,6 +101,8 @@ def _uses(configuration: Configuration) -> _Uses:
         uses[configuration.connections[source.connection].key]["receives"][_place(source)] = None
     targets = [target for task in configuration.tasks for target in (*task.targets(), *heartbeat_targets(task))]
     for target in targets:
+        if configuration.connections[target.connection].kind == "amqp":
+            continue
         place = (f"{target.kind}s", target.entity)
         uses[configuration.connections[target.connection].key]["sends"][place] = None
     for source in (task.source for task in configuration.tasks if task.heartbeat is not None):

@@ -110,12 +110,16 @@ class _Collector:
         self.problems: list[Problem] = []
         self.heartbeats: dict[tuple[str, str], list[str]] = {}
         for alias, connection in configuration.connections.items():
+            if connection.kind == "amqp":
+                continue
             self.aliases.setdefault(connection.key, alias)
             self.namespaces.setdefault(connection.key, {})
 
     def entity(self, alias: str, name: Name, needed_by: str) -> Needed:
         """Return the needed entity of this name, new if this is the first need of it."""
-        entities = self.namespaces[self.configuration.connections[alias].key]
+        entities = self.namespaces.get(self.configuration.connections[alias].key)
+        if entities is None:
+            return Needed(name)  # at a broker of somebody else, which nobody plans
         needed = entities.setdefault(name.key, Needed(name))
         if needed_by not in needed.needed_by:
             needed.needed_by.append(needed_by)
@@ -189,7 +193,7 @@ class _Collector:
             self.entity(source.connection, name, by).is_source = True
 
     def target(self, target: Target, by: str) -> Needed:
-        kind = {"queue": Kind.QUEUE, "topic": Kind.TOPIC, "hub": Kind.HUB}[target.kind]
+        kind = {"queue": Kind.QUEUE, "topic": Kind.TOPIC, "hub": Kind.HUB}.get(target.kind, Kind.QUEUE)
         return self.entity(target.connection, Name(kind, (target.entity,)), by)
 
     def partitions(self, target: Target, needed: Needed, task: TaskFile, path: str) -> None:
@@ -247,7 +251,8 @@ class _Collector:
                         beside.needs.setdefault("partition_count", Need(1, "for heartbeats"))
         for alias, topic, name in heartbeat_topics(self.configuration.tasks):
             key = self.configuration.connections[alias].key
-            self.heartbeats.setdefault((key, topic.lower()), []).append(name)
+            if key in self.namespaces:
+                self.heartbeats.setdefault((key, topic.lower()), []).append(name)
         for key, topic in self.heartbeats:
             for needed in self.namespaces[key].values():
                 parent = needed.name.parent
@@ -284,7 +289,7 @@ class _Collector:
             for route in task.routes:
                 here, there = connections[source.connection].key, connections[route.target.connection].key
                 is_same = route.target.kind == kind and route.target.entity.lower() == name.parts[0].lower()
-                if is_same and here != there:
+                if is_same and here != there and there in self.namespaces:
                     first, second = sorted((here, there))
                     yield first, second, name
 

@@ -43,6 +43,10 @@ class TopologyFile:
                 hint = f"connections.yaml has {', '.join(configuration.connections) or 'none'}"
                 problems.append(Problem(f"{self.place}: {alias}", "is not a connection", hint))
                 continue
+            if connection.kind == "amqp":
+                text = "is of kind amqp, whose entities Busway does not create"
+                problems.append(Problem(f"{self.place}: {alias}", text, "remove it here"))
+                continue
             is_hubs = connection.kind == "event-hubs"
             if (site.hubs and not is_hubs) or ((site.queues or site.topics) and is_hubs):
                 kind = "hubs" if is_hubs else "queues and topics"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from shared.azure.connections import (
     connection_string_fault,
@@ -10,12 +11,21 @@ from shared.azure.connections import (
     service_bus_client,
     service_bus_client_by,
 )
-from shared.errors import TargetRefused
+from shared.azure.senders.amqp_endpoint import EXPECTED, amqp_endpoint, amqp_url_fault
+from shared.errors import Problem, TargetRefused
 from shared.protocols import Locks, Output, Secrets
 
 
-def open_output(site: str, kind: str, setting: str, settings: Mapping[str, str]) -> Output:
-    """Return an output to the namespace that an app setting names."""
+def open_output(
+    site: str,
+    kind: str,
+    setting: str,
+    settings: Mapping[str, str],
+    capabilities: Mapping[str, str] = MappingProxyType({}),
+) -> Output:
+    """Return an output to the namespace or broker that an app setting names; *capabilities* as in `AmqpOutput`."""
+    if kind == "amqp":
+        return _amqp_output(site, settings.get(setting, ""), capabilities)
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -25,18 +35,30 @@ def open_output(site: str, kind: str, setting: str, settings: Mapping[str, str])
     return EventHubsOutput(site, partial(event_hub_client, setting, settings))
 
 
-def open_output_with_secret(site: str, kind: str, secret: str, secrets: Secrets) -> Output:
-    """Return an output that always uses the current version of a secret, which holds a connection string."""
+def open_output_with_secret(
+    site: str, kind: str, secret: str, secrets: Secrets, capabilities: Mapping[str, str] = MappingProxyType({})
+) -> Output:
+    """Return an output that always uses the current version of a secret: a connection string, or a broker's URL."""
     from shared.azure.senders.renewed import RenewedOutput
 
-    return RenewedOutput(site, secret, secrets, partial(output_with_connection_string, site, kind, secret))
+    opened = partial(output_with_connection_string, site, kind, secret, capabilities=capabilities)
+    return RenewedOutput(site, secret, secrets, opened)
 
 
-def output_with_connection_string(site: str, kind: str, secret: str, connection_string: str) -> Output:
-    """Return an output for the value of *secret*; raises TargetRefused if it is not a valid connection string."""
-    fault = connection_string_fault(connection_string)
+def output_with_connection_string(
+    site: str,
+    kind: str,
+    secret: str,
+    connection_string: str,
+    *,
+    capabilities: Mapping[str, str] = MappingProxyType({}),
+) -> Output:
+    """Return an output for the value of *secret*; raises TargetRefused if that is not valid."""
+    fault = amqp_url_fault(connection_string) if kind == "amqp" else connection_string_fault(connection_string)
     if fault is not None:
         raise TargetRefused(f"{site}: secret {secret} {fault[0]}; {fault[1]}")
+    if kind == "amqp":
+        return _amqp_output(site, connection_string, capabilities)
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -44,6 +66,19 @@ def output_with_connection_string(site: str, kind: str, secret: str, connection_
     from shared.azure.senders.event_hubs import EventHubsOutput
 
     return EventHubsOutput(site, partial(event_hub_client_by, connection_string))
+
+
+def amqp_setting_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
+    """Return the problem of the app setting with a broker's URL, or None; it quotes no password."""
+    text = settings.get(setting)
+    fault = ("is missing", EXPECTED) if not text else amqp_url_fault(text)
+    return None if fault is None else Problem(setting, f"the app setting {fault[0]}", fault[1])
+
+
+def _amqp_output(site: str, url: str, capabilities: Mapping[str, str]) -> Output:
+    from shared.azure.senders.amqp import AmqpOutput
+
+    return AmqpOutput(site, amqp_endpoint(url), capabilities)
 
 
 def open_locks(site: str, entity: str, setting: str, settings: Mapping[str, str], *, sessions: bool) -> Locks:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
+from typing import Literal
 
 from shared.azure.secrets import open_secrets
 from shared.clock import Clock, SystemClock
@@ -146,7 +147,7 @@ def _task(
                 file.task,
                 sent.site,
                 configuration.connections[route.target.connection].key,
-                route.target.kind,
+                _binding_kind(route.target),
                 sent.entity,
                 source_kind=source,
                 body_only=route.body_only,
@@ -185,6 +186,12 @@ def _task(
         heartbeat_targets=[target(each) for each in heartbeat_targets(file)],
         dry_run=facts.dry_run,
     )
+
+
+def _binding_kind(target: Target) -> Literal["queue", "topic", "hub"]:
+    if target.kind == "address":
+        raise ValueError("an address has no output binding")
+    return target.kind
 
 
 def _fit_opened(kind: Kind, message: Message) -> None:

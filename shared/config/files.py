@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from shared.config.brokers import amqp_problems
 from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
@@ -48,6 +49,13 @@ class Configuration:
         ends += [target for task in self.tasks for target in heartbeat_targets(task)]
         ends += [tap.source for tap in self.taps]
         return {end.hub for end in ends if end.connection == alias and end.hub is not None}
+
+    def capabilities(self, alias: str) -> dict[str, str]:
+        """Return `queue` or `topic` for each of these that tasks send to with a connection."""
+        targets = [target for task in self.tasks for target in (*task.targets(), *heartbeat_targets(task))]
+        return {
+            each.entity: each.kind for each in targets if each.connection == alias and each.kind in ("queue", "topic")
+        }
 
 
 def load(folder: Path) -> Configuration:
@@ -92,6 +100,7 @@ def load(folder: Path) -> Configuration:
     usable = {alias: each for alias, each in connections.items() if each is not None}
     problems += tap_problems(taps, tasks, journal, places)
     problems += _dispatch_problems(tasks, journal, places)
+    problems += amqp_problems(tasks, usable, places)
     if problems:
         raise ConfigError(problems)
     return Configuration(usable, tasks, places, taps, journal)
@@ -185,15 +194,15 @@ def _reader_problems(
 def _connection_problems(
     document: object, place: str, connections: Mapping[str, Connection | None]
 ) -> Iterator[Problem]:
-    for path, alias, kind in _connection_uses(document):
+    for path, alias, kinds in _connection_uses(document):
         connection = connections.get(alias)
         where = f"{place}: {path}.connection"
         if alias not in connections:
             near = difflib.get_close_matches(alias, connections, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"{CONNECTIONS} has {', '.join(connections) or 'none'}"
             yield Problem(where, f"unknown connection {alias!r}", hint)
-        elif connection is not None and connection.kind != kind:
-            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {kind}")
+        elif connection is not None and connection.kind not in kinds:
+            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {' or '.join(kinds)}")
         elif connection is not None and connection.setting is None and path == "source":
             # The host opens the trigger, and it reads app settings.
             hint = (
@@ -211,14 +220,17 @@ def _binding_problems(document: object, place: str, connections: Mapping[str, Co
         target = route.get("target") if isinstance(route, dict) and route.get("via") == "binding" else None
         alias = target.get("connection") if isinstance(target, dict) else None
         connection = connections.get(alias) if isinstance(alias, str) else None
-        if connection is not None and connection.setting is None:
+        if connection is not None and connection.kind == "amqp":
+            where = f"{place}: routes[{index}].via"
+            yield Problem(where, f"{alias!r} is of kind amqp, which has no output binding", "remove `via: binding`")
+        elif connection is not None and connection.setting is None:
             where = f"{place}: routes[{index}].via"
             hint = "give the connection a `setting` as well, or send with the SDK: remove `via: binding`"
             yield Problem(where, f"{alias!r} has a secret and no setting, which an output binding needs", hint)
 
 
-def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
-    """Yield each use of a connection in a task: its path there, the alias, and the kind that it must be of."""
+def _connection_uses(document: object) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield each use of a connection in a task: its path there, the alias, and the kinds that it may be of."""
     if not isinstance(document, dict):
         return
     routes = document.get("routes")
@@ -227,7 +239,16 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
         uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
     for path, entity in uses:
         if isinstance(entity, dict) and isinstance(entity.get("connection"), str):
-            yield path, entity["connection"], "service-bus" if entity.get("hub") is None else "event-hubs"
+            yield path, entity["connection"], _kinds(path, entity)
+
+
+def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
+    """Return the kinds of connections that may have an entity of a task."""
+    if entity.get("hub") is not None:
+        return ("event-hubs",)
+    if entity.get("address") is not None:
+        return ("amqp",)
+    return ("service-bus",) if path in ("source", "event_hub") else ("service-bus", "amqp")
 
 
 def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:

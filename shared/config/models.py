@@ -33,9 +33,10 @@ type PartitionId = Annotated[int, Field(ge=0)]
 
 
 class Connection(Strict):
-    """A namespace: its kind, and the app setting or the secret with its address and credentials."""
+    """A namespace or broker: its kind, and the app setting or the secret with its address and credentials."""
 
-    kind: Literal["service-bus", "event-hubs"]
+    kind: Literal["service-bus", "event-hubs", "amqp"]
+    """`amqp`: another broker with AMQP 1.0, as a target; its setting is a URL such as amqps://USER:PASSWORD@HOST."""
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret with the connection string for sending; sources are opened with the app setting."""
     setting: Annotated[str | None, Field(pattern=SETTING, validate_default=True)] = None
@@ -130,19 +131,21 @@ class Source(Strict):
 
 
 class Target(Strict):
-    """Where messages are sent: a queue, a topic or an event hub."""
+    """Where messages are sent: a queue, a topic, an event hub, or an address of another broker."""
 
     connection: str
     queue: str | None = None
     topic: str | None = None
     hub: str | None = None
+    address: str | None = None
+    """For a connection of kind amqp: the address as the broker expects it, such as /queues/orders of RabbitMQ 4."""
     partition: Literal["keep"] | PartitionId | None = None
     """For a hub: the id of a partition, or `keep` for the partition of the original; by default the key decides."""
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
-        if sum(each is not None for each in (self.queue, self.topic, self.hub)) != 1:
-            msg = "expected one of queue, topic and hub"
+        if sum(each is not None for each in (self.queue, self.topic, self.hub, self.address)) != 1:
+            msg = "expected one of queue, topic, hub and address"
             raise ValueError(msg)
         if self.partition is not None and self.hub is None:
             msg = "has a partition, expected only for a hub"
@@ -150,14 +153,16 @@ class Target(Strict):
         return self
 
     @property
-    def kind(self) -> Literal["queue", "topic", "hub"]:
+    def kind(self) -> Literal["queue", "topic", "hub", "address"]:
         """What the entity is."""
-        return "queue" if self.queue is not None else "topic" if self.topic is not None else "hub"
+        if self.queue is not None:
+            return "queue"
+        return "topic" if self.topic is not None else "hub" if self.hub is not None else "address"
 
     @property
     def entity(self) -> str:
         """The entity's name in its namespace."""
-        return self.queue or self.topic or self.hub or ""
+        return self.queue or self.topic or self.hub or self.address or ""
 
 
 class Route(Strict):
@@ -178,6 +183,8 @@ class Route(Strict):
         given = self.model_fields_set & {"body_only", "max_message_bytes"}
         if self.via == "sdk" and given:
             raise ValueError(f"has {' and '.join(sorted(given))}, expected only with `via: binding`")
+        if self.via == "binding" and self.target.address is not None:
+            raise ValueError("names an address, which an output binding cannot, expected no `via: binding`")
         if self.via == "binding" and self.target.partition is not None:
             raise ValueError("names a partition, which an output binding cannot, expected no `via: binding`")
         return self

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from shared.azure.connections import setting_problem
-from shared.azure.outputs import open_locks, open_output, open_output_with_secret
+from shared.azure.outputs import amqp_setting_problem, open_locks, open_output, open_output_with_secret
 from shared.azure.secrets import open_secrets
 from shared.config.files import Configuration
 from shared.config.models import Connection, TaskFile
@@ -17,9 +17,7 @@ def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> d
     problems = []
     for alias, connection in configuration.connections.items():
         for problem in (
-            setting_problem(connection.setting, settings, configuration.hubs(alias))
-            if connection.setting is not None
-            else None,
+            _setting_problem(configuration, alias, settings),
             secrets.problem(connection.secret) if connection.secret is not None else None,
         ):
             if problem is not None:
@@ -28,7 +26,7 @@ def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> d
     if problems:
         raise ConfigError(problems)
     return {
-        alias: _open_output(configuration.site(alias), connection, settings, secrets)
+        alias: _open_output(configuration, alias, connection, settings, secrets)
         for alias, connection in configuration.connections.items()
     }
 
@@ -42,7 +40,23 @@ def open_source_locks(file: TaskFile, configuration: Configuration, settings: Ma
     return open_locks(configuration.site(alias), source.entity, connection.key, settings, sessions=source.sessions)
 
 
-def _open_output(site: str, connection: Connection, settings: Mapping[str, str], secrets: Secrets) -> Output:
+def _setting_problem(configuration: Configuration, alias: str, settings: Mapping[str, str]) -> Problem | None:
+    connection = configuration.connections[alias]
+    if connection.setting is None:
+        return None
+    if connection.kind == "amqp":
+        return amqp_setting_problem(connection.setting, settings)
+    return setting_problem(connection.setting, settings, configuration.hubs(alias))
+
+
+def _open_output(
+    configuration: Configuration,
+    alias: str,
+    connection: Connection,
+    settings: Mapping[str, str],
+    secrets: Secrets,
+) -> Output:
+    site, capabilities = configuration.site(alias), configuration.capabilities(alias)
     if connection.secret is not None:
-        return open_output_with_secret(site, connection.kind, connection.secret, secrets)
-    return open_output(site, connection.kind, connection.key, settings)
+        return open_output_with_secret(site, connection.kind, connection.secret, secrets, capabilities)
+    return open_output(site, connection.kind, connection.key, settings, capabilities)

@@ -323,7 +323,7 @@ class _Sites:
         if source.hub is None and not source.dead_letter:
             yield self._dead_letters_of(source, source.entity)
         for target in {each.entity: each for each in (route.target for route in file.routes)}.values():
-            if target.hub is None:
+            if target.hub is None and self._reader.kind(target.connection) == "service-bus":
                 yield self._dead_letters_of(target, target.entity)
 
     async def _dead_letters_of(self, end: Source | Target, entity: str) -> DeadLetters:

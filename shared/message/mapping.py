@@ -18,7 +18,7 @@ from typing import Literal
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list
-from shared.amqp.values import NULL, Malformed, Value, binary, string, uint
+from shared.amqp.values import NULL, TRUE, Malformed, Value, binary, string, uint
 from shared.message.message import Message
 
 TIME_TO_LIVE = "repl-sb-time-to-live"
@@ -53,7 +53,7 @@ _LARGEST_UINT = 2**32 - 1
 _BINARIES = frozenset((0xA0, 0xB0))
 _REFUSED = _BINARIES | {0x45, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
 
-type Kind = Literal["service-bus", "event-hubs"]
+type Kind = Literal["service-bus", "event-hubs", "amqp"]
 type Fit = Callable[[Message], None]
 type Changes = dict[str, Value | None]
 
@@ -61,6 +61,11 @@ type Changes = dict[str, Value | None]
 def fit_between(source: Kind, target: Kind) -> Fit | None:
     """Return the function that makes a message fit another kind of namespace, None if it fits unchanged."""
     return _FITS[source, target]
+
+
+def make_durable(message: Message) -> None:
+    """Mark *message* as durable: Service Bus and Event Hubs keep all messages, other brokers only those."""
+    message.durable = TRUE
 
 
 def restore_event(message: Message) -> None:
@@ -261,4 +266,6 @@ _FITS: dict[tuple[Kind, Kind], Fit | None] = {
     ("service-bus", "event-hubs"): message_into_event,
     ("event-hubs", "service-bus"): event_into_message,
     ("event-hubs", "event-hubs"): keep_broker_properties,
+    ("service-bus", "amqp"): make_durable,
+    ("event-hubs", "amqp"): make_durable,
 }

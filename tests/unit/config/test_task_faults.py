@@ -122,14 +122,14 @@ FAULTS = [
         "target: {connection: east, queue: orders}",
         "target: {connection: east}",
         "routes[0].target",
-        "expected one of queue, topic and hub",
+        "expected one of queue, topic, hub and address",
         "",
     ),
     (
         "target: {connection: east, queue: orders}",
         "target: {connection: hub-west, hub: h, queue: orders}",
         "routes[0].target",
-        "expected one of queue, topic and hub",
+        "expected one of queue, topic, hub and address",
         "",
     ),
     (

@@ -1,0 +1,80 @@
+"""The address of an AMQP 1.0 broker, from a URL such as `amqps://user:password@broker:5671`."""
+
+import ipaddress
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+_PORTS = {"amqps": 5671, "amqp": 5672}
+EXPECTED = "expected amqps://USER:PASSWORD@HOST:PORT, with % and two digits for each special character of the password"
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpEndpoint:
+    """Where a broker is and who connects; no repr, error or log line contains the password."""
+
+    host: str
+    port: int
+    is_encrypted: bool
+    user: str | None
+    virtual_host: str | None
+    """The virtual host of RabbitMQ, None for that of its user."""
+    _password: str = field(repr=False)
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism."""
+        return "ANONYMOUS" if self.user is None else "PLAIN"
+
+    @property
+    def host_name(self) -> str:
+        """What the open frame names as the host."""
+        return self.host if self.virtual_host is None else f"vhost:{self.virtual_host}"
+
+    def initial_response(self) -> bytes:
+        """Return the initial response of the SASL mechanism, which contains the password."""
+        return b"" if self.user is None else f"\0{self.user}\0{self._password}".encode()
+
+
+def amqp_url_fault(text: str) -> tuple[str, str] | None:
+    """Return the problem of a broker's URL and how to fix it; quotes nothing of it but the scheme and the host."""
+    found = _parse(text)
+    return found if isinstance(found, tuple) else None
+
+
+def amqp_endpoint(text: str) -> AmqpEndpoint:
+    """Return the endpoint of a URL; raises ValueError with the problem."""
+    found = _parse(text)
+    if isinstance(found, tuple):
+        raise ValueError("; ".join(found))  # noqa: TRY004 - the tuple is a fault
+    return found
+
+
+def _parse(text: str) -> AmqpEndpoint | tuple[str, str]:
+    try:
+        url = urlsplit(text.strip())
+        host, port = url.hostname, url.port
+    except ValueError:
+        # The error's text quotes parts of the URL.
+        return "is not a URL", EXPECTED
+    if url.scheme not in _PORTS or not host:
+        return "is not a URL of an AMQP broker", EXPECTED
+    if url.query or url.fragment:
+        return "has a ? or # after the host", EXPECTED
+    if url.scheme == "amqp" and not _is_loopback(host):
+        return f"would send the password to {host} unencrypted", "expected amqps://; amqp:// only for this machine"
+    if (url.username is None) != (url.password is None):
+        return "has only one of user and password", EXPECTED
+    user = None if url.username is None else unquote(url.username)
+    path = unquote(url.path.removeprefix("/")) or None
+    return AmqpEndpoint(
+        host, port or _PORTS[url.scheme], url.scheme == "amqps", user, path, unquote(url.password or "")
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,284 @@
+"""
+A connection to an AMQP 1.0 broker with one link, which sends to one address.
+
+It is the project's own protocol code, because Microsoft's AMQP client knows only what Service Bus does: it leaves a
+released message without an answer and drops the reason why a link is refused (decision 0069).
+
+A link of its own connection for each address keeps what brokers do to a whole connection or session because of one
+address away from the others. Transfers leave in the order in which they are given, as many as the broker grants credit
+for, each a message with the bytes that it has.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import uuid
+from collections import deque
+from typing import Self
+
+from shared.amqp.values import Malformed
+from shared.azure.senders import amqp_frames as frames
+from shared.azure.senders.amqp_endpoint import AmqpEndpoint
+from shared.azure.senders.amqp_frames import AmqpError, Performative
+
+UNAUTHORIZED = "amqp:unauthorized-access"
+_SERIAL = 2**32
+_CLOSE_SECONDS = 1.0
+_SMALLEST_FRAME = 512
+# SASL outcomes: authentication failed, and a permanent error of the system.
+_REFUSED_CODES = frozenset((1, 3))
+
+
+class NoCredit(AmqpError):
+    """The broker took no message in time; what was given was not sent."""
+
+
+class _Delivery:
+    """A message and the answer to it; it has a number once it is sent."""
+
+    __slots__ = ("answer", "content", "number")
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.number: int | None = None
+        self.answer: asyncio.Future[AmqpError | None] = asyncio.get_running_loop().create_future()
+
+
+class AmqpLink:
+    """An open link; any number of callers may deliver at the same time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Use an open socket; `open` makes it."""
+        self.failure: Exception | None = None
+        """The error that ended the link, None while it is usable."""
+        self.lost = 0
+        """The number of sent messages that had no answer when the link ended."""
+        self.largest_message = 0
+        """The most bytes in one message, as announced by the broker; 0 for no limit."""
+        self._reader = reader
+        self._writer = writer
+        self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unsent: deque[_Delivery] = deque()
+        self._pending: deque[bytes] = deque()  # frames of the message that is being sent
+        self._unanswered: dict[int, _Delivery] = {}
+        self._next_delivery = 0
+        self._next_transfer = 0
+        self._next_incoming = 0
+        self._window = 0
+        self._credit = 0
+        self._largest_frame = _SMALLEST_FRAME
+        self._heard = asyncio.get_running_loop().time()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(cls, endpoint: AmqpEndpoint, address: str, capability: str | None) -> Self:
+        """
+        Return a link to *address*, a queue or topic by its *capability*; a deadline is the caller's.
+
+        Raises: AmqpError if the broker refuses it, OSError if it cannot be reached or trusted, Malformed.
+        """
+        context = ssl.create_default_context() if endpoint.is_encrypted else None
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+        self = cls(reader, writer)
+        try:
+            await self._authenticate(endpoint)
+            name = f"busway-{uuid.uuid4()}"
+            writer.write(frames.open_frame(name, endpoint.host_name) + frames.begin_frame())
+            writer.write(frames.attach_frame(name, address, capability))
+            self._tasks.append(asyncio.create_task(self._read()))
+            await asyncio.shield(self._attached)
+        except asyncio.IncompleteReadError as error:
+            self._end(ConnectionError("the broker closed the connection while it was opened"))
+            raise ConnectionError("the broker closed the connection while it was opened") from error
+        except BaseException as error:
+            self._end(error if isinstance(error, Exception) else ConnectionError("the link was not opened in time"))
+            raise
+        return self
+
+    async def deliver(self, content: bytes, deadline: float) -> Exception | None:
+        """
+        Send one message and return None if it was accepted, or the error.
+
+        Units:   *deadline* is a time of the event loop. Without an answer by then the error is a TimeoutError, and the
+                 message may have been accepted; NoCredit if it was not sent. A message whose answer is lost with the
+                 link gets the `failure`.
+        """
+        if self.failure is not None:
+            return ConnectionError("the link is closed")
+        delivery = _Delivery(content)
+        self._unsent.append(delivery)
+        self._send()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await delivery.answer
+        except TimeoutError as error:
+            if delivery.number is None:
+                return NoCredit(None, "the broker takes no messages: it grants no credit")
+            return error
+        except (AmqpError, OSError, Malformed) as error:
+            return error
+
+    async def close(self) -> None:
+        """Close the connection; messages in flight get an error."""
+        self._end(ConnectionError("the link is closed"))
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._writer.wait_closed()
+
+    async def _authenticate(self, endpoint: AmqpEndpoint) -> None:
+        await self._exchange_headers(frames.SASL_HEADER)
+        offered = frames.mechanisms_of(await self._expect(frames.SASL_MECHANISMS))
+        if endpoint.mechanism not in offered:
+            text = f"it offers {', '.join(offered)}, expected {endpoint.mechanism}"
+            raise AmqpError(UNAUTHORIZED, text)
+        self._writer.write(frames.sasl_init(endpoint.mechanism, endpoint.initial_response(), endpoint.host))
+        code = (await self._expect(frames.SASL_OUTCOME)).number(0, 0)
+        if code:
+            raise AmqpError(UNAUTHORIZED if code in _REFUSED_CODES else None, f"SASL {endpoint.mechanism}: code {code}")
+        await self._exchange_headers(frames.AMQP_HEADER)
+
+    async def _exchange_headers(self, header: bytes) -> None:
+        self._writer.write(header)
+        answer = await self._reader.readexactly(len(header))
+        if answer == header:
+            return
+        version = f"AMQP {answer[5]}.{answer[6]}.{answer[7]}" if answer.startswith(b"AMQP") else "another protocol"
+        raise AmqpError("amqp:not-implemented", f"it answers with {version}, expected AMQP 1.0 with SASL at this port")
+
+    async def _expect(self, code: int) -> Performative:
+        found = await self._frame(is_sasl=True)
+        if found is None or found.code != code:
+            raise Malformed(f"SASL: got frame {None if found is None else hex(found.code)}, expected {code:#x}")
+        return found
+
+    async def _frame(self, *, is_sasl: bool = False) -> Performative | None:
+        extended, size = frames.frame_size(await self._reader.readexactly(8), is_sasl=is_sasl)
+        body = await self._reader.readexactly(extended + size)
+        self._heard = asyncio.get_running_loop().time()
+        return frames.read_performative(body[extended:])
+
+    async def _read(self) -> None:
+        """Read frames until the connection ends."""
+        try:
+            while True:
+                found = await self._frame()
+                if found is not None:
+                    self._handle(found)
+        except asyncio.IncompleteReadError:
+            self._end(ConnectionError("the broker closed the connection"))
+        except (AmqpError, OSError, Malformed) as error:
+            self._end(error)
+
+    def _handle(self, frame: Performative) -> None:
+        if frame.code == frames.OPEN:
+            self._largest_frame = max(_SMALLEST_FRAME, min(frame.number(2, frames.LARGEST_FRAME), frames.LARGEST_FRAME))
+            self._tasks.append(asyncio.create_task(self._tend(frame.number(4, 0) / 1000)))
+        elif frame.code == frames.BEGIN:
+            self._next_incoming, self._window = frame.number(1, 0), frame.number(2, 0)
+        elif frame.code == frames.ATTACH:
+            # Without a target the link is refused, and a detach with the reason follows.
+            if frame.value(6).payload is not None and not self._attached.done():
+                self.largest_message = frame.number(10, 0)
+                self._attached.set_result(None)
+        elif frame.code == frames.FLOW:
+            self._flow(frame)
+        elif frame.code == frames.DISPOSITION:
+            self._disposed(frame)
+        elif frame.code in {frames.DETACH, frames.END, frames.CLOSE}:
+            error = frames.error_of(frame.value(2 if frame.code == frames.DETACH else 0))
+            what = {frames.DETACH: "link", frames.END: "session", frames.CLOSE: "connection"}[frame.code]
+            raise error or AmqpError(None, f"the broker closed the {what}")
+
+    def _flow(self, frame: Performative) -> None:
+        self._window = (frame.number(0, 0) + frame.number(1, 0) - self._next_transfer) % _SERIAL
+        if frame.value(4).payload is not None:
+            credit = (frame.number(5, 0) + frame.number(6, 0) - self._next_delivery) % _SERIAL
+            # A broker that reduces its credit may count messages that it had not received yet.
+            self._credit = credit if credit < _SERIAL // 2 else 0
+        self._send()
+        if frame.flag(8):
+            self._next_delivery = (self._next_delivery + self._credit) % _SERIAL
+            self._credit = 0
+            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, self._next_delivery))
+        elif frame.flag(9):
+            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, None))
+
+    def _disposed(self, frame: Performative) -> None:
+        state = frames.outcome_of(frame.value(4))
+        first = frame.number(1, 0)
+        last = frame.number(2, first)
+        if state is None and not frame.flag(3):
+            return
+        answer = _answer(state)
+        for number in range(first, last + 1) if last - first < _SERIAL // 2 else (first,):
+            delivery = self._unanswered.pop(number, None)
+            if delivery is not None and not delivery.answer.done():
+                delivery.answer.set_result(answer)
+        if not frame.flag(3):
+            self._write(frames.settled_frame(first, last))
+
+    def _send(self) -> None:
+        """Send as much as credit and window allow."""
+        while self._window and self.failure is None:
+            if self._pending:
+                self._write(self._pending.popleft())
+                self._next_transfer = (self._next_transfer + 1) % _SERIAL
+                self._window -= 1
+                continue
+            while self._unsent and self._unsent[0].answer.done():  # its caller no longer waits
+                self._unsent.popleft()
+            if not self._unsent or not self._credit:
+                return
+            delivery = self._unsent.popleft()
+            delivery.number = self._next_delivery
+            self._unanswered[delivery.number] = delivery
+            self._pending.extend(frames.transfer_frames(delivery.number, delivery.content, self._largest_frame))
+            delivery.content = b""
+            self._next_delivery = (self._next_delivery + 1) % _SERIAL
+            self._credit -= 1
+
+    async def _tend(self, idle_seconds: float) -> None:
+        """Send an empty frame in half of the time after which the broker gives up; give up if it is silent itself."""
+        while True:
+            await asyncio.sleep(min(idle_seconds / 2 or frames.IDLE_SECONDS, frames.IDLE_SECONDS))
+            if asyncio.get_running_loop().time() - self._heard > 2 * frames.IDLE_SECONDS:
+                self._end(ConnectionError(f"the broker sent nothing for {2 * frames.IDLE_SECONDS} s"))
+                return
+            self._write(frames.EMPTY_FRAME)
+
+    def _write(self, data: bytes) -> None:
+        if self.failure is None:
+            self._writer.write(data)
+
+    def _end(self, error: Exception) -> None:
+        """End the link with *error*, unless it has ended."""
+        if self.failure is not None:
+            return
+        self._writer.write(frames.close_frame())
+        self.failure = error
+        self._writer.close()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        if not self._attached.done():
+            self._attached.set_exception(error)
+            self._attached.exception()  # it may have no reader
+        sent, unsent = list(self._unanswered.values()), list(self._unsent)
+        self._unanswered.clear()
+        self._unsent.clear()
+        self.lost = sum(not each.answer.done() for each in sent)
+        for delivery in (*sent, *unsent):
+            if not delivery.answer.done():
+                delivery.answer.set_exception(error if delivery in sent else ConnectionError("the link is closed"))
+
+
+def _answer(state: Performative | None) -> AmqpError | None:
+    """Return the error of an outcome, None for accepted."""
+    if state is None or state.code == frames.ACCEPTED:
+        # Settled without a state: the broker forgets it, which AMQP 1.0 has no other meaning for.
+        return None if state is not None else AmqpError(None, "the broker settled the message without an outcome")
+    if state.code == frames.REJECTED:
+        return frames.error_of(state.value(0)) or AmqpError(None, "the broker rejected the message without a reason")
+    names = {frames.RELEASED: "released", frames.MODIFIED: "released (modified)"}
+    name = names.get(state.code, f"answered with {state.code:#x} for")
+    return AmqpError(None, f"the broker {name} the message")

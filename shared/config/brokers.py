@@ -1,0 +1,24 @@
+"""What tasks cannot ask of a broker of kind amqp."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from shared.config.models import Connection, TaskFile
+from shared.errors import Problem
+
+
+def amqp_problems(
+    tasks: Sequence[TaskFile], connections: Mapping[str, Connection], places: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Yield the tasks whose targets at a broker have no single meaning there."""
+    kinds: dict[tuple[str, str], str] = {}
+    for task in tasks:
+        place = places[task.task.lower()]
+        targets = [each for each in task.targets() if connections[each.connection].kind == "amqp"]
+        if targets and task.heartbeat is not None and not task.heartbeat.visible:
+            text = "has a target of kind amqp, which hides no heartbeats"
+            yield Problem(f"{place}: heartbeat", text, "set `visible: true`, or remove it")
+        for target in targets:
+            other = kinds.setdefault((target.connection, target.entity), target.kind)
+            if other != target.kind:
+                text = f"{target.entity!r} of {target.connection} is a {target.kind} here and elsewhere a {other}"
+                yield Problem(place, text, "give one of them a connection of its own")

@@ -1,0 +1,131 @@
+"""Connections of kind amqp: where they may be used, and what is opened for them."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.topology.deployment import deployment_of
+from cli.topology.needs import needs_of
+from cli.topology.planning import load_needs
+from shared.amqp.values import TRUE
+from shared.azure.senders.amqp import AmqpOutput
+from shared.config.files import Configuration, load
+from shared.config.outputs import open_outputs
+from shared.config.review import review
+from shared.config.review.entities import Entities
+from shared.errors import ConfigError
+from shared.message.mapping import fit_between
+from tests.messages import message
+
+CONNECTIONS = """\
+west: {kind: service-bus, setting: WEST}
+hubs: {kind: event-hubs, setting: HUBS}
+rabbit: {kind: amqp, setting: RABBIT}
+"""
+WEST = "Endpoint=sb://west.servicebus.windows.net/;SharedAccessKeyName=n;SharedAccessKey=azE="
+RABBIT = "amqps://busway:s3cret@rabbit.example"
+
+
+def written(folder: Path, task: str, connections: str = CONNECTIONS) -> Path:
+    folder.joinpath("tasks").mkdir()
+    folder.joinpath("connections.yaml").write_text(connections, encoding="utf-8")
+    folder.joinpath("tasks/copy.yaml").write_text(task, encoding="utf-8")
+    return folder
+
+
+def task(*targets: str, source: str = "{connection: west, queue: orders}", more: str = "") -> str:
+    routes = "".join(f"  - {{target: {{connection: rabbit, {each}}}}}\n" for each in targets)
+    return f"task: copy\nsource: {source}\nroutes:\n{routes}{more}"
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    return load(written(tmp_path, task("queue: orders", "topic: news", "address: /queues/orders")))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            task("hub: orders"),
+            "routes[0].target.connection: 'rabbit' is of kind amqp, expected event-hubs",
+        ),
+        (
+            task("queue: q", source="{connection: rabbit, queue: orders}"),
+            "source.connection: 'rabbit' is of kind amqp, expected service-bus",
+        ),
+        (
+            task("address: q").replace("rabbit", "west"),
+            "routes[0].target.connection: 'west' is of kind service-bus, expected amqp",
+        ),
+        (
+            task("queue: q").replace("}}", "}, via: binding}"),
+            "routes[0].via: 'rabbit' is of kind amqp, which has no output binding (remove `via: binding`)",
+        ),
+        (
+            task("queue: q", more="heartbeat: {every: PT1M}\n"),
+            "heartbeat: has a target of kind amqp, which hides no heartbeats (set `visible: true`, or remove it)",
+        ),
+        (
+            task("queue: q", "topic: q"),
+            "'q' of rabbit is a topic here and elsewhere a queue (give one of them a connection of its own)",
+        ),
+    ],
+)
+def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(written(tmp_path, text))
+    assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"WEST": WEST, "HUBS": WEST}, "the app setting is missing"),
+        ({"WEST": WEST, "HUBS": WEST, "RABBIT": "amqp://u:s3cret@rabbit"}, "password to rabbit unencrypted"),
+        ({"WEST": WEST, "HUBS": WEST, "RABBIT": WEST}, "is not a URL of an AMQP broker"),
+    ],
+)
+def test_a_setting_that_is_no_url_stops_the_start(
+    configuration: Configuration, settings: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected) as caught:
+        open_outputs(configuration, settings)
+    assert str(caught.value).startswith("connections.yaml: rabbit: app setting RABBIT: ")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_each_target_opens_with_its_capability(configuration: Configuration) -> None:
+    output = open_outputs(configuration, {"WEST": WEST, "HUBS": WEST, "RABBIT": RABBIT})["rabbit"]
+    assert isinstance(output, AmqpOutput)
+    assert configuration.capabilities("rabbit") == {"orders": "queue", "news": "topic"}
+    assert configuration.capabilities("west") == {}
+
+
+def test_messages_for_a_broker_are_durable_and_otherwise_unchanged() -> None:
+    fit = fit_between("service-bus", "amqp")
+    assert fit is not None
+    original, expected = message(time_to_live=60_000), message(time_to_live=60_000)
+    fit(original)
+    expected.durable = TRUE
+    assert original.encode() == expected.encode()
+
+
+def test_no_entities_and_no_roles_are_planned_for_a_broker(configuration: Configuration, tmp_path: Path) -> None:
+    needs = needs_of(configuration, None)
+    assert set(needs.aliases.values()) == {"west", "hubs"}
+    assert [each["alias"] for each in deployment_of(configuration, needs)["sites"]] == ["west", "hubs"]
+    with pytest.raises(ConfigError, match="rabbit: is of kind amqp, expected service-bus or event-hubs"):
+        load_needs(tmp_path, ["rabbit"])
+
+
+def test_a_review_finds_nothing_wrong_with_a_broker(tmp_path: Path) -> None:
+    configuration = load(written(tmp_path, task("address: /queues/orders")))
+    assert not [each for each in review(configuration, Entities({})) if "rabbit" in str(each)]
+
+
+def test_topology_names_no_broker(tmp_path: Path) -> None:
+    written(tmp_path, task("queue: orders"))
+    tmp_path.joinpath("topology.yaml").write_text("rabbit: {queues: {orders: {}}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="rabbit: is of kind amqp, whose entities Busway does not create"):
+        load_needs(tmp_path)
