@@ -18,6 +18,8 @@ from shared.config.files import JOURNAL
 from shared.errors import ConfigError, Problem
 
 VERSION_FILE = ".busway-version"
+# In the app, where `shared.config.status_assembly` reads it.
+_APP_VERSION_FILE = "busway-version"
 JOURNAL_TEXT = """\
 # The storage account of the app setting JOURNAL, which `busway start` and the templates set, has the journal.
 blob: {setting: JOURNAL, container: journal}
@@ -80,6 +82,7 @@ def _write_app(config: Path, project: Path, folder: Path) -> None:
         shutil.copy(ROOT / name, folder)
     for name in _CODE:
         shutil.copytree(ROOT / name, folder / name, ignore=_IGNORED)
+    (folder / _APP_VERSION_FILE).write_text(f"{version('busway')}\n")
     own_host = project / _HOST_FILE
     shutil.copy(own_host if own_host.is_file() else ROOT / _HOST_FILE, folder)
     # Config.json files are for this machine, and examples are no part of an app.

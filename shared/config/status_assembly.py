@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.azure.connections import event_hub_client, service_bus_client, setting_problem
@@ -48,6 +49,8 @@ _HOST_STORAGE = "AzureWebJobsStorage"
 # Azure Storage, "Naming and referencing containers".
 _LONGEST_NAME = 63
 _CLOCK_SECONDS = 5.0
+# `busway package` writes it into the app.
+_VERSION_FILE = Path(__file__).parents[2] / "busway-version"
 _RECONCILED_EVERY = timedelta(minutes=5)
 _MOST_SUBSCRIPTIONS = 100
 
@@ -392,4 +395,8 @@ def _version() -> str | None:
     try:
         return version("busway")
     except PackageNotFoundError:
-        return None  # a deployed app is not installed
+        pass  # a deployed app is not installed
+    try:
+        return _VERSION_FILE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None

@@ -74,10 +74,17 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
     assert result.exit_code == 0, result.output
     out = project / "build/app"
     assert sorted(each.name for each in out.iterdir()) == [
-        "config", "function_app.py", "functions", "host.json", "requirements.txt", "shared",
+        "busway-version", "config", "function_app.py", "functions", "host.json", "requirements.txt", "shared",
     ]  # fmt: skip
     assert not (out / "config/entities").exists()
-    code = "import function_app, shared.errors; print(shared.errors.__file__)\n"
+    code = "import importlib.metadata as metadata; known = metadata.version\n"
+    # On Azure the app is not installed.
+    code += (
+        "def installed(name):\n  if name == 'busway': raise metadata.PackageNotFoundError(name)\n  return known(name)\n"
+    )
+    code += "metadata.version = installed\n"
+    code += "import function_app, shared.errors; print(shared.errors.__file__)\n"
+    code += "from shared.config import status_assembly; print(status_assembly._version())\n"
     code += "print(*[each.get_function_name() for each in function_app.app.get_functions()])"
     emulated = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
     ran = subprocess.run(  # noqa: S603 - our own code
@@ -96,7 +103,8 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    place, functions = ran.stdout.splitlines()
+    place, found_version, functions = ran.stdout.splitlines()
+    assert found_version == version("busway")
     assert Path(place) == out / "shared/errors.py"
     assert "orders-west-to-east" in functions
     assert busway("package").exit_code == 0  # again, over the first
