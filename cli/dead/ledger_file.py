@@ -4,7 +4,6 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
 from urllib.parse import quote
 
 from cli.file_lock import locked
@@ -26,7 +25,9 @@ class LedgerFile:
     def __init__(self, path: Path) -> None:
         """Use the file *path*, which `opened` creates."""
         self.path = path
-        self._file: IO[str]
+        self._descriptor: int
+        # A line may follow one that was cut off, by this process or by one that was killed.
+        self._before = ""
 
     @property
     def where(self) -> str:
@@ -38,16 +39,17 @@ class LedgerFile:
         """Lock the file and give its lines; raises ConfigError if another process has it."""
         with locked(self.path):
             before = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-            with open_private(self.path, "a") as self._file:
-                # A process that was killed may have left an incomplete line.
-                self._file.write("\n" if before else "")
+            with open_private(self.path, "a") as file:
+                self._descriptor, self._before = file.fileno(), "\n" if before else ""
                 yield before.splitlines()
 
     async def append(self, line: str) -> None:
         """Write a line to disk; raises TargetRefused."""
+        content, self._before = (self._before + line).encode(), "\n"
         try:
-            self._file.write(line)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            while content:
+                content = content[os.write(self._descriptor, content) :]
+            os.fsync(self._descriptor)
         except OSError as error:
             raise TargetRefused(f"{self.path}: cannot be written: {error.strerror}") from error
+        self._before = ""

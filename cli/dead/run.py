@@ -123,6 +123,7 @@ async def _export(place: Place, selection: Selection, file: Path) -> None:
             os.fsync(opened.fileno())
         beside.replace(file)
     except OSError as error:
+        beside.unlink(missing_ok=True)
         raise ConfigError([Problem(str(file), f"cannot be written: {error.strerror}")]) from error
     except BaseException:
         beside.unlink(missing_ok=True)

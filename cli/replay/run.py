@@ -220,7 +220,7 @@ class _Filter:
 
 def _print(plan: Plan, run: Replay) -> None:
     typer.echo(f"replay {plan.task}~{plan.identity}")
-    if not (run.counts or run.before or run.not_found):
+    if plan.is_finished and not (run.counts or run.before or run.not_found):
         typer.echo("       0 messages between these positions")
     for outcome, count in run.counts.most_common():
         typer.echo(f"{count:>8,} {outcome}")

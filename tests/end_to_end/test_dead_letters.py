@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -234,6 +235,22 @@ def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Si
         if more.returncode == 0:
             break
     assert arrived == [f"m-{n}" for n in range(30)]
+
+
+def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: Site) -> None:
+    """The limit on the size of files cuts a line of the ledger off."""
+    site.bury("orders", many(60))
+    again = ("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        full = site.run(*again)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (full.returncode, "cannot be written: File too large" in full.stderr) == (1, True), full.stdout + full.stderr
+    done = site.run(*again)
+    assert (done.returncode, len(site.dead())) == (0, 0), done.stdout + done.stderr
+    assert sorted(ids(site.there("orders", site="east"))) == sorted(f"m-{n}" for n in range(60))
 
 
 def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site: Site) -> None:
