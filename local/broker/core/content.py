@@ -44,6 +44,9 @@ _MESSAGE_ID = 0
 _GROUP_ID = 10
 _NO_HEADER = b"\x40\x40"
 _SIZE_AND_COUNT = struct.Struct(">II")
+_UINT32 = struct.Struct(">I")
+_LONG_DATA = b"\x00\x53\x75\xb0"
+_LONG_DATA_PREFIX = 8  # with the length
 
 
 @dataclass(slots=True, eq=False)
@@ -233,6 +236,14 @@ def _data_of(body: bytes) -> list[bytes]:
     position = 0
     end = len(body)
     while position < end:
+        if body.startswith(_LONG_DATA, position) and position + _LONG_DATA_PREFIX <= end:
+            # Nearly all batches, read without a call for each message.
+            start = position + _LONG_DATA_PREFIX
+            position = start + _UINT32.unpack_from(body, start - 4)[0]
+            if position > end:
+                raise Malformed("batch: its last message reaches beyond its end")
+            parts.append(body[start:position])
+            continue
         number, start = descriptor(body, position)
         code = body[start]
         if number != DATA or code not in BINARIES:

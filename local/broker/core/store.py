@@ -14,6 +14,7 @@ Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message e
 import itertools
 import os
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from local.broker.core.ready_queue import Consumer, ReadyQueue
 from local.broker.core.recording import Recorder
 from local.broker.core.timers import Deadlines, Timers
 from local.broker.errors import Refusal
-from shared.clock import Clock
+from shared.clock import Clock, SystemClock
 
 _TOKEN = struct.Struct(">8sQ")
 
@@ -50,6 +51,9 @@ type DeadLetter = Callable[[StoredMessage, str, str], None]
 
 def milliseconds(clock: Clock) -> int:
     """Return the clock's time in milliseconds since 1970 UTC."""
+    if type(clock) is SystemClock:
+        # The same without a datetime, which takes 0.5 µs of each message that is sent, received or settled.
+        return time.time_ns() // 1_000_000
     return int(clock.now().timestamp() * 1000)
 
 

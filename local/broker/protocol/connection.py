@@ -59,6 +59,10 @@ class _Phase(Enum):
     CLOSED = auto()
 
 
+_OPEN = _Phase.OPEN
+_IN_SESSION = frozenset(range(performatives.ATTACH, performatives.END))
+
+
 class Connection:
     """The broker's end of a connection."""
 
@@ -172,18 +176,24 @@ class Connection:
 
     def _step(self) -> bool:
         """Handle the next header or frame; return whether there was one."""
-        if self._phase is _Phase.CLOSED:
+        phase = self._phase
+        if phase is _OPEN:
+            return self._step_in_frames(phase)
+        if phase is _Phase.CLOSED:
             return False
-        if self._phase is _Phase.HEADER:
+        if phase is _Phase.HEADER:
             header = self._reader.next_header()
             if header is None:
                 return False
             self._on_header(header.protocol_id, header.version)
             return True
+        return self._step_in_frames(phase)
+
+    def _step_in_frames(self, phase: _Phase) -> bool:
         frame = self._reader.next_frame()
         if frame is None:
             return False
-        if self._phase is _Phase.SASL:
+        if phase is _Phase.SASL:
             self._on_sasl(frame)
         elif frame.type == SASL:
             raise ConnectionViolation(errors.FRAMING_ERROR, "a SASL frame after SASL has ended")
@@ -243,7 +253,13 @@ class Connection:
         code, raw, position = read_list(frame.body)
         channel = frame.channel
         session = self.sessions.get(channel)
-        if self._phase is _Phase.OPENING:
+        if session is not None and code in _IN_SESSION:
+            # Nearly all frames: there are sessions only on an open connection.
+            try:
+                session.receive(code, raw, frame.body, position)
+            except SessionViolation as violation:
+                session.fail(violation)
+        elif self._phase is _Phase.OPENING:
             if code != performatives.OPEN:
                 raise ConnectionViolation(errors.NOT_ALLOWED, f"performative 0x{code:02x}, expected an open first")
             self._on_open(performatives.read_open(raw))
@@ -253,18 +269,12 @@ class Connection:
             self.close()
         elif code not in range(performatives.ATTACH, performatives.END + 1):
             raise ConnectionViolation(errors.NOT_ALLOWED, f"unexpected performative 0x{code:02x}")
-        elif session is None:
-            if code in (performatives.ATTACH, performatives.TRANSFER):
-                raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: no session has begun on it")
-        elif code == performatives.END:
+        elif session is not None:
             del self.sessions[channel]
             self.holdings.remove(SESSION_SIZE)
             session.end()
-        else:
-            try:
-                session.receive(code, raw, frame.body, position)
-            except SessionViolation as violation:
-                session.fail(violation)
+        elif code in (performatives.ATTACH, performatives.TRANSFER):
+            raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: no session has begun on it")
 
     def _on_open(self, peer: performatives.Open) -> None:
         self._phase = _Phase.OPEN

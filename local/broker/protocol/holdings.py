@@ -77,6 +77,8 @@ class Holdings:
 
     def set_unread(self, size: int) -> None:
         """Count *size* bytes of an incomplete frame; those of a trusted peer are bounded by the size of a frame."""
+        if size == self._unread == 0:
+            return
         size = 0 if self.is_trusted else size
         change, self._unread = size - self._unread, size
         if change > 0:

@@ -119,7 +119,7 @@ set_custom_default_matcher = _nothing
 def _wrapped(function, prepare):
     """Return *function* with the arguments that *prepare* yields, hidden from pytest: it has no fixtures for them."""
     parameters = inspect.signature(function).parameters.values()
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    takes_all = hasattr(function, "is_prepared") or any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = {each.name for each in parameters}
 
     def accepted(given):
@@ -138,6 +138,7 @@ def _wrapped(function, prepare):
                 return function(test, *arguments, **accepted({**given, **found}))
 
     functools.update_wrapper(wrapper, function)
+    wrapper.is_prepared = True
     shown = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
     hidden = getattr(prepare, "names", ())
     wrapper.__signature__ = inspect.Signature([each for each in shown if each.name not in hidden])
