@@ -89,6 +89,7 @@ def sample_status(
             )
         ],
         reconciliation=Reconciliation("2026-11-22", "findings", f"2 messages are missing {HOSTILE[0]}", page),
+        last_hour=Reconciliation("2026-11-23T09", "clean", "412 messages, all accounted for.", page),
         notes=[HOSTILE[1]],
     )  # fmt: skip
 

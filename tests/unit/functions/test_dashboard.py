@@ -166,6 +166,9 @@ def test_a_hostile_name_is_only_text(tab: Tab, app: App) -> None:
     assert tab.evaluate("document.querySelectorAll('script').length") == 1
     assert tab.evaluate("[...document.querySelectorAll('.detail .id')].map(each => each.textContent)") == list(HOSTILE)
     assert HOSTILE[0] in tab.evaluate("document.getElementById('instances').textContent")
+    results = tab.evaluate("[...document.querySelectorAll('#reconciliation li')].map(each => each.textContent)")
+    assert results[0].startswith("2026-11-22: findings. 2 messages are missing")
+    assert results[1].startswith("Hour 2026-11-23, 09:00 UTC: clean. 412 messages")
 
 
 def test_the_page_may_run_no_other_script_and_load_nothing_from_elsewhere(tab: Tab, app: App) -> None:
