@@ -31,14 +31,18 @@ RATIO_FROM = 20 * MILLION
 SECONDS = {2_000: 20, MILLION: 35}
 """The bars for the whole time, by number of messages."""
 
-_HOUR = "2026-11-20T00"
 
+def run_job(folder: Path, *, memory: str = "4g", hour: int | None = None, continues: bool = False) -> dict[str, float]:
+    """
+    Reconcile *folder*/journal, or one *hour* of it, in a process of its own; return seconds and counts.
 
-def run_job(folder: Path, *, memory: str = "4g", hour: str | None = None) -> dict[str, float]:
-    """Reconcile *folder*/journal, or one *hour* of it, in a process of its own; return seconds and counts."""
-    window = ["--date", "2026-11-20"] if hour is None else ["--start", hour, "--end", "2026-11-20T01"]
+    It removes the results of earlier runs unless it *continues* after them.
+    """
+    hours = [START + timedelta(hours=nth) for nth in ((0, 24) if hour is None else (hour, hour + 1))]
+    window = ["--start", f"{hours[0]:%Y-%m-%dT%H}", "--end", f"{hours[1]:%Y-%m-%dT%H}"]
     out = folder / "out"
-    shutil.rmtree(out, ignore_errors=True)
+    if not continues:
+        shutil.rmtree(out, ignore_errors=True)
     command = [sys.executable, "-m", "jobs.reconcile", "--journal", str(folder / "journal"), "--out", str(out)]
     options = ["--grace-minutes", "60", "--memory", memory, "--now", f"{START + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"]
     scratch = {"SPARK_LOCAL_DIRS": str(folder / "scratch")}
@@ -47,8 +51,8 @@ def run_job(folder: Path, *, memory: str = "4g", hour: str | None = None) -> dic
         [*command, *window, *options], stdout=subprocess.PIPE, text=True, check=False, env={**os.environ, **scratch}
     )
     wall = time.monotonic() - started
-    summary = next(out.glob("runs/*/summary.json"), None)
-    if summary is None:
+    summary = out / "runs" / f"{window[1]}--{window[3]}" / "summary.json"
+    if not summary.is_file():
         raise SystemExit(f"the job made no summary:\n{done.stdout}")
     found: dict[str, int] = {}
     for task in json.loads(summary.read_text(encoding="utf-8"))["tasks"]:
@@ -121,12 +125,20 @@ def measure(scratch: Path, pairs: int, *, memory: str = "4g", hot: int = 0, twin
 
 
 def one_hour(scratch: Path) -> list[Measurement]:
-    """Return the figure of one closed hour of a million messages, as a run of every hour reconciles it."""
+    """Return the figures of an hour of a million messages after such an hour, and of the run of their day."""
     folder = scratch / "hour"
-    make(folder / "journal", MILLION, hours=1)
-    found = run_job(folder, hour=_HOUR)
+    # The last hour is quiet.
+    make(folder / "journal", 2 * MILLION, hours=3)
+    run_job(folder, hour=0)
+    found = run_job(folder, hour=1, continues=True)
+    run_job(folder, hour=2, continues=True)
+    day = run_job(folder, continues=True)
     shutil.rmtree(folder)
-    return [Measurement("1 million messages in one hour, raw journals to verdict", found["wall"], "s", 30)]
+    return [
+        Measurement("1 million messages in an hour, raw journals to verdict", found["wall"], "s", 30),
+        Measurement("2 million messages of a day whose hours are reconciled", day["wall"], "s"),
+        Measurement("same, verdicts that were not planted", differences(day, 2 * MILLION), "messages", 0),
+    ]
 
 
 def short(scratch: Path) -> Iterator[list[Measurement]]:
