@@ -18,7 +18,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check spark bench bench-ocean capacity bench-full conformance faults fuzz format lock broker-wheel clean installed packages java
+.PHONY: help demo sbom test test-fast check spark bench bench-ocean capacity bench-full conformance faults fuzz other-brokers format lock broker-wheel clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,10 @@ bench: packages java ## benchmarks: a table, and build/bench.json
 faults: installed ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
 	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py tests/faults/test_losses.py tests/faults/test_repaired.py tests/faults/test_dead_letters.py tests/faults/test_evacuation.py tests/faults/test_replay.py tests/faults/test_upgrade.py tests/end_to_end/test_pause.py tests/end_to_end/test_project.py tests/end_to_end/test_smoke.py
+
+other-brokers: installed ## targets of kind amqp at ActiveMQ Artemis and RabbitMQ: fetches both, then kills them, fills their queues and compares what arrives
+	tools/other-brokers
+	BUSWAY_SLOW=1 $(python) -m pytest -q tests/other_brokers
 
 minutes ?= 1
 fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all editors, and damaged frames for the broker, with new seeds that are printed; minutes=30 for a longer run

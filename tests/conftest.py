@@ -57,6 +57,7 @@ SLOW_FILES = (
     "end_to_end/test_pause.py",
     "end_to_end/test_project.py",
     "end_to_end/test_smoke.py",
+    "other_brokers/test_other_brokers.py",
 )
 ALWAYS_RUN = (
     "test_every_planted_message_is_found_and_no_other",
@@ -88,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: places.get(item.path, len(places)))
     if SLOW not in os.environ:
         slow_files = {HERE / name for name in SLOW_FILES}
-        slow = pytest.mark.skip(reason="takes minutes; make spark, make faults or BUSWAY_SLOW=1 runs it")
+        slow = pytest.mark.skip(reason="takes minutes; make spark, faults or other-brokers or BUSWAY_SLOW=1 runs it")
         for item in items:
             if item.path in slow_files and not item.name.startswith(ALWAYS_RUN):
                 item.add_marker(slow)

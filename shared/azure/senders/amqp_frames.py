@@ -40,6 +40,7 @@ _SOURCE, _TARGET = 0x28, 0x29
 LARGEST_FRAME = 65_536
 IDLE_SECONDS = 30
 _WINDOW = 2**31 - 1
+_CONFIGURATION = 1  # the durability of a terminus
 _AMQP, _SASL = 0, 1
 _HEADER_BYTES = 8
 # The header of a frame and the longest performative of a transfer.
@@ -130,7 +131,8 @@ def attach_frame(name: str, address: str, capability: str | None) -> bytes:
     outcomes = array_(0xA3, [symbol(f"amqp:{each}:list") for each in ("accepted", "rejected", "released", "modified")])
     source = described(ulong(_SOURCE), list_([string(name), uint(0), symbol("session-end"), *[NULL] * 6, outcomes]))
     capabilities = NULL if capability is None else array_(0xA3, [symbol(capability)])
-    target = described(ulong(_TARGET), list_([string(address), *[NULL] * 5, capabilities]))
+    # RabbitMQ 3 creates the queue of an address such as /queue/orders, and a durable one only for a durable target.
+    target = described(ulong(_TARGET), list_([string(address), uint(_CONFIGURATION), *[NULL] * 4, capabilities]))
     # It sends unsettled, and the receiver settles first.
     fields = [string(name), uint(0), FALSE, ubyte(0), ubyte(0), source, target, NULL, NULL, uint(0)]
     return _frame(ATTACH, fields)

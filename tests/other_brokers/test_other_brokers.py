@@ -1,0 +1,163 @@
+"""Targets of kind amqp at ActiveMQ Artemis and RabbitMQ 3: what arrives, and what happens when they fail."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from shared.azure.senders.amqp import AmqpOutput
+from shared.azure.senders.amqp_endpoint import amqp_endpoint
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.message.message import Message
+from shared.protocols import Outgoing
+from tests.faults.conservation import Copy
+from tests.messages import ORIGIN, delivered
+from tests.other_brokers.fidelity import ROWS, kept, page_table, specimen
+from tests.other_brokers.processes import Artemis, OtherBroker, RabbitMQ
+from tests.other_brokers.reading import read_all
+
+_SECONDS = 10.0
+_queues = itertools.count()
+
+
+@pytest.fixture(scope="module", params=[Artemis, RabbitMQ], ids=["artemis", "rabbitmq"])
+def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherBroker]:
+    missing = request.param.missing()
+    if missing is not None:
+        pytest.skip(missing)
+    broker: OtherBroker = request.param(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def queue(other: OtherBroker) -> str:
+    return other.address(f"q{next(_queues)}")
+
+
+def opened(other: OtherBroker, queue: str) -> AmqpOutput:
+    return AmqpOutput("there", amqp_endpoint(other.url), {queue: "queue"})
+
+
+def outgoing(number: int, session_id: str | None = None, body: bytes = b"body") -> Outgoing:
+    message = Message.received(delivered(None, message_id=f"m-{number}", session_id=session_id, body=body), ORIGIN)
+    return Outgoing(message.encode(), f"m-{number}", session_id, None)
+
+
+def sent(
+    other: OtherBroker, queue: str, messages: Sequence[Outgoing], seconds: float = _SECONDS
+) -> list[BuswayError | None]:
+    async def send() -> list[BuswayError | None]:
+        output = opened(other, queue)
+        try:
+            return await output.send(queue, messages, timeout_seconds=seconds)
+        finally:
+            await output.close()
+
+    return asyncio.run(send())
+
+
+def copies(contents: Sequence[bytes]) -> list[Copy]:
+    read = [Message.received(each, ORIGIN) for each in contents]
+    ids = [each.message_id.payload if each.message_id is not None else None for each in read]
+    return [Copy(each.session_id or "", str(name)) for each, name in zip(read, ids, strict=True)]
+
+
+def test_messages_arrive_once_and_in_order(other: OtherBroker, queue: str) -> None:
+    messages = [outgoing(number, f"s{number % 7}") for number in range(400)] + [outgoing(400, body=b"x" * 300_000)]
+    assert sent(other, queue, messages) == [None] * 401
+    arrived = copies(asyncio.run(read_all(other.url, queue)))
+    assert len(arrived) == 401
+    for session in {each.key for each in arrived}:
+        numbers = [int(each.name.removeprefix("m-")) for each in arrived if each.key == session]
+        assert numbers == sorted(numbers)
+
+
+def test_the_page_says_what_arrives_of_a_message(other: OtherBroker, queue: str) -> None:
+    column = type(other).__name__
+    found = {}
+    for name in ROWS:
+        content = specimen(name)
+        [answer] = sent(other, queue, [Outgoing(content, "m", None, None)])
+        read = asyncio.run(read_all(other.url, queue, quiet=0.4)) if answer is None else []
+        found[name] = kept(name, content, read)
+    assert found == page_table()[column]
+
+
+def test_a_kill_in_the_middle_loses_nothing_and_keeps_the_order_of_sessions(other: OtherBroker, queue: str) -> None:
+    messages = [outgoing(number, f"s{number % 20}") for number in range(1_000)]
+    errors: list[BuswayError] = []
+
+    async def send() -> None:
+        output, waiting, accepted = opened(other, queue), messages, 0
+        killed: asyncio.Future[None] | None = None
+        loop = asyncio.get_running_loop()
+        while waiting:
+            if accepted >= 200 and killed is None:
+                killed = loop.run_in_executor(None, restart)
+            answers = await output.send(queue, waiting[:200], timeout_seconds=_SECONDS)
+            errors.extend({str(each): each for each in answers if each is not None}.values())
+            left = [each for each, answer in zip(waiting, answers, strict=False) if answer is not None]
+            accepted += len(answers) - len(left)
+            waiting = left + waiting[200:]
+            if left:
+                await asyncio.sleep(0.2)
+        assert killed is not None
+        await killed
+        await output.close()
+
+    def restart() -> None:
+        other.kill()
+        other.start()
+
+    async def all_within() -> None:
+        async with asyncio.timeout(120):
+            await send()
+
+    asyncio.run(all_within())
+    assert errors
+    assert {type(each) for each in errors} == {TargetUnavailable}
+    arrived = copies(asyncio.run(read_all(other.url, queue)))
+    first = list(dict.fromkeys(arrived))
+    assert {each.name for each in first} == {each.message_id for each in messages}
+    for session in {each.key for each in first}:
+        numbers = [int(each.name.removeprefix("m-")) for each in first if each.key == session]
+        assert numbers == sorted(numbers)
+    # Only what was in flight, one message of each session, may be there twice.
+    assert len(arrived) - len(first) <= 20
+
+
+def test_a_full_queue_holds_the_batch_until_it_is_read(other: OtherBroker) -> None:
+    queue = other.address("full.orders")
+    messages = [outgoing(number, "s", b"x" * 1_000) for number in range(60)]
+    waiting, arrived = messages, []
+    for _ in range(20):
+        answers = sent(other, queue, waiting, seconds=2.0)
+        waiting = [each for each, answer in zip(waiting, answers, strict=True) if answer is not None]
+        assert {type(each) for each in answers if each is not None} <= {TargetUnavailable}
+        arrived += asyncio.run(read_all(other.url, queue, quiet=0.3))
+        if not waiting:
+            break
+    assert [each.name for each in copies(arrived)] == [each.message_id for each in messages]
+    assert len(arrived) > 20
+
+
+def test_wrong_credentials_and_a_missing_address_are_refused(other: OtherBroker) -> None:
+    missing = "strict.nothing" if isinstance(other, Artemis) else "/exchange/nothing/key"
+    [answer] = sent(other, missing, [outgoing(0)])
+    assert isinstance(answer, TargetRefused)
+    assert "it does not exist" in str(answer)
+    wrong = AmqpOutput("there", amqp_endpoint(other.url.replace("s3cret", "other")), {})
+    [answer] = asyncio.run(wrong.send("q", [outgoing(0)], timeout_seconds=_SECONDS))
+    assert isinstance(answer, TargetRefused)
+    assert "Busway may not send to it" in str(answer)
+
+
+def test_a_broker_that_rejects_because_its_queue_is_full_refuses(other: OtherBroker) -> None:
+    if not isinstance(other, Artemis):
+        pytest.skip("RabbitMQ 3 releases instead")
+    answers = sent(other, "failing.orders", [outgoing(number, "s", b"x" * 1_000) for number in range(60)])
+    assert isinstance(answers[-1], TargetRefused)
+    assert "its quota is exceeded" in str(answers[-1])
