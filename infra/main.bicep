@@ -478,6 +478,7 @@ module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
 output functionAppName string = app.outputs.name
 output registryName string = hasNight ? registry : ''
 output reconcileJobName string = hasNight ? nightlyJobName : ''
+output hourlyJobName string = hasNight && hourly && !empty(reconcileImage) ? '${nightlyJobName}-hourly' : ''
 output keyVaultName string = hasVault ? vaultName : ''
 
 @description('The app settings with addresses, for commands on another machine: export $(…)')

@@ -35,8 +35,11 @@ def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None
     predicted = snapshot(project / "infra/main.bicepparam", {"AZURE_PRINCIPAL_ID": "me", "RECONCILE_IMAGE": "r/i:1"})
     kinds = [each["type"] for each in predicted["predictedResources"]]
     assert kinds.count("Microsoft.ServiceBus/namespaces") == 2
-    (job,) = (each for each in predicted["predictedResources"] if each["type"] == "Microsoft.App/jobs")
-    assert job["properties"]["template"]["containers"][0]["image"] == "r/i:1"
+    jobs = [each for each in predicted["predictedResources"] if each["type"] == "Microsoft.App/jobs"]
+    assert [each["name"] for each in jobs] == [
+        predicted["outputs"][name] for name in ("reconcileJobName", "hourlyJobName")
+    ]
+    assert {each["properties"]["template"]["containers"][0]["image"] for each in jobs} == {"r/i:1"}
     assert (project / "build/nightly/jobs/reconcile/Dockerfile").is_file()
     # What the page and the hooks read of a deployment.
     read = re.findall(r"properties\.outputs\.(\w+)\.value", PAGE)
@@ -45,7 +48,7 @@ def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None
     assert described["name"] == "my-replicator"
     assert (project / described["services"]["app"]["project"] / "function_app.py").is_file()
     script = described["hooks"]["postprovision"]["run"]
-    assert set(re.findall(r"\$([a-z]\w+)", script)) - {"image"} <= set(predicted["outputs"])
+    assert set(re.findall(r"\$([a-z]\w+)", script)) - {"image", "job"} <= set(predicted["outputs"])
     subprocess.run(["sh", "-n", "-c", script], check=True)  # noqa: S603, S607 - only read
 
 
