@@ -84,7 +84,7 @@ class Steering:
         if control is not None and control.paused:
             self._say(f"is paused since {control.since}, by {control.by}")
         self._say(
-            f"running instances that would start no new batch: {count}; {_messages(self._in_hand(reports))} in hand"
+            f"would start no new batch; instances that report it: {count}, {_messages(self._in_hand(reports))} in hand"
         )
         if self._entity is None:
             return

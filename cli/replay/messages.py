@@ -20,7 +20,7 @@ from shared.azure.receivers.connection import Connection
 from shared.clock import SystemClock
 from shared.config.files import Configuration
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
-from shared.errors import ConfigError, Problem, TargetUnavailable
+from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.journal.search import files_in, records_in
 from shared.message.arrival import Arrival, Origin
 from shared.message.heartbeat import heartbeat_in
@@ -29,6 +29,8 @@ from shared.message.waiting import PartitionEnd
 
 _EVENTS_PER_READ = 500
 _QUIET_SECONDS = 10.0
+# The answer to a reader without an epoch, if another one of its consumer group has one.
+_STOLEN = "amqp:link:stolen"
 _BEFORE_START = "-1"
 _MOST_HOURS = 24 * 90
 
@@ -101,6 +103,11 @@ async def _events(
                 place = Origin(configuration.site(source.connection), name, partition)
                 async for page in _of_partition(plan, hub, place, ends[partition]):
                     yield page
+    except TargetUnavailable as error:
+        if _STOLEN not in str(error):
+            raise
+        hint = "the app reads with this consumer group, name another one with --consumer-group"
+        raise TargetRefused(f"{error}: {hint}") from error
     finally:
         await hub.close()
 

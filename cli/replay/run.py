@@ -81,6 +81,7 @@ def _plan(request: Request, task: TaskFile) -> Plan:
             raise ConfigError([Problem(each, text, hint) for each in given])
         if begun is None:
             raise ConfigError([Problem(f"task {task.task}", "has no replay to resume", "start one with --from")])
+        begun.consumer_group = request.consumer_group or begun.consumer_group
         return begun
     if begun is not None:
         hint = f"continue it with --resume, or delete {begun.file} to give it up"
@@ -97,7 +98,6 @@ def _selecting(request: Request) -> list[str]:
         "--partition": request.partitions,
         "--copies": request.copies,
         "--journal": request.journal,
-        "--consumer-group": request.consumer_group,
         "--new-ids": request.new_ids,
     }
     return [name for name, value in options.items() if value]

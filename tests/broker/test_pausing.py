@@ -265,7 +265,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(site: Site) -> No
     asyncio.run(site.steering().show_pause())
     name = site.entity.name
     assert site.said == [
-        "running instances that would start no new batch: 1; 3 messages are in hand",
+        "would start no new batch; instances that report it: 1, 3 messages are in hand",
         f"{name} is Active, it would be ReceiveDisabled",
     ]
     assert (site.entity.status(), site.control()) == ("Active", None)
@@ -278,7 +278,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(site: Site) -> No
         "would be resumed; it is paused since 2026-11-23T10:00:00Z, by ops",
         f"{name} is ReceiveDisabled, it would be Active",
         "is paused since 2026-11-23T10:00:00Z, by ops",
-        "running instances that would start no new batch: 1; 0 messages are in hand",
+        "would start no new batch; instances that report it: 1, 0 messages are in hand",
         f"{name} is ReceiveDisabled and stays so",
     ]
     assert site.entity.status() == "ReceiveDisabled"

@@ -1,5 +1,6 @@
 """`busway replay` with the local broker and Microsoft's SDKs."""
 
+import asyncio
 import gzip
 import json
 import os
@@ -18,6 +19,8 @@ from cli.dead.ledger_file import LedgerFile
 from cli.main import app
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
+from local.host.event_hubs_connection import EventHub
+from shared.azure.receivers.connection import Connection
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, encoded, row
@@ -175,3 +178,21 @@ def test_wrong_positions_and_an_unavailable_target_are_reported(site: Site) -> N
         wrong = replay(site, "telemetry", *options, "--dry-run")
         assert (wrong.returncode, text in wrong.stderr) == (1, True), wrong.stderr
     assert "unknown task" in replay(site, "nothing", "--from", "start").stderr
+
+
+def test_a_running_app_keeps_its_consumer_group(site: Site) -> None:
+    """It reads with an epoch, as the Functions host does."""
+    send_events(site, 4)
+
+    async def beside_the_app() -> subprocess.CompletedProcess[str]:
+        hub = EventHub(Connection("WEST", site.settings["WEST"]), "telemetry", "$Default")
+        opened = await hub.open("0", "-1", 0, epoch=0)
+        try:
+            return await asyncio.to_thread(replay, site, "telemetry", "--from", "start")
+        finally:
+            await opened.close()
+            await hub.close()
+
+    refused = asyncio.run(beside_the_app())
+    assert (refused.returncode, copies(site)) == (1, [])
+    assert "name another one with --consumer-group; continue with --resume" in refused.stderr
