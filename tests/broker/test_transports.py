@@ -19,6 +19,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
 from local.broker.admin.certificate import AUTHORITY_FILE, server_context
+from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.protocol.frames import AMQP_HEADER
 from local.broker.thread import RunningBroker
@@ -96,6 +97,19 @@ def test_events_pass(broker: RunningBroker, authority: str, way: dict[str, Any])
     with EventHubProducerClient.from_connection_string(text, **over(broker, "hubs", authority, **way)) as client:
         client.send_batch([EventData("x")])
         assert client.get_partition_properties("0")["is_empty"] is False
+
+
+def test_web_sockets_are_on_the_port_of_the_administration_too(
+    broker: RunningBroker, folder: Path, authority: str
+) -> None:
+    text = f"Endpoint=sb://localhost;{CREDENTIALS}secret"
+    with RunningAdmin(broker, folder) as admin:
+        options = {**over(broker, "n", authority, **WAYS[1]), "custom_endpoint_address": admin.address("n")}
+        with ServiceBusClient.from_connection_string(text, **options) as client:
+            with client.get_queue_sender("q") as sender:
+                sender.send_messages(ServiceBusMessage("x"))
+            with client.get_queue_receiver("q", receive_mode="receiveanddelete") as receiver:
+                assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["x"]
 
 
 def test_javascript_passes(broker: RunningBroker, authority: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conformance.brokers import ROOT
-from tests.conformance.python_tests import install, results
+from tests.conformance.python_tests import LIVE, install, results
 from tests.conformance.result import Result, Skipped
 
 REQUIREMENT = "python-qpid-proton==0.40.0"
@@ -15,7 +15,7 @@ REQUIREMENT = "python-qpid-proton==0.40.0"
 
 def transactions(folder: Path, words: str) -> Iterator[Result]:
     """Run the tests of transactions with Proton."""
-    packages, report = folder / "proton", folder / "proton.xml"
+    packages, report = folder / "proton", folder / "proton.jsonl"
     report.unlink(missing_ok=True)
     install(packages, REQUIREMENT)
     command = [
@@ -23,10 +23,12 @@ def transactions(folder: Path, words: str) -> Iterator[Result]:
         "-m",
         "pytest",
         "-q",
-        f"--junitxml={report}",
+        "-p",
+        "busway_report",
         "tests/broker/test_transactions_of_proton.py",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    path = os.pathsep.join(map(str, (LIVE, packages)))
+    environment = {**os.environ, "PYTHONPATH": path, "BUSWAY_REPORT": str(report)}
     with (folder / "proton.log").open("w", encoding="utf-8") as log:
         subprocess.run([*command, "-k", words], cwd=ROOT, env=environment, stdout=log, stderr=log, check=False)  # noqa: S603 - pytest
     if not report.exists():

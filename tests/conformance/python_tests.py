@@ -1,6 +1,7 @@
 """The live tests in the source distributions of azure-servicebus and azure-eventhub, against the broker."""
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -8,12 +9,11 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 from tests.conformance.brokers import ROOT, namespace, running_broker
 from tests.conformance.result import Result, Skipped
 
-HERE = Path(__file__).parent
+LIVE = Path(__file__).parent / "live"
 # What the tests import beside the packages of the project.
 REQUIREMENTS = ("pytest-asyncio==1.3.0", "pytest-timeout==2.4.0", "azure-eventhub-checkpointstoreblob-aio==1.2.0")
 OPTIONS = (
@@ -21,6 +21,8 @@ OPTIONS = (
     "-q",
     "-p",
     "busway_live",
+    "-p",
+    "busway_report",
     "-p",
     "no:cacheprovider",
     "-o",
@@ -32,7 +34,7 @@ OPTIONS = (
 # Folders whose modules the tests import.
 IMPORTED = ("tests", "tests/async_tests", "tests/mgmt_tests", "tests/mgmt_tests/async")
 # Most of the time they wait.
-AT_ONCE = ("-n", "4", "--dist", "load")
+AT_ONCE = ("-n", "6", "--dist", "load")
 # The tests of the administration delete all entities, so they have a broker of their own and run one by one.
 SERVICE_BUS = ("tests", *(f"--ignore=tests/{name}" for name in ("perf_tests", "unittests", "mgmt_tests")), *AT_ONCE)
 ADMINISTRATION = ("tests/mgmt_tests",)
@@ -79,15 +81,16 @@ def _results(run: Run, folder: Path, words: str) -> Iterator[Result]:
     source = _source(run.package, folder)
     packages = folder / "packages"
     install(packages, *REQUIREMENTS)
-    report = folder / f"{run.name}.xml"
+    report = folder / f"{run.name}.jsonl"
     report.unlink(missing_ok=True)
     with running_broker(folder / f"{run.name}-broker", run.namespaces) as ports:
         environment = {
             **os.environ,
             **ports.environment,
             **run.settings,
-            "PYTHONPATH": os.pathsep.join(map(str, (HERE / "live", packages, *(source / each for each in IMPORTED)))),
+            "PYTHONPATH": os.pathsep.join(map(str, (LIVE, packages, *(source / each for each in IMPORTED)))),
             "BUSWAY_PACKAGES": str(packages),
+            "BUSWAY_REPORT": str(report),
             "AZURE_TEST_RUN_LIVE": "true",
             "SERVICEBUS_ENDPOINT_SUFFIX": "",
             "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": "localhost",
@@ -100,7 +103,6 @@ def _results(run: Run, folder: Path, words: str) -> Iterator[Result]:
             "-m",
             "pytest",
             *OPTIONS,
-            f"--junitxml={report}",
             f"--rootdir={source}",
             *run.options,
         ]
@@ -141,15 +143,10 @@ def _pip(*arguments: str) -> None:
 
 
 def results(report: Path) -> Iterator[Result]:
-    """Read what pytest has reported."""
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest has written it
-        module = (case.get("classname") or "").removeprefix("tests.")
-        name = f"{module}::{case.get('name')}"
-        failed = [each for tag in ("failure", "error") for each in case.findall(tag)]
-        skipped = case.find("skipped")
-        if failed:
-            yield Result(name, "failed", next(iter((failed[0].get("message") or "").splitlines()), ""))
-        elif skipped is not None:
-            yield Result(name, "skipped", skipped.get("message") or "")
-        else:
-            yield Result(name, "passed")
+    """Read what pytest has reported of each test; a test that failed in its setup too, or only there, has failed."""
+    found: dict[str, Result] = {}
+    for line in report.read_text(encoding="utf-8").splitlines():
+        each = Result(**json.loads(line))
+        if each.name not in found or each.outcome == "failed":
+            found[each.name] = each
+    yield from found.values()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	bus "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
 func main() {
@@ -38,7 +39,7 @@ var busScenarios = []busScenario{
 	{"scheduled and cancelled", scheduled},
 	{"peek", peek},
 	{"sessions: state, order, next available", sessions},
-	{"rules: SQL", rules},
+	{"rules: SQL, correlation, action", rules},
 	{"an unknown queue, and a wrong key", refused},
 }
 
@@ -146,9 +147,25 @@ func sessions(within context.Context, client *bus.Client) {
 }
 
 func rules(within context.Context, client *bus.Client) {
-	check(sender(client, "news").SendMessage(within, &bus.Message{Body: []byte("x"), ApplicationProperties: map[string]any{"size": 11}}, nil))
-	from := must(client.NewReceiverForSubscription("news", "all", &bus.ReceiverOptions{ReceiveMode: bus.ReceiveModeReceiveAndDelete}))
-	expect(bodies(take(within, from, 1)), []string{"x"})
+	text := fmt.Sprintf("Endpoint=sb://localhost:%s;SharedAccessKeyName=%s;SharedAccessKey=%s",
+		os.Getenv("BUSWAY_ADMIN"), os.Getenv("BUSWAY_KEY_NAME"), os.Getenv("BUSWAY_KEY"))
+	administration := must(admin.NewClientFromConnectionString(text, nil))
+	must(administration.DeleteRule(within, "news", "filtered", "$Default", nil))
+	must(administration.CreateRule(within, "news", "filtered", &admin.CreateRuleOptions{
+		Name: to.Ptr("large"), Filter: &admin.SQLFilter{Expression: "size > 10"}, Action: &admin.SQLAction{Expression: "SET size = size + 1"},
+	}))
+	must(administration.CreateRule(within, "news", "filtered", &admin.CreateRuleOptions{
+		Name: to.Ptr("red"), Filter: &admin.CorrelationFilter{ApplicationProperties: map[string]any{"colour": "red"}},
+	}))
+	out := sender(client, "news")
+	for number, properties := range []map[string]any{{"size": 5}, {"size": 11}, {"colour": "red"}} {
+		check(out.SendMessage(within, &bus.Message{Body: fmt.Append(nil, number), ApplicationProperties: properties}, nil))
+	}
+	from := must(client.NewReceiverForSubscription("news", "filtered", &bus.ReceiverOptions{ReceiveMode: bus.ReceiveModeReceiveAndDelete}))
+	found := take(within, from, 2)
+	expect(bodies(found), []string{"1", "2"})
+	expect(found[0].ApplicationProperties["size"], int64(12))
+	nothing(within, from)
 }
 
 func refused(within context.Context, client *bus.Client) {
