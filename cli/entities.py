@@ -58,11 +58,12 @@ def entities_files(files: Sequence[str], connections: Mapping[str, Connection]) 
 
 def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, Connection]) -> set[str]:
     """Return the keys of the connections that *name* refers to and that have the namespace's kind."""
-    kind = "event-hubs" if namespace.hubs else "service-bus"
+    # A namespace of the local broker can also replace a broker of kind amqp.
+    kinds = ("event-hubs",) if namespace.hubs else ("service-bus", "amqp")
     return {
         connection.key
         for alias, connection in connections.items()
-        if connection.kind == kind
+        if connection.kind in kinds
         and name.lower() in (alias.lower(), (connection.setting or alias).lower(), (connection.site or alias).lower())
     }
 

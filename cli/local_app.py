@@ -36,7 +36,8 @@ def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
         _check_ports(port, len(set(namespaces.values())))
         with free_folder(LOGS) as logs:
             stores = {each for each in storage_settings(configuration) if each not in os.environ}
-            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores))
+            urls = {each.key for each in configuration.connections.values() if each.kind == "amqp"}
+            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores, urls))
     except ConfigError as error:
         fail(error.problems)
     except ChildFailed as error:
@@ -101,7 +102,14 @@ def _namespaces(folder: Path, configuration: Configuration, configs: Sequence[Pa
     return namespaces
 
 
-async def _start(folder: Path, namespaces: Mapping[str, Path], logs: Path, port: int, stores: Collection[str]) -> None:
+async def _start(  # noqa: PLR0917 - the parts of one stack
+    folder: Path,
+    namespaces: Mapping[str, Path],
+    logs: Path,
+    port: int,
+    stores: Collection[str],
+    urls: Collection[str],
+) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     here = Path.cwd()
     # A project has no app of its own: it is deployed with the one of this Busway.
@@ -109,7 +117,14 @@ async def _start(folder: Path, namespaces: Mapping[str, Path], logs: Path, port:
     # A second stack beside this one has a folder of its own, and so it has for the data of Azurite.
     storage = here / f"{STORAGE}{logs.name.removeprefix(LOGS.name)}"
     async with running_stack(
-        namespaces, logs, app=app, folder=folder, port=port, storage=storage, storage_settings=stores
+        namespaces,
+        logs,
+        app=app,
+        folder=folder,
+        port=port,
+        storage=storage,
+        storage_settings=stores,
+        url_settings=urls,
     ) as stack:
         settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]

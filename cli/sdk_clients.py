@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
 
 from azure.eventhub import EventHubConsumerClient, EventHubProducerClient
 from azure.servicebus import ServiceBusClient
@@ -57,10 +58,9 @@ def consumer_client(place: Place, consumer_group: str) -> Iterator[EventHubConsu
 
 def _connection_string(place: Place) -> str | None:
     """Return the connection string of a place, None if its app setting names a namespace; raises ConfigError."""
-    if place.connection.kind == "amqp":
-        hint = "use a client of the broker itself"
-        raise ConfigError([Problem(str(place), "is of kind amqp, which this command does not reach", hint)])
     setting = place.connection.setting
+    if place.connection.kind == "amqp":
+        return _replacement(place, os.environ.get(setting or "", ""))
     if setting is None:
         hint = "give the connection a `setting` too; the secret stays what the app sends with"
         raise ConfigError([Problem(str(place), "has a secret and no setting, which this command needs", hint)])
@@ -68,6 +68,16 @@ def _connection_string(place: Place) -> str | None:
     if problem is not None:
         raise ConfigError([problem])
     return os.environ.get(setting) or None
+
+
+def _replacement(place: Place, url: str) -> str:
+    """Return the connection string of the local broker's namespace that replaces a broker of kind amqp."""
+    found = urlsplit(url)
+    if found.scheme != "amqp" or found.username is None:
+        hint = "use a client of the broker; this command reaches only what `busway start` puts in its place"
+        raise ConfigError([Problem(str(place), "is of kind amqp", hint)])
+    key = f"SharedAccessKeyName={unquote(found.username)};SharedAccessKey={unquote(found.password or '')}"
+    return f"Endpoint=sb://{found.hostname}:{found.port};{key};UseDevelopmentEmulator=true"
 
 
 def _namespace(place: Place) -> str:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Seque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from cli.children import Child
 from cli.together import beside, together
@@ -65,14 +66,16 @@ async def running_stack(
     port: int = 0,
     storage: Path | None = None,
     storage_settings: Collection[str] = (),
+    url_settings: Collection[str] = (),
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and always stop them in the reverse order.
 
     *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
-    *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too. Raises
-    ConfigError if a tool is missing, ChildFailed if a process does not become ready.
+    *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too,
+    *url_settings* those of brokers of kind amqp, which a namespace replaces. Raises ConfigError if a tool is
+    missing, ChildFailed if a process does not become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
@@ -88,7 +91,10 @@ async def running_stack(
         broker = await started("broker", [*_busway("broker"), *files, "--port", str(port)], ROOT, {})
         lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
         strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
-        settings = {setting: strings[config] for setting, config in namespaces.items()}
+        settings = {
+            setting: amqp_url(strings[config]) if setting in url_settings else strings[config]
+            for setting, config in namespaces.items()
+        }
         lines = await broker.matches(r"^admin (\S+) (.+)$", len(configs), _READY_SECONDS)
         addresses = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         administration = {setting: addresses[config] for setting, config in namespaces.items()}
@@ -104,6 +110,13 @@ async def running_stack(
         http = host.match(r"^http (\S+)$")
         status = None if http is None else f"{http[1]}/api/status"
         yield Stack((azurite, broker, host), settings, storage_string, line[1].split(), administration, status)
+
+
+def amqp_url(connection_string: str) -> str:
+    """Return the URL with which a client of any AMQP 1.0 broker reaches a namespace of the local broker."""
+    parts = dict(part.split("=", 1) for part in connection_string.split(";") if "=" in part)
+    user, password = (quote(parts[f"SharedAccessKey{end}"], safe="") for end in ("Name", ""))
+    return f"amqp://{user}:{password}@{parts['Endpoint'].removeprefix('sb://').rstrip('/')}"
 
 
 def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:
