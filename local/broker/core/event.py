@@ -7,10 +7,10 @@ from local.broker import errors
 from local.broker.core.content import check_unique_keys
 from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
-from shared.amqp.codec import decode, encode
-from shared.amqp.scan import map_entries
+from shared.amqp.codec import decode, encode, pairs_of
+from shared.amqp.scan import map_entries, skip
 from shared.amqp.sections import descriptor
-from shared.amqp.values import Malformed, string
+from shared.amqp.values import Malformed, map_, string
 
 PARTITION_KEY = "x-opt-partition-key"
 _SERVICE_ASSIGNED = frozenset(("x-opt-enqueued-time", "x-opt-offset", PARTITION_KEY, "x-opt-sequence-number"))
@@ -21,7 +21,8 @@ class EventContent:
     """
     The content of an event as its sender wrote it; immutable.
 
-    Shape: annotations are encoded pairs; bare is the properties, application properties, body and footer.
+    Shape: annotations are encoded pairs; bare is the delivery annotations (`_DELIVERY`, if the sender wrote any), the
+           properties, application properties, body and footer.
     """
 
     annotations: bytes
@@ -47,6 +48,10 @@ class Event:
     def encode(self, delivery_annotations: bytes = b"") -> bytes:
         """Return the event as it is delivered, after *delivery_annotations* if any."""
         content = self.content
+        bare = content.bare
+        if bare.startswith(_DELIVERY):
+            stop = skip(bare, len(_DELIVERY) - 1, len(bare))
+            delivery_annotations, bare = _joined(delivery_annotations, bare[:stop]), bare[stop:]
         offset = str(self.offset).encode()
         pairs = b"".join(
             (
@@ -57,7 +62,7 @@ class Event:
             )
         )
         size_and_count = _SIZE_AND_COUNT.pack(len(pairs) + 4, 2 * (3 + content.annotation_count))
-        return b"".join((delivery_annotations, b"\x00\x53\x72\xd1", size_and_count, pairs, content.bare))
+        return b"".join((delivery_annotations, b"\x00\x53\x72\xd1", size_and_count, pairs, bare))
 
 
 def read_event(message: bytes, partition_key: str | None = None) -> EventContent:
@@ -66,13 +71,31 @@ def read_event(message: bytes, partition_key: str | None = None) -> EventContent
         sections = sections_of(message)
         annotations, own_key = _read_annotations(sections.message_annotations)
         check_unique_keys(sections)
+        delivery_annotations = _delivery_annotations(sections.delivery_annotations)
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
     key = own_key if partition_key is None else partition_key
     if key is not None:
         annotations.append(_PARTITION_KEY + encode(string(key)))
-    bare = sections.properties + sections.application_properties + sections.body + sections.footer
-    return EventContent(b"".join(annotations), len(annotations), bare, key)
+    bare = (delivery_annotations, sections.properties, sections.application_properties, sections.body, sections.footer)
+    return EventContent(b"".join(annotations), len(annotations), b"".join(bare), key)
+
+
+def _delivery_annotations(section: bytes) -> bytes:
+    """Return a sender's delivery annotations in the one encoding that `_DELIVERY` begins, nothing if it wrote none."""
+    if not section:
+        return b""
+    entries = map_entries(section, descriptor(section, 0)[1], len(section))
+    pairs = b"".join(section[start:stop] for _, start, _, stop in entries)
+    return b"%b%b%b" % (_DELIVERY, _SIZE_AND_COUNT.pack(len(pairs) + 4, 2 * len(entries)), pairs) if pairs else b""
+
+
+def _joined(own: bytes, senders: bytes) -> bytes:
+    """Return the broker's section of delivery annotations, which may be missing, with the pairs of the sender's."""
+    if not own:
+        return senders
+    maps = (decode(section, len(_DELIVERY) - 1)[0] for section in (own, senders))
+    return _DELIVERY[:-1] + encode(map_(pair for each in maps for pair in pairs_of(each)))
 
 
 def read_partition_key(message: bytes) -> str | None:
@@ -107,3 +130,4 @@ _OFFSET = _key("x-opt-offset")
 _PARTITION_KEY = _key(PARTITION_KEY)
 _ASSIGNED = struct.Struct(f">{len(_SEQUENCE_NUMBER)}sq{len(_ENQUEUED_TIME)}sq")
 _SIZE_AND_COUNT = struct.Struct(">II")
+_DELIVERY = b"\x00\x53\x71\xd1"
