@@ -86,7 +86,7 @@ def reconcile(
     before_window = [hour for hour in inputs.hours if hour < hour_of(window.start)]
     damaged = damaged_hours(inputs.hours[hour] for hour in before_window)
     coverage_before = [
-        {**row, "task": current_name(row["task"], history.renamed)}
+        {**row, "task": current_name(row["task"], history.renamed), "landed": hour}
         for hour in before_window
         for row in inputs.hours[hour].coverage
     ]

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import reduce
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.compact.coverage import total
@@ -118,6 +118,7 @@ def judge_window(
     progress("judging the messages that are not settled")
     earlier = selection.earlier_hours(hours.before, first_enqueued(counted), start, settings)
     before = records.of(earlier)
+    many = _fit_to_hours(records.spark, tasks, earlier)
     shared = shared_targets(tasks.active)
     found = reduce(DataFrame.unionByName, parts)
     of_earlier = selection.earlier_records(found, before, start, settings, cache)
@@ -127,7 +128,7 @@ def judge_window(
     found = cache.cut(number_repeats(found))
     number, notes = _kept(found)
     # What follows reads few records, except for evidence about some of them in those of the window.
-    few = max(number, total(tasks.coverage, "n") // _EVIDENCE_SHARE)
+    few = max(number, many // _EVIDENCE_SHARE)
     fit(records.spark, few * RECORD_BYTES)
     once = found.where("nth = 1").drop("nth")
     if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
@@ -136,7 +137,7 @@ def judge_window(
     behind = None
     if paired is not None:
         # This looks for the sessions of these records among all pairs.
-        fit(records.spark, max(number, total(tasks.coverage, "n")) * RECORD_BYTES)
+        fit(records.spark, max(number, many) * RECORD_BYTES)
         behind = _behind(watched, paired, before, lambda found: pair(found, tapped, since, settings), cache)
         fit(records.spark, few * RECORD_BYTES)
     timed = mark_source_time(watched, of_window)
@@ -147,8 +148,22 @@ def judge_window(
     verdicts = cache.cut(
         judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
     )
-    found_problems += expiry_problems(verdicts)
-    return Judged(keyed, verdicts, counted, found_problems, [*notes, *own_word_notes(verdicts)])
+    return Judged(
+        keyed,
+        verdicts,
+        counted,
+        [*found_problems, *expiry_problems(verdicts)],
+        [*notes, *own_word_notes(verdicts)],
+    )
+
+
+def _fit_to_hours(spark: SparkSession, tasks: Tasks, earlier: Sequence[str]) -> int:
+    """Set the options for the records of the window and of the *earlier* hours, whichever are more; return how many."""
+    wanted = set(earlier)
+    before = total([row for row in tasks.coverage_before if row["landed"] in wanted], "n")
+    many = max(total(tasks.coverage, "n"), before)
+    fit(spark, many * RECORD_BYTES)
+    return many
 
 
 def _pair(
