@@ -3,13 +3,17 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage, parse_connection_string
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.broker.admin.certificate import AUTHORITY_FILE, server_context
+from local.broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
+from shared.amqp.values import TRUE, uint
 from shared.azure.senders import amqp_frames
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
@@ -232,6 +236,55 @@ def test_a_port_that_speaks_another_protocol_is_refused(greeting: bytes) -> None
     answer = asyncio.run(run())
     assert isinstance(answer, TargetRefused)
     assert "expected AMQP 1.0" in str(answer)
+
+
+def test_a_broker_that_stops_reading_is_left_at_the_deadline() -> None:
+    class Stalling(AnsweringBroker):
+        async def take(self, _peer: Peer, _delivery: int, _content: bytes) -> bool:
+            await asyncio.sleep(3)
+            return False
+
+    async def run() -> None:
+        broker = Stalling()
+        async with broker.running() as url:
+            output = AmqpOutput("there", amqp_endpoint(url), {})
+            large = [outgoing(number, body=b"x" * (8 << 20)) for number in range(3)]
+            started = time.monotonic()
+            answers = await output.send("q", large, timeout_seconds=0.5)
+            assert kinds(answers) == ["TargetUnavailable"] * 3
+            await output.close()
+            assert time.monotonic() - started < 2
+
+    asyncio.run(run())
+
+
+def test_an_answer_for_a_range_of_any_size_takes_no_time() -> None:
+    class Ranging(AnsweringBroker):
+        async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+            self.contents.append(content)
+            if len(self.contents) == 5:
+                peer.send(amqp_frames.DISPOSITION, [TRUE, uint(0), uint(2**31), TRUE, ACCEPTED])
+            self.grant(peer, delivery + 1)
+            return True
+
+    assert answers_of(Ranging(), some(5)) == [[None] * 5]
+
+
+def test_a_certificate_is_verified_by_the_authority_that_ssl_cert_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = SharedAccessKey(name="root", key="s/e:c%ret")
+    namespace = NamespaceConfig(name="n", queues=(QueueConfig(name="q"),), shared_access_keys=(key,))
+    with RunningBroker([namespace], tls=server_context(tmp_path)) as running:
+        url = f"amqps://root:s%2Fe%3Ac%25ret@localhost:{running.port('n')}"
+        [[untrusted]] = asyncio.run(sent(url, some(1)))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / AUTHORITY_FILE))
+        assert asyncio.run(sent(url, some(2))) == [[None] * 2]
+        [[wrong]] = asyncio.run(sent(url.replace("ret", "rat"), some(1)))
+    assert isinstance(untrusted, TargetRefused)
+    assert "the broker's certificate is not trusted" in str(untrusted)
+    assert isinstance(wrong, TargetRefused)
+    assert "SASL PLAIN: code 1" in str(wrong)
 
 
 def test_an_idle_connection_is_kept_and_a_closed_one_opened_again() -> None:

@@ -10,7 +10,6 @@ for, each a message with the bytes that it has.
 """
 
 import asyncio
-import contextlib
 import ssl
 import uuid
 from collections import deque
@@ -121,9 +120,11 @@ class AmqpLink:
     async def close(self) -> None:
         """Close the connection; messages in flight get an error."""
         self._end(ConnectionError("the link is closed"))
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._writer.wait_closed()
+        # Not awaited itself: cancelling it would cancel what every other caller waits for.
+        closed = asyncio.ensure_future(self._writer.wait_closed())
+        await asyncio.wait([closed], timeout=2 * _CLOSE_SECONDS)
+        if closed.done() and not closed.cancelled():
+            closed.exception()  # it adds nothing to the failure
 
     async def _authenticate(self, endpoint: AmqpEndpoint) -> None:
         await self._exchange_headers(frames.SASL_HEADER)
@@ -166,7 +167,7 @@ class AmqpLink:
                     self._handle(found)
         except asyncio.IncompleteReadError:
             self._end(ConnectionError("the broker closed the connection"))
-        except (AmqpError, OSError, Malformed) as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends the reading, each caller must get an answer
             self._end(error)
 
     def _handle(self, frame: Performative) -> None:
@@ -210,7 +211,10 @@ class AmqpLink:
         if state is None and not frame.flag(3):
             return
         answer = _answer(state)
-        for number in range(first, last + 1) if last - first < _SERIAL // 2 else (first,):
+        # What is unanswered, not the range: a broker may name any.
+        span = (last - first) % _SERIAL
+        numbers = [each for each in self._unanswered if (each - first) % _SERIAL <= span] if span else [first]
+        for number in numbers:
             delivery = self._unanswered.pop(number, None)
             if delivery is not None and not delivery.answer.done():
                 delivery.answer.set_result(answer)
@@ -257,6 +261,8 @@ class AmqpLink:
         self._writer.write(frames.close_frame())
         self.failure = error
         self._writer.close()
+        # A peer that no longer reads would keep the socket open.
+        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._writer.transport.abort)
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
