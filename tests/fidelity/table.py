@@ -49,7 +49,7 @@ COLUMNS: dict[str, list[Journey]] = {
 NOTES = {
     "service": "Refused or not delivered by the service that it is sent to: Service Bus accepts no binary, list, map"
     " or array as a property and assigns missing message ids; Event Hubs keeps no header; neither keeps "
-    "first-acquirer, and Event Hubs no delivery annotations.",
+    "first-acquirer.",
     "aside": "As an application property `repl-sb-…` of the same type; restored when the event returns to Service Bus.",
     "key": "The session id becomes the partition key on the other side; a `repl-sb-…` or `repl-eh-…` property "
     "holds the original until the way back.",
