@@ -7,6 +7,7 @@ A missed bar is shown and is not a failure, because the machine may be busy. A b
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from rich.console import Console
@@ -30,6 +31,7 @@ BENCHMARKS = (
 )
 _HOLDS = {None: "", True: "yes", False: "[red]no[/red]"}
 _MANY = 100
+_COLUMNS = 80
 
 
 def main() -> int:
@@ -60,8 +62,9 @@ def main() -> int:
     plain = [each for each in measurements if not each.beside]
     if plain:
         console.print(_table(plain))
-    for unit in dict.fromkeys(each.unit for each in measurements if each.beside):
-        console.print(_table_with_others([each for each in measurements if each.beside and each.unit == unit]))
+    for each in measurements:
+        if each.beside:
+            console.print(_with_others(each), highlight=False)
     for name in failed:
         console.print(f"{name} failed to run; its error is above", style="red")
     return 1 if failed else 0
@@ -76,20 +79,12 @@ def _table(measurements: list[Measurement]) -> Table:
     return table
 
 
-def _table_with_others(measurements: list[Measurement]) -> Table:
-    """Return a table of figures that have others beside them, which all have the same."""
-    table = Table(title=measurements[0].unit)
-    table.add_column("figure", min_width=24)
-    headings = [*dict.fromkeys(heading for each in measurements for heading in each.beside)]
-    for heading in ("value", "bar", *headings):
-        table.add_column(heading, justify="right")
-    for each in measurements:
-        others = [
-            format(each.beside[heading], ".3g" if each.beside[heading] < _MANY else ",.0f") for heading in headings
-        ]
-        value = _text(each.value) if each.holds is not False else f"[red]{_text(each.value)}[/red]"
-        table.add_row(each.name, value, _bar(each), *others)
-    return table
+def _with_others(each: Measurement) -> str:
+    """Return a figure and, below it, the others beside it."""
+    bar = "" if each.bar is None else f", bar {_bar(each)}: {_HOLDS[each.holds]}"
+    others = [f"{name} {value:{'.3g' if value < _MANY else ',.0f'}}" for name, value in each.beside.items()]
+    below = textwrap.fill("; ".join(others), _COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    return f"{each.name}: {_text(each.value)} {each.unit}{bar}\n{below}"
 
 
 def _text(value: float) -> str:

@@ -68,7 +68,7 @@ class Case:
         """The number of messages: for some seconds of work."""
         if self.sessions:
             return self.sessions * self.each
-        most = 20_000 if self.lanes > 1 else 5_000
+        most = 40_000 if self.lanes > 1 else 10_000
         return max(min(most, _MOST_BYTES // self.body_bytes), 1_000)
 
     @property
