@@ -54,7 +54,7 @@ class WebSockets:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Serve a WebSocket until one side closes it, or answer what is wrong with the request."""
         if request.path.rstrip("/") != PATH:
-            return web.Response(status=404, text=f"this port is for AMQP, and for WebSockets at {PATH}\n")
+            return web.Response(status=400, text=f"this port is for AMQP, and for WebSockets at {PATH}\n")
         is_foreign = is_loopback(self._listener.host) and not is_own_host(request)
         if is_foreign or not is_own_origin(request):
             return web.Response(status=403, text="the request is from another host or web page\n")

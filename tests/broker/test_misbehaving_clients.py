@@ -146,7 +146,7 @@ def test_garbage_before_the_header_is_answered_with_the_header_that_is_spoken(co
 @pytest.mark.parametrize(
     ("request_text", "status"),
     [
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
         (b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\n\r\n", b"426"),
         (b"GARBAGE\r\n\r\n", b"400"),
     ],

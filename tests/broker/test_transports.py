@@ -190,8 +190,8 @@ def test_only_the_owner_reads_the_key(folder: Path, broker: RunningBroker) -> No
 @pytest.mark.parametrize(
     ("path", "headers", "status"),
     [
-        ("/", {}, 404),
-        ("/", {"Host": ""}, 404),
+        ("/", {}, 400),
+        ("/", {"Host": ""}, 400),
         (PATH, {}, 426),
         (PATH, {"Host": "evil.example:5672"}, 403),
         (PATH, {"Origin": "https://evil.example"}, 403),

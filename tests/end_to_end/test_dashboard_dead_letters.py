@@ -155,7 +155,9 @@ def test_two_steps_at_once_exclude_each_other_and_the_command_shares_the_ledger(
     assert ids(site.there("orders")) == ["m-0", "m-1"]
 
 
-def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site, dashboard: Dashboard) -> None:
+def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site, storage: str) -> None:
+    nowhere = "http://127.0.0.1:9"  # a port below those that tests listen on
+    dashboard = Dashboard(site, storage, BUSWAY_DASHBOARD_RESEND="on", WEST__administration=nowhere)
     site.bury("orders", many(1))
     asked = dashboard.resend({"entity": ORDERS, "group": BROKEN})
     assert (asked.code, "it is not known whether it detects duplicates" in asked.content["error"]) == (400, True)
