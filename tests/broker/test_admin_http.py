@@ -137,7 +137,7 @@ def test_hostile_or_invalid_bodies_are_refused_at_once(request_of: HttpRequest, 
     assert status == 400
     assert answer.startswith("<Error><Code>400</Code><Detail>SubCode=40000. ")
     assert "root:" not in answer
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 5  # what is expanded takes minutes
     assert request_of("GET", "/new")[0] == 404
 
 

@@ -174,7 +174,7 @@ def test_a_broker_that_grants_no_credit_is_waited_for_until_the_deadline() -> No
     [answers] = answers_of(broker, some(3), seconds=0.3)
     assert kinds(answers) == ["TargetUnavailable"] * 3
     assert "grants no credit" in str(answers[0])
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
     assert not broker.contents
 
 
@@ -241,7 +241,7 @@ def test_a_port_that_speaks_another_protocol_is_refused(greeting: bytes) -> None
 def test_a_broker_that_stops_reading_is_left_at_the_deadline() -> None:
     class Stalling(AnsweringBroker):
         async def take(self, _peer: Peer, _delivery: int, _content: bytes) -> bool:
-            await asyncio.sleep(3)
+            await asyncio.sleep(20)
             return False
 
     async def run() -> None:
@@ -253,7 +253,7 @@ def test_a_broker_that_stops_reading_is_left_at_the_deadline() -> None:
             answers = await output.send("q", large, timeout_seconds=0.5)
             assert kinds(answers) == ["TargetUnavailable"] * 3
             await output.close()
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 8
 
     asyncio.run(run())
 

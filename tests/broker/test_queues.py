@@ -371,7 +371,7 @@ def test_the_asynchronous_client_behaves_the_same(broker: RunningBroker, entity:
                 start = time.monotonic()
                 await asyncio.gather(*(receiver.complete_message(message) for message in [fourth, *rest]))
                 # A disposition for a range of deliveries would leave all but one of the waiters waiting.
-                assert time.monotonic() - start < 1
+                assert time.monotonic() - start < 5
                 (again,) = await receiver.receive_messages(1, max_wait_time=2)
                 assert (str(again), again.delivery_count) == ("0", 1)
                 (deferred,) = await receiver.receive_deferred_messages(second.sequence_number or 0)

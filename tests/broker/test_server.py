@@ -110,6 +110,6 @@ def test_the_broker_stops_at_once_with_clients_connected() -> None:
             peer.sendall(HEADER)
             assert peer.recv(8) == HEADER
         start = time.monotonic()
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 5
     for peer in peers:
         peer.close()

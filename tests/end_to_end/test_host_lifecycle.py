@@ -80,7 +80,7 @@ def test_idle_host_stops_immediately(broker: RunningBroker, tmp_path: Path) -> N
         host.wait_until_ready()
         started = time.monotonic()
         assert host.stop() == 0
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 8
 
 
 def test_killed_host_loses_no_message(broker: RunningBroker, tmp_path: Path) -> None:

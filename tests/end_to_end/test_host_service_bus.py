@@ -169,7 +169,7 @@ def test_calls_of_one_session_run_side_by_side_if_host_json_says_so(
         # Both of one session, and none of the other: only one session is held at a time.
         assert len({body[-1] for body in pairing.bodies("session_pairs")}) == 1
         pairing.wait_for(lambda: len(pairing.bodies("session_pairs")) == 4)
-        assert 1.9 < time.monotonic() - started < 3.9
+        assert 1.9 < time.monotonic() - started < 5.9  # one call after the other: 6
         assert pairing.stop() == 0
 
 

@@ -153,7 +153,7 @@ def test_a_thousand_tasks_are_checked_in_seconds(folder: Path) -> None:
         (folder / f"tasks/{number}.yaml").write_text("---\n".join(documents))
     began = time.process_time()
     result = CliRunner().invoke(app, ["check", str(folder)])
-    # A third of that on an idle machine. What grows with the square of the number takes minutes.
-    assert time.process_time() - began < 3
+    # A tenth of that on an idle machine. What grows with the square of the number takes minutes.
+    assert time.process_time() - began < 10
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 1001
