@@ -73,7 +73,7 @@ def unchecked(entities: Entities, connections: Mapping[str, Connection]) -> list
     missing = [
         alias
         for alias, connection in connections.items()
-        if connection.kind != "amqp" and entities.namespace(connection) is None
+        if connection.is_namespace and entities.namespace(connection) is None
     ]
     return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}."] if missing else []
 

@@ -228,7 +228,7 @@ class Repair:
     async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
         """Return a copy that is in a target queue of the task; a consumed one cannot be seen."""
         for target in task.targets():
-            if target.queue is not None and self._configuration.connections[target.connection].kind != "amqp":
+            if target.queue is not None and self._configuration.connections[target.connection].is_namespace:
                 found = (await self._contents(task, target.connection, target.queue)).alike(missing)
                 if found is not None:
                     return found

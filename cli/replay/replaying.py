@@ -73,7 +73,7 @@ class Replay:
         for target in self._task.targets() if open_ else ():
             connection = configuration.connections[target.connection]
             setting = connection.setting
-            if target.queue is None or setting is None or connection.kind == "amqp":
+            if target.queue is None or setting is None or not connection.is_namespace:
                 continue
             place = Place(target.connection, configuration.site(target.connection), setting, target.queue)
             async with contextlib.aclosing(peeked(place, settings)) as pages:

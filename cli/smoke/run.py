@@ -161,7 +161,7 @@ class _Test:
         """Return where messages of *route* show, nothing for a topic whose subscriptions are unknown."""
         target = route.target
         connection = self._configuration.connections[target.connection]
-        if connection.setting is None or connection.kind == "amqp":
+        if connection.setting is None or not connection.is_namespace:
             return []
         if target.hub is not None:
             site = self._configuration.site(target.connection)

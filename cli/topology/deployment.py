@@ -101,7 +101,7 @@ def _uses(configuration: Configuration) -> _Uses:
         uses[configuration.connections[source.connection].key]["receives"][_place(source)] = None
     targets = [target for task in configuration.tasks for target in (*task.targets(), *heartbeat_targets(task))]
     for target in targets:
-        if configuration.connections[target.connection].kind == "amqp":
+        if not configuration.connections[target.connection].is_namespace:
             continue
         place = (f"{target.kind}s", target.entity)
         uses[configuration.connections[target.connection].key]["sends"][place] = None

@@ -110,7 +110,7 @@ class _Collector:
         self.problems: list[Problem] = []
         self.heartbeats: dict[tuple[str, str], list[str]] = {}
         for alias, connection in configuration.connections.items():
-            if connection.kind == "amqp":
+            if not connection.is_namespace:
                 continue
             self.aliases.setdefault(connection.key, alias)
             self.namespaces.setdefault(connection.key, {})

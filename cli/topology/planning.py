@@ -93,10 +93,15 @@ def load_needs(folder: Path, aliases: Sequence[str] = ()) -> tuple[Configuration
         raise ConfigError(
             [Problem(each, "is not a connection", f"connections.yaml has {expected}") for each in unknown]
         )
-    others = [alias for alias in aliases if configuration.connections[alias].kind == "amqp"]
-    if others:
-        text = "is of kind amqp, expected service-bus or event-hubs: Busway does not plan other brokers"
-        raise ConfigError([Problem(each, text) for each in others])
+    others = {alias: configuration.connections[alias].kind for alias in aliases}
+    expected = "expected service-bus or event-hubs: Busway does not plan other brokers"
+    problems = [
+        Problem(alias, f"is of kind {kind}, {expected}")
+        for alias, kind in others.items()
+        if not configuration.connections[alias].is_namespace
+    ]
+    if problems:
+        raise ConfigError(problems)
     needs = needs_of(configuration, read_topology(folder))
     wanted = {configuration.connections[alias].key for alias in aliases} or set(needs.namespaces)
     problems = [problem for key in wanted for problem in problems_of(needs.aliases[key], needs.namespaces[key])]

@@ -68,8 +68,8 @@ def read_site(
     alias: str, connection: Connection, access: Access, needed: Mapping[tuple[Kind, str], Needed] | None
 ) -> Namespace:
     """Return what a namespace has, of *needed* or of everything; raises BuswayError if it cannot be read."""
-    if connection.kind == "amqp":
-        raise ConfigError([Problem(alias, "is of kind amqp, expected service-bus or event-hubs")])
+    if not connection.is_namespace:
+        raise ConfigError([Problem(alias, f"is of kind {connection.kind}, expected service-bus or event-hubs")])
     if connection.kind == "event-hubs":
         if needed is None:
             hint = "Event Hubs lists its hubs only in Resource Manager: az eventhubs eventhub list"

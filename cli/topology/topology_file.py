@@ -43,8 +43,8 @@ class TopologyFile:
                 hint = f"connections.yaml has {', '.join(configuration.connections) or 'none'}"
                 problems.append(Problem(f"{self.place}: {alias}", "is not a connection", hint))
                 continue
-            if connection.kind == "amqp":
-                text = "is of kind amqp, whose entities Busway does not create"
+            if not connection.is_namespace:
+                text = f"is of kind {connection.kind}, whose entities Busway does not create"
                 problems.append(Problem(f"{self.place}: {alias}", text, "remove it here"))
                 continue
             is_hubs = connection.kind == "event-hubs"

@@ -57,6 +57,11 @@ class Connection(Strict):
         """The name of the app setting, or else of the secret: equal for all connections to one namespace."""
         return self.setting or f"secret {self.secret}"
 
+    @property
+    def is_namespace(self) -> bool:
+        """Whether it is a namespace of Service Bus or Event Hubs, whose entities Busway plans and looks into."""
+        return self.kind in {"service-bus", "event-hubs"}
+
 
 class Rule(Strict):
     """A rule of the source subscription, which the broker runs; declared so that it can be checked and deployed."""

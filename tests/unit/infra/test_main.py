@@ -161,7 +161,7 @@ def _arm(value: object, wanted: object) -> object:
 
 def _planned(configuration: Configuration) -> dict[str, Connection]:
     """Return the connections whose entities Busway deploys."""
-    return {alias: each for alias, each in configuration.connections.items() if each.kind != "amqp"}
+    return {alias: each for alias, each in configuration.connections.items() if each.is_namespace}
 
 
 def test_the_app_receives_from_its_sources_and_sends_to_its_targets_and_may_do_nothing_else(
