@@ -61,6 +61,8 @@ def _connection_string(place: Place) -> str | None:
     setting = place.connection.setting
     if place.connection.kind == "amqp":
         return _replacement(place, os.environ.get(setting or "", ""))
+    if place.connection.kind == "kafka":
+        raise ConfigError([Problem(str(place), "is of kind kafka", "use a Kafka client")])
     if setting is None:
         hint = "give the connection a `setting` too; the secret stays what the app sends with"
         raise ConfigError([Problem(str(place), "has a secret and no setting, which this command needs", hint)])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Literal
 
 from shared.azure.connections import (
     connection_string_fault,
@@ -12,8 +13,11 @@ from shared.azure.connections import (
     service_bus_client_by,
 )
 from shared.azure.senders.amqp_endpoint import EXPECTED, amqp_endpoint, amqp_url_fault
+from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint, kafka_endpoint_of, kafka_fault
 from shared.errors import Problem, TargetRefused
 from shared.protocols import Locks, Output, Secrets
+
+type HeaderForm = Literal["text", "amqp"]
 
 
 def open_output(
@@ -22,10 +26,18 @@ def open_output(
     setting: str,
     settings: Mapping[str, str],
     capabilities: Mapping[str, str] = MappingProxyType({}),
+    *,
+    headers: HeaderForm = "text",
 ) -> Output:
-    """Return an output to the namespace or broker that an app setting names; *capabilities* as in `AmqpOutput`."""
+    """
+    Return an output to the namespace or broker that an app setting names.
+
+    *capabilities* as in `AmqpOutput`, *headers* as in `KafkaOutput`.
+    """
     if kind == "amqp":
         return _amqp_output(site, settings.get(setting, ""), capabilities)
+    if kind == "kafka":
+        return _kafka_output(site, kafka_endpoint_of(setting, settings), headers)
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -36,12 +48,18 @@ def open_output(
 
 
 def open_output_with_secret(
-    site: str, kind: str, secret: str, secrets: Secrets, capabilities: Mapping[str, str] = MappingProxyType({})
+    site: str,
+    kind: str,
+    secret: str,
+    secrets: Secrets,
+    capabilities: Mapping[str, str] = MappingProxyType({}),
+    *,
+    headers: HeaderForm = "text",
 ) -> Output:
     """Return an output that always uses the current version of a secret: a connection string, or a broker's URL."""
     from shared.azure.senders.renewed import RenewedOutput
 
-    opened = partial(output_with_connection_string, site, kind, secret, capabilities=capabilities)
+    opened = partial(output_with_connection_string, site, kind, secret, capabilities=capabilities, headers=headers)
     return RenewedOutput(site, secret, secrets, opened)
 
 
@@ -52,13 +70,17 @@ def output_with_connection_string(
     connection_string: str,
     *,
     capabilities: Mapping[str, str] = MappingProxyType({}),
+    headers: HeaderForm = "text",
 ) -> Output:
     """Return an output for the value of *secret*; raises TargetRefused if that is not valid."""
-    fault = amqp_url_fault(connection_string) if kind == "amqp" else connection_string_fault(connection_string)
+    faults = {"amqp": amqp_url_fault, "kafka": kafka_fault}
+    fault = faults.get(kind, connection_string_fault)(connection_string)
     if fault is not None:
         raise TargetRefused(f"{site}: secret {secret} {fault[0]}; {fault[1]}")
     if kind == "amqp":
         return _amqp_output(site, connection_string, capabilities)
+    if kind == "kafka":
+        return _kafka_output(site, kafka_endpoint(connection_string), headers)
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -79,6 +101,12 @@ def _amqp_output(site: str, url: str, capabilities: Mapping[str, str]) -> Output
     from shared.azure.senders.amqp import AmqpOutput
 
     return AmqpOutput(site, amqp_endpoint(url), capabilities)
+
+
+def _kafka_output(site: str, endpoint: KafkaEndpoint, headers: HeaderForm) -> Output:
+    from shared.azure.senders.kafka import KafkaOutput
+
+    return KafkaOutput(site, endpoint, headers)
 
 
 def open_locks(site: str, entity: str, setting: str, settings: Mapping[str, str], *, sessions: bool) -> Locks:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from shared.config.brokers import amqp_problems
+from shared.config.brokers import broker_problems
 from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
@@ -100,7 +100,7 @@ def load(folder: Path) -> Configuration:
     usable = {alias: each for alias, each in connections.items() if each is not None}
     problems += tap_problems(taps, tasks, journal, places)
     problems += _dispatch_problems(tasks, journal, places)
-    problems += amqp_problems(tasks, usable, places)
+    problems += broker_problems(tasks, usable, places)
     if problems:
         raise ConfigError(problems)
     return Configuration(usable, tasks, places, taps, journal)
@@ -220,9 +220,11 @@ def _binding_problems(document: object, place: str, connections: Mapping[str, Co
         target = route.get("target") if isinstance(route, dict) and route.get("via") == "binding" else None
         alias = target.get("connection") if isinstance(target, dict) else None
         connection = connections.get(alias) if isinstance(alias, str) else None
-        if connection is not None and connection.kind == "amqp":
+        if connection is not None and not connection.is_namespace:
             where = f"{place}: routes[{index}].via"
-            yield Problem(where, f"{alias!r} is of kind amqp, which has no output binding", "remove `via: binding`")
+            yield Problem(
+                where, f"{alias!r} is of kind {connection.kind}, which has no output binding", "remove `via: binding`"
+            )
         elif connection is not None and connection.setting is None:
             where = f"{place}: routes[{index}].via"
             hint = "give the connection a `setting` as well, or send with the SDK: remove `via: binding`"
@@ -248,7 +250,9 @@ def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
         return ("event-hubs",)
     if entity.get("address") is not None:
         return ("amqp",)
-    return ("service-bus",) if path in ("source", "event_hub") else ("service-bus", "amqp")
+    if path in ("source", "event_hub"):
+        return ("service-bus",)
+    return ("service-bus", "amqp") if entity.get("topic") is None else ("service-bus", "amqp", "kafka")
 
 
 def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:

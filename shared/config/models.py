@@ -35,14 +35,16 @@ type PartitionId = Annotated[int, Field(ge=0)]
 class Connection(Strict):
     """A namespace or broker: its kind, and the app setting or the secret with its address and credentials."""
 
-    kind: Literal["service-bus", "event-hubs", "amqp"]
-    """`amqp`: another broker with AMQP 1.0, as a target; its setting is a URL such as amqps://USER:PASSWORD@HOST."""
+    kind: Literal["service-bus", "event-hubs", "amqp", "kafka"]
+    """`amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST."""
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret with the connection string for sending; sources are opened with the app setting."""
     setting: Annotated[str | None, Field(pattern=SETTING, validate_default=True)] = None
     """Name of the app setting: NAME contains a connection string, or NAME__fullyQualifiedNamespace a host name."""
     site: Annotated[str, Field(pattern=SITE)] | None = None
     """Short name of the site on repl-path; by default the alias of the connection."""
+    headers: Literal["text", "amqp"] | None = None
+    """For kind kafka, the form of headers: text (the default), or each value's AMQP encoding, as Event Hubs has it."""
 
     @field_validator("setting")
     @classmethod
@@ -51,6 +53,12 @@ class Connection(Strict):
         if setting is None and info.data.get("secret", "") is None:
             raise ValueError("is missing, expected the name of an app setting, or for a target that of a secret")
         return setting
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if self.headers is not None and self.kind != "kafka":
+            raise ValueError("has headers, expected only for kind kafka")
+        return self
 
     @property
     def key(self) -> str:

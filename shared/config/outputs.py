@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from shared.azure.connections import setting_problem
 from shared.azure.outputs import amqp_setting_problem, open_locks, open_output, open_output_with_secret
 from shared.azure.secrets import open_secrets
+from shared.azure.senders.kafka_endpoint import kafka_setting_problem
 from shared.config.files import Configuration
 from shared.config.models import Connection, TaskFile
 from shared.errors import ConfigError, Problem
@@ -46,6 +47,8 @@ def _setting_problem(configuration: Configuration, alias: str, settings: Mapping
         return None
     if connection.kind == "amqp":
         return amqp_setting_problem(connection.setting, settings)
+    if connection.kind == "kafka":
+        return kafka_setting_problem(connection.setting, settings)
     return setting_problem(connection.setting, settings, configuration.hubs(alias))
 
 
@@ -57,6 +60,7 @@ def _open_output(
     secrets: Secrets,
 ) -> Output:
     site, capabilities = configuration.site(alias), configuration.capabilities(alias)
+    headers = connection.headers or "text"
     if connection.secret is not None:
-        return open_output_with_secret(site, connection.kind, connection.secret, secrets, capabilities)
-    return open_output(site, connection.kind, connection.key, settings, capabilities)
+        return open_output_with_secret(site, connection.kind, connection.secret, secrets, capabilities, headers=headers)
+    return open_output(site, connection.kind, connection.key, settings, capabilities, headers=headers)

@@ -53,7 +53,7 @@ _LARGEST_UINT = 2**32 - 1
 _BINARIES = frozenset((0xA0, 0xB0))
 _REFUSED = _BINARIES | {0x45, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
 
-type Kind = Literal["service-bus", "event-hubs", "amqp"]
+type Kind = Literal["service-bus", "event-hubs", "amqp", "kafka"]
 type Fit = Callable[[Message], None]
 type Changes = dict[str, Value | None]
 
@@ -268,4 +268,6 @@ _FITS: dict[tuple[Kind, Kind], Fit | None] = {
     ("event-hubs", "event-hubs"): keep_broker_properties,
     ("service-bus", "amqp"): make_durable,
     ("event-hubs", "amqp"): make_durable,
+    ("service-bus", "kafka"): None,
+    ("event-hubs", "kafka"): None,
 }

@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
     "brotli": "Brotli",
     "cbor2": "cbor2",
+    "confluent_kafka": "confluent-kafka",
     "certifi": "certifi",
     "cryptography": "cryptography",
     "fastavro": "fastavro",

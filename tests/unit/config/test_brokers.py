@@ -1,5 +1,7 @@
-"""Connections of kind amqp: where they may be used, and what is opened for them."""
+"""Connections of kinds amqp and kafka: where they may be used, and what is opened for them."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,12 +10,15 @@ from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from cli.topology.planning import load_needs
 from shared.amqp.values import TRUE
+from shared.azure.outputs import output_with_connection_string
 from shared.azure.senders.amqp import AmqpOutput
+from shared.azure.senders.kafka import KafkaOutput
+from shared.azure.senders.renewed import RenewedOutput
 from shared.config.files import Configuration, load
 from shared.config.outputs import open_outputs
 from shared.config.review import review
 from shared.config.review.entities import Entities
-from shared.errors import ConfigError
+from shared.errors import ConfigError, TargetRefused
 from shared.message.mapping import fit_between
 from tests.messages import message
 
@@ -22,12 +27,15 @@ west: {kind: service-bus, setting: WEST}
 hubs: {kind: event-hubs, setting: HUBS}
 rabbit: {kind: amqp, setting: RABBIT}
 """
+KAFKA = CONNECTIONS.replace(
+    "rabbit: {kind: amqp, setting: RABBIT}", "rabbit: {kind: kafka, setting: RABBIT, headers: amqp}"
+)
 WEST = "Endpoint=sb://west.servicebus.windows.net/;SharedAccessKeyName=n;SharedAccessKey=azE="
 RABBIT = "amqps://busway:s3cret@rabbit.example"
 
 
 def written(folder: Path, task: str, connections: str = CONNECTIONS) -> Path:
-    folder.joinpath("tasks").mkdir()
+    folder.joinpath("tasks").mkdir(parents=True)
     folder.joinpath("connections.yaml").write_text(connections, encoding="utf-8")
     folder.joinpath("tasks/copy.yaml").write_text(task, encoding="utf-8")
     return folder
@@ -76,6 +84,68 @@ def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(tmp_path: Path, 
     with pytest.raises(ConfigError) as caught:
         load(written(tmp_path, text))
     assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            task("queue: q"),
+            "routes[0].target.connection: 'rabbit' is of kind kafka, expected service-bus or amqp",
+        ),
+        (
+            task("topic: t", source="{connection: rabbit, queue: orders}"),
+            "source.connection: 'rabbit' is of kind kafka, expected service-bus",
+        ),
+        (
+            task("topic: t").replace("}}", "}, via: binding}"),
+            "routes[0].via: 'rabbit' is of kind kafka, which has no output binding (remove `via: binding`)",
+        ),
+        (
+            task("topic: t", more="heartbeat: {every: PT1M}\n"),
+            "heartbeat: has a target of kind kafka, which hides no heartbeats (set `visible: true`, or remove it)",
+        ),
+    ],
+)
+def test_kafka_is_a_target_of_topics_only(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(written(tmp_path, text, KAFKA))
+    assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
+
+
+def test_headers_have_a_form_in_kafka_only(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has headers, expected only for kind kafka"):
+        load(written(tmp_path, task("queue: q"), KAFKA.replace("kind: kafka", "kind: amqp")))
+
+
+def test_kafka_is_opened_with_its_form_of_headers_and_nothing_is_planned_for_it(tmp_path: Path) -> None:
+    configuration = load(written(tmp_path, task("topic: t"), KAFKA))
+    with pytest.raises(ConfigError, match="rabbit: app setting RABBIT: the app setting is not a URL of Kafka brokers"):
+        open_outputs(configuration, {"WEST": WEST, "HUBS": WEST, "RABBIT": RABBIT})
+    settings = {"WEST": WEST, "HUBS": WEST, "RABBIT": "kafkas://u:p@broker.example"}
+    assert isinstance(open_outputs(configuration, settings)["rabbit"], KafkaOutput)
+    secret = load(written(tmp_path / "other", task("topic: t"), KAFKA.replace("setting: RABBIT", "secret: rabbit")))
+    assert isinstance(open_outputs(secret, settings | {"BUSWAY_KEY_VAULT": "https://v"})["rabbit"], RenewedOutput)
+    opened = output_with_connection_string("there", "kafka", "rabbit", "kafkas://u:p@broker.example")
+    assert isinstance(opened, KafkaOutput)
+    with pytest.raises(TargetRefused, match="there: secret rabbit is not a URL of Kafka brokers"):
+        output_with_connection_string("there", "kafka", "rabbit", "nothing")
+    needs = needs_of(configuration, None)
+    assert [each["alias"] for each in deployment_of(configuration, needs)["sites"]] == ["west", "hubs"]
+    assert fit_between("event-hubs", "kafka") is None
+    assert not [each for each in review(configuration, Entities({})) if "rabbit" in str(each)]
+
+
+def test_an_app_without_kafka_does_not_import_its_client(tmp_path: Path) -> None:
+    written(tmp_path, task("queue: q"))
+    code = (
+        "import sys; from pathlib import Path; from shared.config.files import load;"
+        "from shared.config.outputs import open_outputs;"
+        f"open_outputs(load(Path({str(tmp_path)!r})), {{'WEST': {WEST!r}, 'HUBS': {WEST!r}, 'RABBIT': {RABBIT!r}}});"
+        "print([each for each in sys.modules if 'kafka' in each])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "['shared.azure.senders.kafka_endpoint']\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""A Kafka cluster in this process: the mock cluster of librdkafka, which real clients reach over sockets."""

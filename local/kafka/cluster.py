@@ -1,0 +1,106 @@
+"""
+The mock cluster of librdkafka: brokers with real sockets, in memory, for tests and for `busway start`.
+
+It takes the produce and fetch requests of any Kafka client. It knows no authentication and forgets everything at its
+end. Its functions are exported by the library that confluent-kafka brings (rdkafka_mock.h); Python's API has none.
+"""
+
+import ctypes
+from pathlib import Path
+from typing import Any, Self
+
+import confluent_kafka
+
+PRODUCE = 0
+_PRODUCER = 0
+_ERROR_BYTES = 512
+
+
+class KafkaCluster:
+    """A running cluster; it ends with `close`."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        """Start *brokers* on free ports of this machine."""
+        self._library = _library()
+        text = ctypes.create_string_buffer(_ERROR_BYTES)
+        configuration = self._library.rd_kafka_conf_new()
+        for name, value in ((b"client.id", b"cluster"), (b"log_level", b"0"), (b"bootstrap.servers", b"127.0.0.1:1")):
+            self._library.rd_kafka_conf_set(configuration, name, value, text, _ERROR_BYTES)
+        self._client = self._library.rd_kafka_new(_PRODUCER, configuration, text, _ERROR_BYTES)
+        if not self._client:
+            raise RuntimeError(f"librdkafka: {text.value.decode()}")
+        self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, brokers)
+        self.servers: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+        """The addresses of the brokers, as HOST:PORT,HOST:PORT."""
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Create a topic; a topic that a consumer asks for is created by itself."""
+        self._check(self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1))
+
+    def fail_requests(self, *codes: int, request: int = PRODUCE) -> None:
+        """Answer the next requests of a kind with error codes of Kafka, one for each request."""
+        self._library.rd_kafka_mock_push_request_errors(self._cluster, request, len(codes), *map(ctypes.c_int, codes))
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Make *broker*, counted from 1, the leader of a partition."""
+        self._check(self._library.rd_kafka_mock_partition_set_leader(self._cluster, topic.encode(), partition, broker))
+
+    def set_down(self, broker: int) -> None:
+        """Close the connections of a broker and refuse new ones."""
+        self._check(self._library.rd_kafka_mock_broker_set_down(self._cluster, broker))
+
+    def set_up(self, broker: int) -> None:
+        """Accept connections again."""
+        self._check(self._library.rd_kafka_mock_broker_set_up(self._cluster, broker))
+
+    def set_round_trip(self, broker: int, milliseconds: int) -> None:
+        """Delay the answers of a broker."""
+        self._check(self._library.rd_kafka_mock_broker_set_rtt(self._cluster, broker, milliseconds))
+
+    def close(self) -> None:
+        """Stop the brokers."""
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._client)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the brokers."""
+        self.close()
+
+    @staticmethod
+    def _check(code: int) -> None:
+        if code:
+            raise ValueError(f"librdkafka: error {code}")
+
+
+def _library() -> Any:  # noqa: ANN401 - a library has the functions that it has
+    package = Path(confluent_kafka.__file__).parent
+    # The wheel for Linux has it beside the package, that for macOS in it.
+    places = (*package.parent.glob("confluent_kafka.libs/librdkafka*"), *package.glob(".dylibs/librdkafka*"))
+    if not places:
+        raise RuntimeError(f"librdkafka is not beside {package}: install confluent-kafka from a wheel")
+    library = ctypes.CDLL(str(places[0]))
+    pointer, text, number, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
+    signatures = {
+        "rd_kafka_conf_new": (pointer, []),
+        "rd_kafka_conf_set": (number, [pointer, text, text, text, size]),
+        "rd_kafka_new": (pointer, [number, pointer, text, size]),
+        "rd_kafka_destroy": (None, [pointer]),
+        "rd_kafka_mock_cluster_new": (pointer, [pointer, number]),
+        "rd_kafka_mock_cluster_bootstraps": (text, [pointer]),
+        "rd_kafka_mock_cluster_destroy": (None, [pointer]),
+        "rd_kafka_mock_topic_create": (number, [pointer, text, number, number]),
+        # Further arguments follow these: the codes.
+        "rd_kafka_mock_push_request_errors": (None, [pointer, ctypes.c_int16, size]),
+        "rd_kafka_mock_partition_set_leader": (number, [pointer, text, ctypes.c_int32, ctypes.c_int32]),
+        "rd_kafka_mock_broker_set_down": (number, [pointer, ctypes.c_int32]),
+        "rd_kafka_mock_broker_set_up": (number, [pointer, ctypes.c_int32]),
+        "rd_kafka_mock_broker_set_rtt": (number, [pointer, ctypes.c_int32, number]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library

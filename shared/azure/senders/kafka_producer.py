@@ -1,0 +1,179 @@
+"""
+A producer of librdkafka in an event loop, which stops at the first error.
+
+It is idempotent and sends one batch at a time to each broker, and after a batch that is not accepted it sends nothing
+more (`enable.gapless.guarantee`): so what a topic has is always the beginning of what a partition was given, and no
+later message of a key overtakes an earlier one. Messages do not expire in it; the deadline of a call does that, by
+leaving the producer.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import confluent_kafka
+
+from shared.azure.senders.kafka_answers import LASTING, is_consequence
+from shared.azure.senders.kafka_record import Record
+
+_POLL_SECONDS = 0.1
+_LARGEST_MESSAGE = 100_000_000
+_STARTING = "the producer could not be opened"
+_OPTIONS: Mapping[str, object] = {
+    "client.id": "busway",
+    "enable.idempotence": True,
+    "enable.gapless.guarantee": True,
+    "max.in.flight.requests.per.connection": 1,
+    "message.timeout.ms": 0,
+    "message.max.bytes": _LARGEST_MESSAGE,
+    "partitioner": "murmur2_random",  # as the Java clients
+    "allow.auto.create.topics": False,
+    "topic.metadata.propagation.max.ms": 1_000,
+    "reconnect.backoff.max.ms": 2_000,
+    "socket.keepalive.enable": True,
+    # Event Hubs closes idle connections after four minutes.
+    "connections.max.idle.ms": 180_000,
+    "metadata.max.age.ms": 180_000,
+}
+# Its warnings are in the errors; what it would log has names of users.
+_SILENT = logging.Logger("kafka", logging.CRITICAL + 1)  # noqa: LOG001 - it is to be found by nobody
+
+
+class Failure(NamedTuple):
+    """Why a message was not accepted."""
+
+    name: str
+    """The name of the error, as librdkafka has it."""
+    text: str
+    partition: int | None = None
+
+
+_NOT_SENT = Failure("_PURGE_QUEUE", "not sent")
+
+
+class Call:
+    """Records of one call, and their answers: None for an accepted one."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        """Wait for an answer to each of *records*."""
+        self.records = records
+        self.answers: dict[int, Failure | None] = {}
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reports: deque[tuple[int, Failure | None]] = deque()
+
+    def report(self, position: int, error: Any, message: Any) -> None:
+        """Take a delivery report, in the thread that polls."""
+        failure = None if error is None else Failure(error.name(), error.str(), message.partition())
+        self._reports.append((position, failure))
+
+    def settle(self) -> bool:
+        """Put what was reported among the answers; return whether any message has failed."""
+        has_failed = False
+        while self._reports:
+            position, failure = self._reports.popleft()
+            self.answers[position] = failure
+            has_failed = has_failed or failure is not None
+        if len(self.answers) == len(self.records) and not self.done.done():
+            self.done.set_result(None)
+        return has_failed
+
+
+class KafkaProducer:
+    """Sends to one topic until something fails; it is then `failed`, and a new one is needed."""
+
+    def __init__(self, options: Mapping[str, object], topic: str, batch_bytes: int) -> None:
+        """Open it with *options* of librdkafka; raises ValueError for those that it does not take."""
+        self.last_error: Failure | None = None
+        """The last error of a connection, such as that a broker refuses it."""
+        self.failed = False
+        self._topic = topic
+        self._calls: set[Call] = set()
+        self._serving: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="busway-kafka")
+        self._error: type[Exception] = confluent_kafka.KafkaException
+        own = {"batch.size": batch_bytes, "error_cb": self._note, "logger": _SILENT}
+        try:
+            self._client = confluent_kafka.Producer({**_OPTIONS, **options, **own})
+        except self._error as error:
+            raise ValueError(f"{_STARTING}: {_failure_of(error).text}") from error
+
+    def produce(self, call: Call) -> None:
+        """Hand over the records of *call*; its answers come while the event loop runs."""
+        self._calls.add(call)
+        for position, record in enumerate(call.records):
+            try:
+                self._client.produce(
+                    self._topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=record.headers,
+                    on_delivery=partial(call.report, position),
+                )
+            except (self._error, BufferError) as error:
+                call.answers |= dict.fromkeys(range(position, len(call.records)), _NOT_SENT)
+                call.answers[position] = _failure_of(error)
+                self._fail()
+                break
+        if self._serving is None or self._serving.done():
+            self._serving = asyncio.create_task(self._serve())
+
+    def abandon(self, call: Call) -> None:
+        """Wait no longer for answers to *call*; what is under way may still be accepted."""
+        self._calls.discard(call)
+
+    async def close(self) -> None:
+        """Drop what has no answer, and end its threads."""
+        self._fail()
+        if self._serving is not None:
+            await self._serving
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=False)
+
+    def _close(self) -> None:
+        self._client.purge(in_queue=True, in_flight=True)
+        self._client.close()
+
+    async def _serve(self) -> None:
+        """Wait for delivery reports as long as a call waits for one."""
+        loop = asyncio.get_running_loop()
+        while self._calls:
+            try:
+                await loop.run_in_executor(self._thread, self._client.poll, _POLL_SECONDS)
+            except self._error as error:
+                # A fatal error is raised here, and the reports of its messages follow.
+                self._note_failure(_failure_of(error))
+                self._fail()
+            is_refused = self.last_error is not None and self.last_error.name in LASTING
+            for call in tuple(self._calls):
+                if call.settle():
+                    self._fail()
+                if is_refused and not call.done.done():
+                    call.done.set_result(None)
+                if call.done.done():
+                    self._calls.discard(call)
+            if is_refused:
+                self._fail()
+
+    def _fail(self) -> None:
+        """Send nothing that is not under way."""
+        if not self.failed:
+            self.failed = True
+            self._client.purge(in_queue=True, in_flight=False, blocking=False)
+
+    def _note(self, error: Any) -> None:
+        self._note_failure(Failure(error.name(), error.str()))
+
+    def _note_failure(self, failure: Failure) -> None:
+        if failure.name != "_ALL_BROKERS_DOWN" and not is_consequence(failure.name):
+            self.last_error = failure
+
+
+def _failure_of(error: Exception) -> Failure:
+    if isinstance(error, BufferError):
+        return Failure("_QUEUE_FULL", "its buffer is full")
+    found: Any = error.args[0]
+    return Failure(found.name(), found.str())
