@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from shared.amqp import values
 from shared.amqp.codec import MAX_DEPTH, decode, encode, items_of, pairs_of, plain
@@ -42,7 +43,8 @@ def check_value(raw: bytes, encode: Encode = encode) -> str:
     assert encode(value) == raw[:stop]
     assert skip(raw, 0, len(raw)) == stop
     assert decode(raw, 0, stop)[1] == stop
-    plain(value)
+    with suppress(Malformed):  # two keys of a map that have the same plain value
+        plain(value)
     if value.kind == "map":
         pairs = pairs_of(value)
         entries = map_entries(raw, 0, len(raw))
