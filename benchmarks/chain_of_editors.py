@@ -120,7 +120,7 @@ async def edited(line: Sequence[Editor | BatchEditor], messages: Sequence[Messag
     batch = Batch(messages[0].arrival.origin, (), (), datetime.now(UTC))
     batch.ask = ask
     for index, message in enumerate(messages):
-        item = Item(b"", message.arrival, index)
+        item = Item(b"", message.arrival, index, index)
         item.message = message
         batch.parts.append([item])
     for step in Editing("orders", line, AcceptedSends(), edit_seconds=DEFAULT_SECONDS, batch_bytes=BATCH_BYTES).steps():

@@ -6,7 +6,8 @@ Reading the annotations of a message this way instead of walking over them saves
 """
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from shared.amqp.map_section import walk
@@ -15,14 +16,16 @@ from shared.amqp.shapes import Part, Shapes
 # Integers and timestamps of a fixed width, by format code, and short texts, whose length is part of the shape.
 _INTEGERS = {0x52: "B", 0x54: "b", 0x55: "b", 0x70: "I", 0x71: "i", 0x81: "q", 0x83: "q"}
 _TEXTS = frozenset((0xA1, 0xA3))
+_MISSING = -1  # where the None is
 
 
 class _Layout(NamedTuple):
-    """The values of a section, and which of them are the integers and the texts, None for a missing one."""
+    """How to read the values of a section, and how to pick the integers and the texts from them and a None."""
 
     unpack: Callable[[bytes], tuple[Any, ...]]
-    integers: tuple[int | None, ...]
-    texts: tuple[int | None, ...]
+    integers: Callable[[tuple[Any, ...]], tuple[int | None, ...]]
+    texts: Callable[[tuple[Any, ...]], tuple[bytes | None, ...]] | None
+    """None if the section has no texts."""
 
 
 class Layouts:
@@ -33,9 +36,10 @@ class Layouts:
         self._integers = tuple(integers)
         self._texts = tuple(texts)
         self._known = frozenset((*integers, *texts, *others))
+        self._no_texts = (None,) * len(texts)
         self._shapes = Shapes(self._layout)
 
-    def read(self, section: bytes) -> tuple[list[int | None], list[str | None]] | None:
+    def read(self, section: bytes) -> tuple[Sequence[int | None], Sequence[str | None]] | None:
         """
         Return the values of the integers and of the texts in their order, None for missing ones.
 
@@ -45,14 +49,14 @@ class Layouts:
         layout = self._shapes.find(section)
         if layout is None:
             return None
-        values = layout.unpack(section)
+        values = (*layout.unpack(section), None)
+        if layout.texts is None:
+            return layout.integers(values), self._no_texts
         try:
-            return (
-                [None if index is None else values[index] for index in layout.integers],
-                [None if index is None else values[index].decode() for index in layout.texts],
-            )
+            texts = [None if text is None else text.decode() for text in layout.texts(values)]
         except UnicodeDecodeError:
             return None
+        return layout.integers(values), texts
 
     def _layout(self, section: bytes) -> tuple[list[Part], _Layout] | None:
         parts: list[Part] = []
@@ -74,4 +78,15 @@ class Layouts:
             parts.append((start, content, stop))
             end = stop
         unpack = struct.Struct("".join(formats)).unpack
-        return parts, _Layout(unpack, tuple(map(integers.get, self._integers)), tuple(map(texts.get, self._texts)))
+        picked = _picker(integers.get(name, _MISSING) for name in self._integers)
+        return parts, _Layout(
+            unpack, picked, _picker(texts.get(name, _MISSING) for name in self._texts) if texts else None
+        )
+
+
+def _picker(indices: Iterable[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    # With one index, itemgetter would return the value alone.
+    first, *others = indices
+    if not others:
+        return lambda values: (values[first],)
+    return itemgetter(first, *others)

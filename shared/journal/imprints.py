@@ -14,9 +14,10 @@ Digests of a message's content, which are equal for equal messages at both sides
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from copy import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
+from operator import itemgetter
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
@@ -51,7 +52,7 @@ _COVERED = {
     7: "ContentEncoding",
     12: "ReplyToSessionId",
 }
-_CORRELATION_ID, _LAST_FIELD = 5, 12
+_CORRELATION_ID, _CONTENT_ENCODING, _LAST_FIELD = 5, 7, 12
 
 _STAMPS = b"repl-"
 _DEAD_LETTER = b"DeadLetter"
@@ -134,45 +135,56 @@ class Imprinter:
     def _property_digest(self, message: Message) -> bytes:
         section = message.sections.application_properties
         try:
-            pairs = list(self._pairs(section)) if section else []
-            fields = message.property_fields()
-            if len(fields) > 1:
-                # Without the ids, most messages share a few of these.
-                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else _NULL
-                if len(fields) <= _CORRELATION_ID or fields[_CORRELATION_ID] == _NULL:
-                    pairs += self._fields(tuple(fields[1:8]), last)
-                else:
-                    pairs += self._fields((*fields[1:_CORRELATION_ID], _NULL, *fields[_CORRELATION_ID + 1 : 8]), last)
-                    if self._counts_correlation_id:
-                        pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
+            # In the order of their bytes: the number of a field is less than any format code.
+            content = self._covered_fields(message.property_fields()) + b"".join(self._pairs(section))
         except Malformed:
             # The properties cannot be read, so the digest covers their bytes.
-            pairs = [section, message.sections.properties]
-        pairs.sort()
-        return blake2b(b"".join(pairs), digest_size=PROPERTY_DIGEST_BYTES).digest()
+            content = b"".join(sorted((section, message.sections.properties)))
+        return blake2b(content, digest_size=PROPERTY_DIGEST_BYTES).digest()
+
+    def _covered_fields(self, fields: Sequence[bytes]) -> bytes:
+        # Without the ids, most messages share a few of these.
+        before, after = self._fields(
+            tuple(fields[1:_CORRELATION_ID]),
+            tuple(fields[_CORRELATION_ID + 1 : _CONTENT_ENCODING + 1]),
+            fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else _NULL,
+        )
+        if self._counts_correlation_id and len(fields) > _CORRELATION_ID and fields[_CORRELATION_ID] != _NULL:
+            return before + _field(_CORRELATION_ID, fields[_CORRELATION_ID]) + after
+        return before + after
 
     def _pairs(self, section: bytes) -> Sequence[bytes]:
-        """Return the application properties that the digest covers, each as key and value in canonical encoding."""
+        """Return the application properties that the digest covers, each canonical, in the order of their bytes."""
+        if not section:
+            return ()
         cut = self._usual.find(section)
         if cut is not None:
             return cut(section)
         if _ENCODINGS in section:
-            return self._decoded_pairs(section)
-        return [
+            return sorted(self._decoded_pairs(section))
+        return sorted(
             canonical(section, start, value_start) + canonical(section, value_start, stop)
             for start, key_start, value_start, stop in map_section.walk(section)
             if self._counts(section[key_start:value_start])
-        ]
+        )
 
     def _cut_of(self, section: bytes) -> tuple[list[Part], Cut] | None:
         """Return the pairs of a map if the digest covers all of them and all are canonical, else None."""
         pairs: list[Part] = []
+        keys: list[bytes] = []
         for start, key_start, value_start, stop in map_section.walk(section):
             width = CANONICAL_WIDTHS.get(section[value_start])
             if width is None or section[start] != _SHORT_STRING or not self._counts(section[key_start:value_start]):
                 return None
             pairs.append((start, value_start + (1 if width else 2), stop))
-        return pairs, cut_into(pairs)
+            keys.append(section[start:value_start])
+        cut = cut_into(pairs)
+        # No encoded key is the beginning of another one, so the keys alone decide the order of the pairs.
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        if order == list(range(len(keys))):
+            return pairs, cut
+        in_order = itemgetter(*order)
+        return pairs, lambda section: in_order(cut(section))
 
     def _counts(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _SET_BY_SERVICE and key.lower() not in self._left_out
@@ -240,21 +252,26 @@ def _unusual_content(body: bytes) -> bytes:
     return b"".join(content)
 
 
-def _fields(covered: tuple[int, ...], fields: tuple[bytes, ...], last: bytes) -> list[bytes]:
-    """Return the encoded fields of the properties section that the digest covers: those from 1 on, and the last one."""
-    numbered = (*enumerate(fields, 1), (_LAST_FIELD, last))
-    return [each for index, field in numbered if index in covered for each in _field(index, field)]
+def _fields(
+    covered: tuple[int, ...], before: tuple[bytes, ...], after: tuple[bytes, ...], last: bytes
+) -> tuple[bytes, bytes]:
+    """Return the encoded fields that the digest covers: those before the correlation id, and those after it."""
+    numbered = (*enumerate(after, _CORRELATION_ID + 1), (_LAST_FIELD, last))
+    return (
+        b"".join([_field(index, field) for index, field in enumerate(before, 1) if index in covered]),
+        b"".join([_field(index, field) for index, field in numbered if index in covered]),
+    )
 
 
-def _field(index: int, field: bytes) -> tuple[bytes, ...]:
+def _field(index: int, field: bytes) -> bytes:
     """Return an encoded field with its number; empty bytes if it is null, or empty for Azure's host."""
     if field == _NULL or field in _EMPTY_TEXTS:
-        return ()
+        return b""
     if index == _CORRELATION_ID:
         # Azure's host turns an id of another type into a string.
         content = (_identity(field) or "").encode()
-        return (bytes((index, 0xB1)) + len(content).to_bytes(4) + content,)
-    return (bytes((index,)) + canonical(field, 0, len(field)),)
+        return bytes((index, 0xB1)) + len(content).to_bytes(4) + content
+    return bytes((index,)) + canonical(field, 0, len(field))
 
 
 def _decoded(value: bytes, encoding: bytes) -> bytes:

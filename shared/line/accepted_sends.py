@@ -52,5 +52,5 @@ class AcceptedSends:
 
     def trim(self, batch_size: int) -> None:
         """Forget messages beyond the limit, except those of the latest batch of *batch_size* messages."""
-        while len(self._outcomes) > max(self._limit, batch_size):
+        for _ in range(len(self._outcomes) - max(self._limit, batch_size)):
             self._outcomes.popitem(last=False)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.rejection import Part, requested_part
 from shared.line.routing import Target
@@ -39,70 +41,42 @@ class Carrier(NamedTuple):
     """The part that a replay asks for."""
 
 
-class Item:
+class Item(Struct, eq=False):
     """One message of a batch, or one of its parts, with all data about it."""
 
-    __slots__ = (
-        "arrival",
-        "arrived",
-        "carrier",
-        "content",
-        "delivery",
-        "departed",
-        "event_key",
-        "first",
-        "followers",
-        "index",
-        "joined",
-        "key",
-        "leader",
-        "lock_token",
-        "message",
-        "number",
-        "outgoing",
-        "part",
-        "reason",
-        "rejection",
-        "stage",
-        "state",
-        "target",
-    )
-
-    def __init__(self, content: bytes, arrival: Arrival, index: int, lock_token: bytes | None = None) -> None:
-        """Start with a delivered message; *index* is its position in the batch."""
-        self.content = content
-        """Of a message from an envelope, its own bytes."""
-        self.carrier: Carrier | None = None
-        """The envelope that it came in."""
-        self.arrival = arrival
-        self.index = index
-        """Its place among the messages of the batch; those of an envelope have one each."""
-        self.delivery = index
-        """The place in the batch of what the host has delivered: of its envelope, or the same as the index."""
-        self.lock_token = lock_token
-        self.state = State.RECEIVED
-        self.key: Key | None = None
-        """What identifies it at every delivery, None without a sequence number."""
-        self.event_key: Key | None = None
-        """What identifies a message from an envelope in every envelope."""
-        self.part: Part | None = None
-        """Its place among the parts of its message, None for a whole message."""
-        self.number: int | None = None
-        """Its number among all that its delivery has become, None if it is the only one."""
-        self.message: Message | None = None
-        """As the steps have left it; None if it cannot be read, and once it is encoded."""
-        self.arrived: Imprint | None = None
-        self.departed: Imprint | None = None
-        self.target: Target | None = None
-        self.outgoing: Outgoing | None = None
-        self.reason: str | None = None
-        self.stage: Stage | None = None
-        """The stage that has withheld it or at which it was left; that of a rejected one is in the rejection."""
-        self.rejection: Rejection | None = None
-        self.joined: Joined | None = None
-        self.leader: Item | None = None
-        self.followers: Sequence[Item] = ()
-        self.first: Item | None = None
+    content: bytes
+    """Of a message from an envelope, its own bytes."""
+    arrival: Arrival
+    index: int
+    """Its place among the messages of the batch; those of an envelope have one each."""
+    delivery: int
+    """The place in the batch of what the host has delivered: of its envelope, or the same as the index."""
+    lock_token: bytes | None = None
+    carrier: Carrier | None = None
+    """The envelope that it came in."""
+    state: State = State.RECEIVED
+    key: Key | None = None
+    """What identifies it at every delivery, None without a sequence number."""
+    event_key: Key | None = None
+    """What identifies a message from an envelope in every envelope."""
+    part: Part | None = None
+    """Its place among the parts of its message, None for a whole message."""
+    number: int | None = None
+    """Its number among all that its delivery has become, None if it is the only one."""
+    message: Message | None = None
+    """As the steps have left it; None if it cannot be read, and once it is encoded."""
+    arrived: Imprint | None = None
+    departed: Imprint | None = None
+    target: Target | None = None
+    outgoing: Outgoing | None = None
+    reason: str | None = None
+    stage: Stage | None = None
+    """The stage that has withheld it or at which it was left; that of a rejected one is in the rejection."""
+    rejection: Rejection | None = None
+    joined: Joined | None = None
+    leader: "Item | None" = None
+    followers: Sequence["Item"] = ()
+    first: "Item | None" = None
 
     @property
     def outcome(self) -> Outcome | None:
@@ -160,9 +134,15 @@ class Item:
 
     def _sibling(self) -> "Item":
         """Return a new item of the same delivery."""
-        item = Item(self.content, self.arrival, self.index, self.lock_token)
-        item.carrier, item.delivery, item.arrived = self.carrier, self.delivery, self.arrived
-        return item
+        return Item(
+            self.content,
+            self.arrival,
+            self.index,
+            self.delivery,
+            self.lock_token,
+            carrier=self.carrier,
+            arrived=self.arrived,
+        )
 
     # Events before the send
 

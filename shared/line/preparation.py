@@ -75,7 +75,7 @@ class Preparation:
         unread = Arrival(batch.origin)
         firsts: dict[Key, Item] = {}
         for index, (content, token) in enumerate(zip(batch.contents, batch.lock_tokens, strict=True)):
-            item = Item(content, unread, index, token)
+            item = Item(content, unread, index, index, token)
             batch.parts.append([item])
             fault = None
             heartbeat = None

@@ -101,9 +101,13 @@ class Sender:
         """Make one attempt; return the errors, which are empty if every item has its result."""
         # Two routes may have equal targets: what they send there keeps its order.
         by_target: dict[Target, list[Item]] = {}
+        last, waiting = None, list[Item]()
         for item in items:
-            if item.state in TO_TARGET and item.target is not None:
-                by_target.setdefault(item.target, []).append(item)
+            target = item.target
+            if item.state in TO_TARGET and target is not None:
+                if target is not last:
+                    last, waiting = target, by_target.setdefault(target, [])
+                waiting.append(item)
         answers = await asyncio.gather(
             *(self._send(target, waiting, deadline) for target, waiting in by_target.items())
         )

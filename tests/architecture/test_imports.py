@@ -31,6 +31,8 @@ ONLY_THERE = {
     "msgpack": ("shared.codecs",),
     "msgspec": (
         "shared.codecs",
+        "shared.protocols",
+        "shared.line",
         "shared.journal",
         "shared.dead_letters",
         "shared.losses",

@@ -59,7 +59,7 @@ def test_common_map_is_read_by_its_layout() -> None:
         3,
     )
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
-    assert layouts.read(section) == ([7, 8], ["x"])
-    assert layouts.read(section.replace((7).to_bytes(8), (9).to_bytes(8))) == ([9, 8], ["x"])
+    assert layouts.read(section) == ((7, 8), ["x"])
+    assert layouts.read(section.replace((7).to_bytes(8), (9).to_bytes(8))) == ((9, 8), ["x"])
     assert layouts.read(section.replace(b"\x01x", b"\x01\xff")) is None, "not UTF-8"
     assert layouts.read(section.replace(b"time\x83", b"time\x80")) is None, "of another type"

@@ -118,7 +118,7 @@ def test_a_target_that_does_not_answer_is_given_up_soon() -> None:
     line, recorded = Line(), Recorded()
     targets = [Target(Silent(), "east", "orders")]
     heartbeats = Heartbeats("copy", targets, recorded, line.clock, longest_seconds=0.05)
-    item = Item(b"", Arrival(ORIGIN), 0)
+    item = Item(b"", Arrival(ORIGIN), 0, 0)
     asyncio.run(heartbeats.send({item: Heartbeat("copy", 0, 17)}))
     assert recorded.results == [(0, 17, None, "east/orders: does not answer")]
 

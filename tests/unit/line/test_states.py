@@ -49,7 +49,7 @@ EVENTS: dict[Event, Callable[[Item], None]] = {
 
 
 def new_item() -> Item:
-    return Item(b"content", Arrival(ORIGIN, 1), 0)
+    return Item(b"content", Arrival(ORIGIN, 1), 0, 0)
 
 
 def test_every_state_is_terminal_with_one_outcome_or_has_transitions() -> None:
