@@ -172,7 +172,7 @@ class Listener:
 
     def set_timer(self) -> None:
         """Set the timer for the next deadline."""
-        deadline = self.namespace.next_deadline()
+        deadline = self.namespace.timers.next_deadline()
         if deadline is None or (self._timer is not None and self._timer_at <= deadline):
             return
         if self._timer is not None:

@@ -120,7 +120,7 @@ class Backlog:
         lock_duration = _milliseconds(self.config.lock_duration)
         return StoreOptions(lock_duration=lock_duration, released_go_last=self._forwarder.released_go_last)
 
-    def enqueue(self, content: Content, *, enqueue_sequence_number: int | None = None, hops: int = 0) -> None:
+    def enqueue(self, content: Content, hops: int = 0, *, enqueue_sequence_number: int | None = None) -> None:
         """Store a message, or forward it."""
         if self.config.forward_to is not None:
             self._forwarder.forward(
@@ -175,18 +175,18 @@ class Queue:
             clock,
             timers,
             next_sequence_number=self.backlog.store.next_sequence_number,
-            enqueue=self._enqueue,
+            enqueue=self.backlog.enqueue,
             duplicate_window=_duplicate_window(config),
         )
         self.incoming.recorder = forwarder.recorder
 
-    def check(self, content: Content) -> None:
-        """Raise a Refusal if the queue does not accept this message, for example because it is disabled or full."""
+    def check(self, *contents: Content) -> None:
+        """Raise a Refusal if the queue does not accept these messages, for example because it is disabled or full."""
         config = self.config
         if config.status is not EntityStatus.ACTIVE:
             check_can_send(self.path, config.status)
         check_has_room(self.path, self.size, config.max_size)
-        if self.config.requires_session and content.session_id is None:
+        if config.requires_session and any(content.session_id is None for content in contents):
             raise Refusal(
                 errors.NOT_ALLOWED,
                 f"{self.path}: the session id was not set on a message, expected one: the entity requires sessions",
@@ -215,9 +215,6 @@ class Queue:
             self.incoming.peek(from_sequence_number),
             key=lambda message: message.sequence_number,
         )
-
-    def _enqueue(self, content: Content, hops: int) -> None:
-        self.backlog.enqueue(content, hops=hops)
 
 
 class Subscription:
@@ -288,7 +285,7 @@ class Topic:
         )
         self._recorder = self.incoming.recorder = forwarder.recorder
 
-    def check(self, content: Content) -> None:  # noqa: ARG002 - a queue checks the message
+    def check(self, *contents: Content) -> None:  # noqa: ARG002 - a queue checks the messages
         """Raise a Refusal if the topic is disabled or full; a subscription dead-letters what it cannot hold."""
         if self.config.status is not EntityStatus.ACTIVE:
             check_can_send(self.path, self.config.status)

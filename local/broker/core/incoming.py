@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from local.broker import errors
-from local.broker.core.content import Content
+from local.broker.core.content import NULL, Content
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.recording import Recorder, scheduled_path
 from local.broker.core.store import milliseconds
@@ -132,11 +132,14 @@ class IncomingMessages:
             del self._seen[message_id]
         if stale and self.recorder is not None:
             self.recorder.forgotten(self._record_path, stale)
-        if content.message_id in self._seen:
+        message_id = content.message_id
+        if message_id in self._seen:
             return True
-        self._seen[content.message_id] = now
+        if message_id == NULL:
+            return False
+        self._seen[message_id] = now
         if self.recorder is not None:
-            self.recorder.seen(self._record_path, content.message_id, now)
+            self.recorder.seen(self._record_path, message_id, now)
         return False
 
     def advance(self, now: int) -> None:

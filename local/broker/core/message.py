@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from local.broker.core.content import Content
 from shared.amqp.scan import skip
@@ -25,8 +26,8 @@ class StoredMessage:
     The content of a message with what the entity has assigned to it.
 
     Units: times in milliseconds since 1970 UTC, time_to_live in milliseconds (the sender's, clipped to the entity's);
-    expires_at is None where messages do not expire; delivery_count counts the failed attempts. A message is
-    locked while it has a lock token.
+    an entity whose messages do not expire leaves does_expire False; delivery_count counts the failed attempts. A
+    message is locked while it has a lock token.
     """
 
     content: Content
@@ -34,15 +35,27 @@ class StoredMessage:
     enqueue_sequence_number: int
     enqueued_time: int
     time_to_live: int | None
-    expires_at: int | None = None
+    does_expire: bool = False
     delivery_count: int = 0
     state: State = State.ACTIVE
     lock_token: bytes | None = None
     locked_until: int = 0
 
+    @property
+    def expires_at(self) -> int | None:
+        """Return when the time to live ends, None for a message that does not expire."""
+        time_to_live = self.time_to_live
+        return self.enqueued_time + time_to_live if time_to_live is not None and self.does_expire else None
+
     def is_expired(self, now: int) -> bool:
         """Return whether the time to live has passed; a deferred message does not expire."""
-        return self.expires_at is not None and self.expires_at <= now and self.state is State.ACTIVE
+        time_to_live = self.time_to_live
+        return (
+            time_to_live is not None
+            and self.does_expire
+            and self.enqueued_time + time_to_live <= now
+            and self.state is State.ACTIVE
+        )
 
     def encode(self, *, with_lock: bool = True) -> bytes:
         """Return the message encoded for delivery, with its lock token and the end of its lock if it is locked."""
@@ -79,6 +92,7 @@ class StoredMessage:
         )
 
 
+@lru_cache
 def _header(kept: bytes, time_to_live: int | None, delivery_count: int) -> bytes:
     # All five fields: .NET rejects a message whose header omits the delivery count.
     ttl = b"\x40" if time_to_live is None else _UINT.pack(0x70, min(time_to_live, MAX_UINT))
@@ -88,13 +102,16 @@ def _header(kept: bytes, time_to_live: int | None, delivery_count: int) -> bytes
 
 def _delivery_annotations(token: bytes | None, kept: bytes) -> bytes:
     """Return the section of the sender's pairs and the lock token; Azure sends it even if it is empty."""
+    if token is None and not kept:
+        return _NO_DELIVERY_ANNOTATIONS
     if token is None:
         pairs = kept
     else:
         # The tag of a delivery has its bytes in the order of .NET's Guid, an AMQP uuid in that of the network.
-        pairs = b"%b%b%b%b%b%b" % (_LOCK_TOKEN_KEY, token[3::-1], token[5:3:-1], token[7:5:-1], token[8:], kept)
-    if not kept:
-        return b"\x00\x53\x71\xc1%c%c%b" % (1 + len(pairs), 0 if token is None else 2, pairs)
+        uuid = token[3::-1], token[5:3:-1], token[7:5:-1], token[8:]
+        if not kept:
+            return b"%b%b%b%b%b" % (_ONLY_LOCK_TOKEN, *uuid)
+        pairs = b"%b%b%b%b%b%b" % (_LOCK_TOKEN_KEY, *uuid, kept)
     count = sum(1 for _ in _values(pairs))
     return b"\x00\x53\x71\xd1%b%b" % (_SIZE_AND_COUNT.pack(len(pairs) + 4, count), pairs)
 
@@ -118,6 +135,8 @@ _ENQUEUED_TIME_KEY = _symbol_key(b"x-opt-enqueued-time", 0x83)
 _ENQUEUE_SEQUENCE_NUMBER_KEY = _symbol_key(b"x-opt-enqueue-sequence-number", 0x81)
 _STATE_KEY = _symbol_key(b"x-opt-message-state", 0x71)
 _LOCK_TOKEN_KEY = _symbol_key(b"x-opt-lock-token", 0x98)
+_NO_DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1\x01\x00"
+_ONLY_LOCK_TOKEN = b"\x00\x53\x71\xc1%c\x02%b" % (1 + len(_LOCK_TOKEN_KEY) + 16, _LOCK_TOKEN_KEY)
 _SIZE_AND_COUNT = struct.Struct(">II")
 _LOCKED_UNTIL_KEY = _symbol_key(b"x-opt-locked-until", 0x83)
 

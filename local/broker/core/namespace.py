@@ -217,8 +217,7 @@ class Namespace:
         target = self.target(to)
         if isinstance(entity, Topic):
             # It has no dead-letter queue for what the target refuses later.
-            for content in contents:
-                target.check(content)
+            target.check(*contents)
 
     def transfer(self, contents: Iterable[Content], *, to: str, via: str) -> None:
         """Send messages to *to* via another entity, after `check_transfer`; what is refused is dead-lettered there."""

@@ -78,7 +78,8 @@ class MessageStore:
         # lock duration while messages are locked breaks the order.
         self._locks: dict[bytes, StoredMessage] = {}
         self._is_in_order = True
-        self._expiries = Deadlines(self._expires_at)
+        self._expiries = Deadlines(self.messages)
+        self._newest_time = 0
         self.last_sequence_number = 0
         self._token_prefix = os.urandom(8)
         self._token_numbers = itertools.count(1)
@@ -111,18 +112,22 @@ class MessageStore:
         time_to_live, limit = content.time_to_live, self.options.time_to_live
         if limit is not None and (time_to_live is None or time_to_live > limit):
             time_to_live = limit
+        if now != self._newest_time:
+            self._newest_time = now  # one number for all messages of a millisecond: each would take 32 bytes
         message = StoredMessage(
             content,
             number,
             number if enqueue_sequence_number is None else enqueue_sequence_number,
-            now if enqueued_time is None else enqueued_time,
+            self._newest_time if enqueued_time is None else enqueued_time,
             time_to_live,
+            does_expire=self._dead_letter is not None,
             delivery_count=delivery_count,
         )
         ready = self._ready_queue_for(message)
         self.messages[number] = message
         self.size += content.size
-        self._set_expiry(message)
+        if time_to_live is not None:
+            self._set_expiry(message)
         if self.recorder is not None:
             self.recorder.stored(self.path, message)
         ready.add(number)
@@ -130,17 +135,17 @@ class MessageStore:
         return number
 
     def _set_expiry(self, message: StoredMessage) -> None:
-        # Messages in a dead-letter queue do not expire.
-        if message.time_to_live is not None and self._dead_letter is not None:
-            message.expires_at = message.enqueued_time + message.time_to_live
-            self._expiries.add(message.expires_at, message.sequence_number)
-            self._timers.set(self, message.expires_at)
+        expires_at = message.expires_at
+        if expires_at is not None:
+            self._expiries.add(expires_at, message.sequence_number)
+            self._timers.set(self, expires_at)
 
     def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
         """Load the messages of a stored entity, in order, and continue after its last sequence number."""
         for message in messages:
             self.messages[message.sequence_number] = message
             self.size += message.content.size
+            message.does_expire = self._dead_letter is not None
             self._set_expiry(message)
             if message.state is State.ACTIVE:
                 self._ready_queue_for(message).add(message.sequence_number)
@@ -259,8 +264,7 @@ class MessageStore:
         return message
 
     def _unlock(self, token: bytes) -> StoredMessage:
-        message = self._locked(token)
-        del self._locks[token]
+        message = self._locks.pop(token, None) or self._locked(token)
         message.lock_token = None
         return message
 
@@ -358,10 +362,6 @@ class MessageStore:
         return len(chosen)
 
     # Time
-
-    def _expires_at(self, at: int, number: int) -> bool:
-        message = self.messages.get(number)
-        return message is not None and message.expires_at == at
 
     def advance(self, now: int) -> None:
         """Expire messages and locks that are due."""

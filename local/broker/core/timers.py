@@ -2,7 +2,8 @@
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -59,6 +60,18 @@ class Timers:
                 self.set(owner, max(following, now + 1))
 
 
+class Expiring(Protocol):
+    """A message with a time to live."""
+
+    @property
+    def expires_at(self) -> int | None:
+        """Return when it expires."""
+        ...
+
+
+_DROPPED_AT_LEAST = 1024
+
+
 class Deadlines:
     """
     The deadlines of messages by sequence number, most of which are dropped before they are due.
@@ -66,31 +79,50 @@ class Deadlines:
     Dropped deadlines stay until they are due or outnumber the others, so that dropping costs nothing.
     """
 
-    def __init__(self, is_current: Callable[[int, int], bool]) -> None:
-        """Use *is_current* (deadline, sequence number) to recognise dropped deadlines."""
-        self._is_current = is_current
-        self._heap: list[tuple[int, int]] = []
-        self._limit = 1024
+    def __init__(self, messages: Mapping[int, Expiring]) -> None:
+        """Use *messages* by sequence number: the deadline of one that is no longer there was dropped."""
+        self._messages = messages
+        # The sequence numbers whose deadlines came in order, as they do with one time to live for all. In a heap, each
+        # would take 64 bytes more.
+        self._in_order: deque[int] = deque()
+        self._last = 0
+        self._others: list[tuple[int, int]] = []
 
     def add(self, at: int, sequence_number: int) -> None:
         """Add a deadline."""
-        heapq.heappush(self._heap, (at, sequence_number))
-        if len(self._heap) > self._limit:
-            self._heap = [entry for entry in self._heap if self._is_current(*entry)]
-            heapq.heapify(self._heap)
-            self._limit = max(1024, 2 * len(self._heap))
+        if at >= self._last or not self._in_order:
+            self._in_order.append(sequence_number)
+            self._last = at
+        else:
+            heapq.heappush(self._others, (at, sequence_number))
+        if len(self._in_order) + len(self._others) > 2 * len(self._messages) + _DROPPED_AT_LEAST:
+            self._in_order = deque(number for number in self._in_order if number in self._messages)
+            self._others = [each for each in self._others if each[1] in self._messages]
+            heapq.heapify(self._others)
 
     def next(self) -> int | None:
         """Return the next deadline that is not dropped."""
-        while self._heap and not self._is_current(*self._heap[0]):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        first = self._first_in_order()
+        while self._others and self._others[0][1] not in self._messages:
+            heapq.heappop(self._others)
+        other = self._others[0][0] if self._others else None
+        return min((at for at in (first, other) if at is not None), default=None)
+
+    def _first_in_order(self) -> int | None:
+        while self._in_order:
+            message = self._messages.get(self._in_order[0])
+            if message is not None:
+                return message.expires_at
+            self._in_order.popleft()
+        return None
 
     def pop_due(self, now: int) -> list[int]:
         """Remove the deadlines due at *now* and return their sequence numbers in order."""
         due = []
-        while self._heap and self._heap[0][0] <= now:
-            entry = heapq.heappop(self._heap)
-            if self._is_current(*entry):
-                due.append(entry[1])
+        while (at := self._first_in_order()) is not None and at <= now:
+            due.append(self._in_order.popleft())
+        while self._others and self._others[0][0] <= now:
+            number = heapq.heappop(self._others)[1]
+            if number in self._messages:
+                due.append(number)
         return sorted(due)

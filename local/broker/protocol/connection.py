@@ -27,7 +27,6 @@ from local.broker.protocol.frames import (
     MIN_MAX_FRAME_SIZE,
     SASL,
     SASL_HEADER,
-    Frame,
     FrameReader,
     compose,
 )
@@ -158,8 +157,9 @@ class Connection:
         self._is_heard = True
         self._is_receiving = True
         try:
-            self._reader.feed(data)
-            while self._step():
+            reader = self._reader
+            reader.feed(data)
+            while self._step() and reader.has_more:
                 pass
         except ConnectionViolation as violation:
             self.close(violation)
@@ -177,35 +177,33 @@ class Connection:
     def _step(self) -> bool:
         """Handle the next header or frame; return whether there was one."""
         phase = self._phase
-        if phase is _OPEN:
-            return self._step_in_frames(phase)
-        if phase is _Phase.CLOSED:
-            return False
-        if phase is _Phase.HEADER:
-            header = self._reader.next_header()
-            if header is None:
+        if phase is not _OPEN:
+            if phase is _Phase.CLOSED:
                 return False
-            self._on_header(header.protocol_id, header.version)
-            return True
-        return self._step_in_frames(phase)
-
-    def _step_in_frames(self, phase: _Phase) -> bool:
+            if phase is _Phase.HEADER:
+                header = self._reader.next_header()
+                if header is None:
+                    return False
+                self._on_header(header.protocol_id, header.version)
+                return True
         frame = self._reader.next_frame()
         if frame is None:
             return False
+        kind, channel, body = frame
         if phase is _Phase.SASL:
-            self._on_sasl(frame)
-        elif frame.type == SASL:
+            self._on_sasl(kind, body)
+        elif kind == SASL:
             raise ConnectionViolation(errors.FRAMING_ERROR, "a SASL frame after SASL has ended")
-        elif frame.body:
-            self._check_size(frame.body)
-            self._on_frame(frame)
+        elif body:
+            if len(body) > MAX_FIRST_FRAME_SIZE:
+                self._check_size(body)
+            self._on_frame(channel, body)
         return True
 
     def _check_size(self, body: bytes) -> None:
         """Raise ConnectionViolation for a large frame of a peer without a token, except for one that has a token."""
         # Before it is decoded: that takes long, and what it becomes is many times as large.
-        if len(body) > MAX_FIRST_FRAME_SIZE and not body.startswith(_TRANSFER) and not self.holdings.is_trusted:
+        if not body.startswith(_TRANSFER) and not self.holdings.is_trusted:
             raise ConnectionViolation(
                 errors.RESOURCE_LIMIT_EXCEEDED,
                 f"frame of {len(body)} bytes before a valid token or key, expected at most {MAX_FIRST_FRAME_SIZE}",
@@ -225,9 +223,9 @@ class Connection:
         else:
             self._phase = _Phase.OPENING
 
-    def _on_sasl(self, frame: Frame) -> None:
-        code, raw, _ = read_list(frame.body)
-        if frame.type != SASL or code != performatives.SASL_INIT:
+    def _on_sasl(self, kind: int, body: bytes) -> None:
+        code, raw, _ = read_list(body)
+        if kind != SASL or code != performatives.SASL_INIT:
             raise ConnectionViolation(errors.NOT_ALLOWED, "expected sasl-init")
         is_authenticated = self._authenticate(Fields("sasl-init", raw))
         outcome = compose_list(0x44, [b"\x50\x00" if is_authenticated else b"\x50\x01", b"\x40"])
@@ -249,14 +247,18 @@ class Connection:
             return not self.claims.are_needed
         return True
 
-    def _on_frame(self, frame: Frame) -> None:
-        code, raw, position = read_list(frame.body)
-        channel = frame.channel
+    def _on_frame(self, channel: int, body: bytes) -> None:
         session = self.sessions.get(channel)
+        if session is not None:
+            disposition = performatives.usual_disposition(body)
+            if disposition is not None:
+                session.on_disposition(disposition)
+                return
+        code, raw, position = read_list(body)
         if session is not None and code in _IN_SESSION:
             # Nearly all frames: there are sessions only on an open connection.
             try:
-                session.receive(code, raw, frame.body, position)
+                session.receive(code, raw, body, position)
             except SessionViolation as violation:
                 session.fail(violation)
         elif self._phase is _Phase.OPENING:

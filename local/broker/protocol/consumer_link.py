@@ -67,21 +67,35 @@ class ConsumerLink(OutgoingLink):
 
     def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
         """Settle a message as the peer asks, and answer with the outcome unless it has settled it already."""
-        if disposition.state is None:
+        state = disposition.state
+        if state is None:
             return disposition.settled
-        transaction_id = performatives.transaction_of(disposition.state)
+        if state is ACCEPTED and not self.faults.is_set:
+            # Nearly all, without the calls of the other outcomes.
+            return self._accept(delivery_id, tag, is_settled=disposition.settled)
+        transaction_id = performatives.transaction_of(state)
         if transaction_id is not None:
             return self._settle_in_transaction(transaction_id, delivery_id, tag, disposition)
         fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
         if fault is None:
-            outcome = self._outcome(tag, disposition.state)
+            outcome = self._outcome(tag, state)
         else:
-            carry_out = partial(self._outcome, tag, disposition.state)
+            carry_out = partial(self._outcome, tag, state)
             outcome = apply_fault(fault, self.session.connection, self.path, carry_out, performatives.rejected)
         if outcome is None:
             return disposition.settled
         if not disposition.settled:
             self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=outcome))
+        return True
+
+    def _accept(self, delivery_id: int, tag: bytes, *, is_settled: bool) -> bool:
+        answer = performatives.ACCEPTED_STATE
+        try:
+            self._store.complete(tag)
+        except Refusal as refusal:
+            answer = performatives.rejected(refusal)
+        if not is_settled:
+            self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=answer))
         return True
 
     def _settle_in_transaction(
@@ -145,9 +159,6 @@ class ConsumerLink(OutgoingLink):
 
     def _settle(self, tag: bytes, state: Value) -> bytes | None:
         """Apply an outcome and return the state to answer with; None for a state that is not an outcome."""
-        if state is ACCEPTED:
-            self._store.complete(tag)
-            return performatives.ACCEPTED_STATE
         settlement = self._settlement(state)
         if settlement is None:
             return None

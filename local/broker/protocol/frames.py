@@ -34,12 +34,8 @@ AMQP_HEADER = ProtocolHeader(0, b"\x01\x00\x00")
 SASL_HEADER = ProtocolHeader(3, b"\x01\x00\x00")
 
 
-class Frame(NamedTuple):
-    """One frame; body is the performative and its payload, empty for a heartbeat."""
-
-    type: int
-    channel: int
-    body: bytes
+type Frame = tuple[int, int, bytes]
+"""The type and channel of a frame, and its body: the performative and its payload, empty for a heartbeat."""
 
 
 class FrameReader:
@@ -48,6 +44,7 @@ class FrameReader:
     def __init__(self, max_frame_size: int) -> None:
         """Refuse frames of more than *max_frame_size* bytes."""
         self.max_frame_size = max_frame_size
+        self.has_more = False
         self._buffer = b""
         self._position = 0
 
@@ -55,6 +52,7 @@ class FrameReader:
         """Add bytes that have arrived."""
         self._buffer = self._buffer[self._position :] + data
         self._position = 0
+        self.has_more = True
 
     def trim(self) -> int:
         """Release what has been read; return how many bytes of an incomplete frame remain."""
@@ -96,7 +94,8 @@ class FrameReader:
         if len(buffer) < stop:
             return None
         self._position = stop
-        return Frame(kind, channel, buffer[start + 4 * offset : stop])
+        self.has_more = stop < len(buffer)
+        return kind, channel, buffer[start + 4 * offset : stop]
 
 
 def compose(channel: int, performative: bytes, payload: bytes = b"", kind: int = AMQP) -> bytes:

@@ -4,6 +4,7 @@ The performatives: encoding of those the broker sends, decoding of the fields it
 Source: OASIS AMQP 1.0, part 2, section 2.7, part 3, section 3.4, and part 4, section 4.5.
 """
 
+import re
 import struct
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ RELEASED_STATE = b"\x00\x53\x26\x45"
 
 _EMPTY_MAP = b"\xc1\x01\x00"
 _TRUE, _FALSE = b"\x41", b"\x42"
+_TRUTHS = (_TRUE, b"\x56\x01")
 
 
 class Open(NamedTuple):
@@ -295,27 +297,31 @@ class Disposition(NamedTuple):
     state: Value | None
 
 
-_STATE = 4
+# Role, first, last (or null), settled, accepted, and perhaps batchable.
+_NUMBER = rb"\x43|\x52.|\x70.{4}"
+_USUAL_DISPOSITION = re.compile(
+    rb"\x00\x53\x15\xc0(..)(?:\x41|\x56\x01)(%b)(\x40|%b)([\x41\x42]|\x56[\x00\x01])\x00\x53\x24\x45([\x40-\x42]?)"
+    % (_NUMBER, _NUMBER),
+    re.DOTALL,
+)
+
+
+def usual_disposition(body: bytes) -> Disposition | None:
+    """Return the disposition of a receiver that accepts, as the SDKs encode it; None for any other frame."""
+    # Without reading its fields one by one, this saves 3 µs for each message that azure-servicebus completes.
+    match = _USUAL_DISPOSITION.fullmatch(body)
+    if match is None:
+        return None
+    size_and_count, first, last, settled, batchable = match.groups()
+    if size_and_count != b"%c%c" % (len(body) - 5, 6 if batchable else 5):
+        return None
+    number = int.from_bytes(first[1:])
+    last_number = number if last == NULL else int.from_bytes(last[1:])
+    return Disposition(True, number, last_number, settled in _TRUTHS, ACCEPTED_VALUE)
 
 
 def read_disposition(raw: list[Field]) -> Disposition:
     """Return a disposition."""
-    if len(raw) > _STATE:
-        # Nearly all have these fields; reading them here saves 1.5 µs for each message that is settled.
-        role, first, last, settled, state = raw[: _STATE + 1]
-        if (
-            state is ACCEPTED_VALUE
-            and (role is True or role is False)
-            and (settled is True or settled is False)
-            and type(first) is int
-            and type(last) is int
-            and first >= 0 <= last
-        ):
-            return Disposition(role, first, last, settled, state)
-    return _read_any_disposition(raw)
-
-
-def _read_any_disposition(raw: list[Field]) -> Disposition:
     fields = Fields("disposition", raw)
     first, last = fields.required_number(1), fields.number(2)
     return Disposition(fields.flag(0), first, first if last is None else last, fields.flag(3), fields.value(4))
@@ -327,6 +333,9 @@ def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
         number = number_field(delivery_id)
         return compose_list(DISPOSITION, [flag_field(role), number, number, _TRUE, state, _FALSE])
     # As one struct, as transfers are.
+    if state == ACCEPTED_STATE:
+        role_code = 0x41 if role else 0x42
+        return _ACCEPTANCE.pack(_ACCEPTANCE_PREFIX, role_code, 0x70, delivery_id, 0x70, delivery_id, _ACCEPTANCE_REST)
     size = _DISPOSITION.size - 5 + len(state) + len(_FALSE)
     return b"%b%b%b" % (
         _DISPOSITION.pack(
@@ -341,6 +350,10 @@ def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
 _DISPOSITION = struct.Struct(">4sBBBBIBIB")
 _DISPOSITION_PREFIX = b"\x00\x53\x15\xc0"
 _LONGEST_STATE = 0xFF - _DISPOSITION.size
+# The same for the usual state: descriptor, size and count, role, first, last; settled, the state and `batchable`.
+_ACCEPTANCE_REST = _TRUE + ACCEPTED_STATE + _FALSE
+_ACCEPTANCE = struct.Struct(f">6sBBIBI{len(_ACCEPTANCE_REST)}s")
+_ACCEPTANCE_PREFIX = b"%b%c\x06" % (_DISPOSITION_PREFIX, _ACCEPTANCE.size - 5)
 
 
 def transactional_disposition(*, role: bool, delivery_id: int, transaction_id: bytes, outcome: bytes) -> bytes:

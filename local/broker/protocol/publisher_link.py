@@ -23,10 +23,10 @@ class PublisherLink(IncomingLink):
         """Publish a message, or a batch as a whole."""
         entity = self._entity
         contents = _contents(message, message_format)
+        entity.check(*contents)
+        accept = entity.incoming.accept
         for content in contents:
-            entity.check(content)
-        for content in contents:
-            entity.incoming.accept(content)
+            accept(content)
 
     def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole, when the transaction is committed."""
@@ -50,8 +50,7 @@ class PublisherLink(IncomingLink):
         entity = self._entity
         if self.session.connection.namespace.target(entity.path) is not entity:
             raise Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
-        for content in contents:
-            entity.check(content)
+        entity.check(*contents)
 
     def _publish(self, contents: list[Content]) -> None:
         for content in contents:

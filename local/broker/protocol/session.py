@@ -77,7 +77,7 @@ class Session:
         if code == performatives.TRANSFER:
             self._on_transfer(performatives.read_transfer(raw), body[position:])
         elif code == performatives.DISPOSITION:
-            self._on_disposition(performatives.read_disposition(raw))
+            self.on_disposition(performatives.read_disposition(raw))
         elif code == performatives.FLOW:
             self._on_flow(performatives.read_flow(raw))
         elif code == performatives.ATTACH:
@@ -135,13 +135,14 @@ class Session:
             self._incoming_window = self._max_incoming_window
             self.emit(performatives.flow(self._flow()))
 
-    def _on_disposition(self, disposition: Disposition) -> None:
-        if not disposition.role:
+    def on_disposition(self, disposition: Disposition) -> None:
+        """Handle the peer's outcome of one or more deliveries."""
+        if not disposition.role or self._is_over:
             return  # the peer acknowledges what the broker, as the receiver, has settled already
         first, last = disposition.first, disposition.last
         unsettled = self._unsettled
-        if first == last:
-            settled = [first] if first in unsettled else []
+        if 0 <= last - first < len(unsettled):
+            settled = [number for number in range(first, last + 1) if number in unsettled]
         else:
             settled = [number for number in unsettled if difference(number, first) >= 0 <= difference(last, number)]
         for number in settled:

@@ -13,7 +13,7 @@ from local.broker.storage.entities import Record
 _NOWHERE: Final = 0  # ids of places start at 1
 _MESSAGES: Final = (
     "SELECT number, enqueue_number, enqueued_time, messages.time_to_live, delivery_count, state, messages.content, "
-    "header, annotations, annotation_count, bare, message_id, session_id, partition_key, contents.time_to_live, "
+    "header, annotations, annotation_count, bare, session_id, partition_key, contents.time_to_live, "
     "scheduled_enqueue_time, delivery_annotations, checksum "
     "FROM messages LEFT JOIN contents ON contents.id = messages.content WHERE place = ? ORDER BY number"
 )
