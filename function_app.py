@@ -52,8 +52,8 @@ with problems_on_standard_error():
         pauses=pauses(_configuration, os.environ),
         arrivals=_recorders,
     ):
-        _setting = _configuration.connections[_task.source.connection].key
-        register(app, _task, _pipeline, _setting, _journals.binding())
+        _source = _configuration.connections[_task.source.connection]
+        register(app, _task, _pipeline, _source.key, _journals.binding(), kind=_source.kind)
     for _file, _tap in _journals.taps():
         register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
     for _file, _peeking in _journals.peeking_taps():

@@ -35,9 +35,11 @@ def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
         _check(folder, configuration, namespaces)
         _check_ports(port, len(set(namespaces.values())))
         with free_folder(LOGS) as logs:
-            stores = {each for each in storage_settings(configuration) if each not in os.environ}
+            stores = storage_settings(configuration) | set(configuration.storage_queues())
+            stores = {each for each in stores if each not in os.environ}
+            queues = {each for key, names in configuration.storage_queues().items() if key in stores for each in names}
             urls = {each.key for each in configuration.connections.values() if each.kind == "amqp"}
-            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores, urls))
+            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores, urls, queues))
     except ConfigError as error:
         fail(error.problems)
     except ChildFailed as error:
@@ -109,6 +111,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
     port: int,
     stores: Collection[str],
     urls: Collection[str],
+    queues: Collection[str],
 ) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     here = Path.cwd()
@@ -125,6 +128,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
         storage=storage,
         storage_settings=stores,
         url_settings=urls,
+        queues=queues,
     ) as stack:
         settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]

@@ -13,7 +13,7 @@ def receive(
         str,
         typer.Argument(
             metavar="CONNECTION/ENTITY",
-            help="A queue, TOPIC/Subscriptions/NAME, either with /$DeadLetterQueue, or an event hub.",
+            help="A queue, TOPIC/Subscriptions/NAME, either with /$DeadLetterQueue, an event hub or a storage queue.",
         ),
     ],
     *,
@@ -39,11 +39,17 @@ def receive(
     busway receive east/events/Subscriptions/application
     """
     from cli.places import open_place
+    from cli.queue_texts import text_lines
     from cli.sdk_receive import lines
 
     found = 0
     with open_place(place, config) as entity:
-        for line in lines(entity, session, wait, dead_letter, is_peek=peek, with_position=position):
+        found_lines = (
+            text_lines(entity, wait, is_peek=peek)
+            if entity.connection.kind == "storage-queue"
+            else lines(entity, session, wait, dead_letter, is_peek=peek, with_position=position)
+        )
+        for line in found_lines:
             typer.echo(line)
             found += 1
     if not found:

@@ -36,14 +36,22 @@ def send(
     ids = [identity] if len(bodies) == 1 or identity is None else [f"{identity}-{n + 1}" for n in range(len(bodies))]
 
     from cli import sdk_send
+    from cli.output import fail
     from cli.places import open_place
+    from cli.queue_texts import send_texts
+    from shared.errors import Problem
 
     contents: list[sdk_send.Content] = [
         {"body": body, "message_id": ids[index % len(ids)], "properties": properties_by_name}
         for index, body in enumerate(bodies)
     ]
     with open_place(place, config) as entity:
-        sdk_send.send(entity, contents, session, key)
+        if entity.connection.kind == "storage-queue":
+            if identity is not None or session is not None or key is not None or properties_by_name:
+                fail([Problem(place, "is a storage queue, whose messages are only texts", "give only bodies")])
+            send_texts(entity, bodies)
+        else:
+            sdk_send.send(entity, contents, session, key)
     typer.echo(f"{len(bodies)} sent to {place}")
 
 

@@ -67,6 +67,7 @@ async def running_stack(
     storage: Path | None = None,
     storage_settings: Collection[str] = (),
     url_settings: Collection[str] = (),
+    queues: Collection[str] = (),
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and always stop them in the reverse order.
@@ -74,8 +75,8 @@ async def running_stack(
     *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
     *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too,
-    *url_settings* those of brokers of kind amqp, which a namespace replaces. Raises ConfigError if a tool is
-    missing, ChildFailed if a process does not become ready.
+    *url_settings* those of brokers of kind amqp, which a namespace replaces. Azurite gets the *queues*. Raises
+    ConfigError if a tool is missing, ChildFailed if a process does not become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
@@ -100,6 +101,8 @@ async def running_stack(
         administration = {setting: addresses[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
         settings |= dict.fromkeys(storage_settings, storage_string)
+        if queues:
+            await asyncio.to_thread(_create_queues, storage_string, queues)
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
@@ -163,6 +166,17 @@ def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
     keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
     ports = [] if use_default_ports else [f"--{service.lower()}Port=0" for service in _SERVICES]
     return ["node", str(ROOT / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
+
+
+def _create_queues(storage: str, queues: Collection[str]) -> None:
+    # Import lazily: only configurations with storage queues need this SDK.
+    from azure.core.exceptions import ResourceExistsError
+    from azure.storage.queue import QueueServiceClient
+
+    with QueueServiceClient.from_connection_string(storage) as service:
+        for queue in queues:
+            with contextlib.suppress(ResourceExistsError):
+                service.create_queue(queue)
 
 
 async def _storage_connection_string(azurite: Child) -> str:

@@ -7,6 +7,7 @@ from typing import List, Protocol  # noqa: UP035 - see its use
 import azure.functions as func
 
 from functions.output_bindings import with_outputs
+from functions.queue_message import queue_content, queue_trigger
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
 from shared.config.journal_assembly import OutputBinding
@@ -39,13 +40,23 @@ class Run(Protocol):
 
 
 def register(
-    app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str, journal: OutputBinding | None = None
+    app: func.FunctionApp,
+    task: TaskFile,
+    pipeline: Pipeline,
+    setting: str,
+    journal: OutputBinding | None = None,
+    *,
+    kind: str = "service-bus",
 ) -> None:
     """
     Add a function for each lane of *task* to *app*; the triggers use the connection in the app setting *setting*.
 
-    *journal* is the output binding of a journal that is kept in an event hub.
+    *journal* is the output binding of a journal that is kept in an event hub, *kind* the kind of the connection.
     """
+    if kind == "storage-queue":
+        gathering = Gathering(pipeline, has_sessions=False)
+        app.function_name(task.task)(queue_trigger(app, task.source.entity, setting)(_from_queue(gathering)))
+        return
     if task.journal is False:
         journal = None
     _warn_of_stock_trigger(task)
@@ -137,6 +148,13 @@ def _gathered(task: TaskFile, gathering: Gathering) -> Callable[..., Awaitable[N
         await gathering.run(service_bus_content(messages), next(iter(lock_tokens(messages)), None))
 
     return replicate_one if task.trigger == "raw" else replicate_stock
+
+
+def _from_queue(gathering: Gathering) -> Callable[..., Awaitable[None]]:
+    async def replicate_queue_message(messages: func.QueueMessage) -> None:
+        await gathering.run(queue_content(messages))
+
+    return replicate_queue_message
 
 
 def _is_single(file: TaskFile | TapFile) -> bool:

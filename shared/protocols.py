@@ -34,6 +34,10 @@ class Outgoing(NamedTuple):
     partition_key: str | None
     partition: str | None = None
     """The partition of an event hub to send it to, whatever its key says."""
+    time_to_live: int | None = None
+    """For a target whose content is a text: the milliseconds that the message may live there."""
+    scheduled_time: int | None = None
+    """Likewise: when it may be received first, in milliseconds since 1970 UTC."""
 
 
 class Output(Protocol):

@@ -42,6 +42,29 @@ def running_azurite(folder: Path, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
+def running_queues(folder: Path) -> Iterator[str]:
+    """Run the queue service until the context ends; give its connection string."""
+    node = shutil.which("node")
+    program = AZURITE.parents[1] / "queue" / "main.js"
+    if node is None or not program.exists():
+        pytest.skip("needs node and the npm package azurite")
+    options = ["--queuePort=0", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+    with subprocess.Popen([node, str(program), *options], stdout=subprocess.PIPE, text=True, cwd=folder) as azurite:  # noqa: S603 - our own package
+        assert azurite.stdout is not None
+        try:
+            for line in azurite.stdout:
+                if found := re.search(r"successfully listens on (http\S+)", line):
+                    threading.Thread(target=azurite.stdout.read, daemon=True).start()
+                    yield f"{ACCOUNT}QueueEndpoint={found[1]}/devstoreaccount1;"
+                    break
+            else:
+                pytest.fail("azurite has ended before it listened")
+        finally:
+            azurite.kill()
+            azurite.wait()
+
+
+@contextmanager
 def running_tables(folder: Path) -> Iterator[str]:
     """Run the table service, which tells its port only beside the others, until the context ends; give its string."""
     node = shutil.which("node")

@@ -90,7 +90,8 @@ async def _all(configuration: Configuration, files: Iterable[TaskFile], access: 
 
     async def one(file: TaskFile) -> bool:
         source = file.source
-        entity = Entity(source, configuration.connections[source.connection], access) if source.hub is None else None
+        connection = configuration.connections[source.connection]
+        entity = Entity(source, connection, access) if source.hub is None and connection.is_namespace else None
         try:
             return await work(Steering(file.task, store, entity, lambda text: _say(file.task, text)))
         except BuswayError as error:
@@ -125,7 +126,7 @@ def _check(configuration: Configuration, files: Iterable[TaskFile]) -> None:
         problems.append(Problem("control", f"orders have no place: {missing}", way))
     everyone: list[TaskFile | TapFile] = [*configuration.tasks, *configuration.taps]
     for file in files:
-        if file.source.hub is not None:
+        if file.source.hub is not None or not configuration.connections[file.source.connection].is_namespace:
             continue
         if file.source.dead_letter:
             what = f"takes from a dead-letter queue, which has no status of its own: {file.source.entity}"

@@ -18,7 +18,9 @@ from shared.config.review import Entities
 from shared.editors.filter import FilterStep
 from shared.errors import BuswayError, MessageRejected
 from shared.line.task import Task
+from shared.line.text_form import TextForm
 from shared.message.message import Message
+from shared.message.queue_text import MOST_BYTES
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome, Outgoing
 from shared.rules import Rule, RuleEvaluationError, RuleSet, parse_action, parse_filter
@@ -133,7 +135,11 @@ class Chooser:
             message.session_id = identity
             message.time_to_live = LIFE_MILLISECONDS
         named = str(route.task.source.partitions[0]) if route.task.source.partitions else None
-        outgoing = Outgoing(message.encode(), *message.envelope(), named if partition is not None else None)
+        content = message.encode()
+        if self._configuration.connections[route.task.source.connection].kind == "storage-queue":
+            form = TextForm(route.task.task, str(line.origin.entity), "service-bus", MOST_BYTES)
+            content = form.text(message, None).encode()
+        outgoing = Outgoing(content, *message.envelope(), named if partition is not None else None)
         return Probe(route, outgoing, identity, None if is_hub else identity, shown)
 
     def _contents(self, task: TaskFile, line: Task) -> Iterator[bytes]:

@@ -146,7 +146,7 @@ class _Test:
                     places[str(watch.place)] = watch.place
                 await watch.close()
             source = probe.route.task.source
-            if source.hub is None:
+            if source.hub is None and self._configuration.connections[source.connection].is_namespace:
                 place = self._place(source.connection, source.entity)
                 dead = place._replace(entity=f"{place.entity}/$DeadLetterQueue")
                 places |= {str(place): place, str(dead): dead}

@@ -98,7 +98,9 @@ def _uses(configuration: Configuration) -> _Uses:
     """Return the entities that the app receives from and sends to, by the key of their connection."""
     uses: _Uses = {each.key: {"receives": {}, "sends": {}} for each in configuration.connections.values()}
     for source in [*(task.source for task in configuration.tasks), *(tap.source for tap in configuration.taps)]:
-        uses[configuration.connections[source.connection].key]["receives"][_place(source)] = None
+        connection = configuration.connections[source.connection]
+        if connection.is_namespace:
+            uses[connection.key]["receives"][_place(source)] = None
     targets = [target for task in configuration.tasks for target in (*task.targets(), *heartbeat_targets(task))]
     for target in targets:
         if not configuration.connections[target.connection].is_namespace:

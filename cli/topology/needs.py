@@ -289,7 +289,7 @@ class _Collector:
             for route in task.routes:
                 here, there = connections[source.connection].key, connections[route.target.connection].key
                 is_same = route.target.kind == kind and route.target.entity.lower() == name.parts[0].lower()
-                if is_same and here != there and there in self.namespaces:
+                if is_same and here != there and {here, there} <= self.namespaces.keys():
                     first, second = sorted((here, there))
                     yield first, second, name
 

@@ -196,6 +196,11 @@ class Host:
                     wire=self._wire,
                     losing=self._losing,
                 )
+            case "queueTrigger":
+                # Import lazily: only apps with storage queues need this SDK.
+                from local.host.triggers.storage_queue import StorageQueueListener  # noqa: PLC0415 - see above
+
+                return StorageQueueListener(function, settings, options.queues, worker, stopping)
             case "timerTrigger":
                 return TimerListener(function, settings, worker, clock, stopping)
             case other:

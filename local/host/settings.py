@@ -57,11 +57,24 @@ class EventHubsOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuesOptions:
+    """`extensions.queues` of host.json, for storage queues."""
+
+    batch_size: int = 16
+    new_batch_threshold: int = 8
+    max_dequeue_count: int = 5
+    max_polling_interval: timedelta = timedelta(minutes=1)
+    visibility_timeout: timedelta = timedelta()
+    message_encoding: str = "base64"
+
+
+@dataclass(frozen=True, slots=True)
 class HostOptions:
     """The parts of host.json that this host uses."""
 
     service_bus: ServiceBusOptions = ServiceBusOptions()
     event_hubs: EventHubsOptions = EventHubsOptions()
+    queues: QueuesOptions = QueuesOptions()
     route_prefix: str = "api"
     function_timeout: timedelta | None = DEFAULT_FUNCTION_TIMEOUT
     """None for no limit."""
@@ -147,6 +160,7 @@ def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = Non
             initial_offset=offset.choice("type", "fromStart", ("fromStart", "fromEnd", "fromEnqueuedTime")),
             initial_enqueued_time=offset.moment("enqueuedTimeUtc"),
         ),
+        _queues(extensions.section("queues")),
         extensions.section("http").text("routePrefix", "api").strip("/"),
         _function_timeout(document),
         _retry(document.section("retry")),
@@ -154,6 +168,18 @@ def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = Non
     if document.problems:
         raise ConfigError(document.problems)
     return options
+
+
+def _queues(section: "_Section") -> QueuesOptions:
+    batch_size = section.integer("batchSize", 16, 1)
+    return QueuesOptions(
+        batch_size,
+        section.integer("newBatchThreshold", batch_size // 2, 0),
+        section.integer("maxDequeueCount", 5, 1),
+        section.duration("maxPollingInterval", timedelta(minutes=1)),
+        section.duration("visibilityTimeout", timedelta()),
+        section.choice("messageEncoding", "base64", ("base64", "none")),
+    )
 
 
 def _override(document: dict[str, Any], keys: list[str], value: str) -> None:

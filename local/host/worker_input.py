@@ -163,12 +163,12 @@ def _stock_input(function: Function, deliveries: Sequence[Delivery], fields: Map
     body = _one_body(function.data_type, messages[0])
     if body.kind == "string":
         names = {name.casefold(): name for name in metadata}
-        for name, value in _fields_of_json(body.data).items():
+        for name, value in fields_of_json(body.data).items():
             metadata[names.get(name.casefold(), name)] = value
     return Input(body, metadata)
 
 
-def _fields_of_json(text: str) -> dict[str, TypedData]:
+def fields_of_json(text: str) -> dict[str, TypedData]:
     """Return the fields of a JSON object as trigger metadata: texts, JSON for objects, nothing for arrays and nulls."""
     trimmed = text.strip()
     if not (trimmed.startswith("{") and trimmed.endswith("}")):

@@ -14,10 +14,13 @@ from shared.azure.connections import (
 )
 from shared.azure.senders.amqp_endpoint import EXPECTED, amqp_endpoint, amqp_url_fault
 from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint, kafka_endpoint_of, kafka_fault
+from shared.azure.storage_queues import account_string_fault, queue_service, queue_service_by
 from shared.errors import Problem, TargetRefused
 from shared.protocols import Locks, Output, Secrets
 
 type HeaderForm = Literal["text", "amqp"]
+
+_FAULTS = {"amqp": amqp_url_fault, "kafka": kafka_fault, "storage-queue": account_string_fault}
 
 
 def open_output(
@@ -38,6 +41,10 @@ def open_output(
         return _amqp_output(site, settings.get(setting, ""), capabilities)
     if kind == "kafka":
         return _kafka_output(site, kafka_endpoint_of(setting, settings), headers)
+    if kind == "storage-queue":
+        from shared.azure.senders.storage_queue import StorageQueueOutput
+
+        return StorageQueueOutput(site, partial(queue_service, setting, settings))
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -73,14 +80,17 @@ def output_with_connection_string(
     headers: HeaderForm = "text",
 ) -> Output:
     """Return an output for the value of *secret*; raises TargetRefused if that is not valid."""
-    faults = {"amqp": amqp_url_fault, "kafka": kafka_fault}
-    fault = faults.get(kind, connection_string_fault)(connection_string)
+    fault = _FAULTS.get(kind, connection_string_fault)(connection_string)
     if fault is not None:
         raise TargetRefused(f"{site}: secret {secret} {fault[0]}; {fault[1]}")
     if kind == "amqp":
         return _amqp_output(site, connection_string, capabilities)
     if kind == "kafka":
         return _kafka_output(site, kafka_endpoint(connection_string), headers)
+    if kind == "storage-queue":
+        from shared.azure.senders.storage_queue import StorageQueueOutput
+
+        return StorageQueueOutput(site, partial(queue_service_by, connection_string))
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 

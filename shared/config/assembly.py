@@ -16,6 +16,7 @@ from shared.config.limits import StampedLife
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Target, TaskFile
 from shared.config.models import Route as RouteFile
 from shared.config.outputs import open_outputs, open_source_locks
+from shared.config.storage_queues import STORAGE_QUEUE
 from shared.editors.options import TaskFacts
 from shared.line.binding_output import BindingOutput
 from shared.line.heartbeats import Arrivals
@@ -25,10 +26,12 @@ from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget
 from shared.line.shutdown import Shutdown
 from shared.line.task import Task
+from shared.line.text_form import TextForm
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
+from shared.message.queue_text import MOST_BYTES, decode_base64
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Locks, Output, Telemetry
 from shared.rules.rule import parse_action, parse_filter
@@ -121,22 +124,38 @@ def _task(
     facts: TaskFacts,
 ) -> Task:
     source = configuration.connections[file.source.connection].kind
-    is_opened = file.source.form == "envelope"
+    has_texts = source == STORAGE_QUEUE
+    is_opened = file.source.form == "envelope" or has_texts
+    # What a storage queue holds beside envelopes becomes a message of Service Bus.
+    own: Kind = "service-bus" if has_texts else source
     bindings: dict[tuple[Target, bool, int], BindingOutput] = {}
 
-    def target(model: Target, *, is_opened: bool = False) -> RoutedTarget:
+    def target(model: Target, *, is_opened: bool = False, body_only: bool = False) -> RoutedTarget:
         kind = configuration.connections[model.connection].kind
+        site = configuration.site(model.connection)
+        texts = None
+        if kind == STORAGE_QUEUE:
+            texts = TextForm(
+                file.task,
+                f"{site}/{model.entity}",
+                own,
+                MOST_BYTES,
+                body_only,
+                model.encoding or "text",
+                is_xml=True,
+            )
         return RoutedTarget(
             outputs[model.connection],
-            configuration.site(model.connection),
+            site,
             model.entity,
-            partial(_fit_opened, kind) if is_opened else fit_between(source, kind),
+            partial(_fit_opened, kind) if is_opened else fit_between(own, kind),
             None if model.partition is None else str(model.partition),
             at_once=kind == "service-bus" and not file.in_order,
+            texts=texts,
         )
 
     def target_of(route: RouteFile) -> RoutedTarget:
-        sent = target(route.target, is_opened=is_opened)
+        sent = target(route.target, is_opened=is_opened, body_only=route.body_only)
         if route.via == "sdk":
             return sent
         # Routes with equal targets share an output, which keeps the order of what they send.
@@ -149,7 +168,7 @@ def _task(
                 configuration.connections[route.target.connection].key,
                 _binding_kind(route.target),
                 sent.entity,
-                source_kind=source,
+                source_kind=own,
                 body_only=route.body_only,
                 max_message_bytes=route.max_message_bytes,
             )
@@ -175,9 +194,11 @@ def _task(
         time_to_live=_time_to_live(file),
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
         opens_envelopes=is_opened,
-        restore=restore_event if source == "event-hubs" and not is_opened else None,
+        opens_some=has_texts,
+        has_order=not has_texts,
+        restore=_restored(file, source),
         partitions=None if partitions is None else frozenset(map(str, partitions)),
-        one_by_one=file.levers.dispatch == "single",
+        one_by_one=file.levers.dispatch == "single" or has_texts,
         locks=locks,
         hold=file.limits.hold,
         rate=file.limits.rate,
@@ -186,6 +207,13 @@ def _task(
         heartbeat_targets=[target(each) for each in heartbeat_targets(file)],
         dry_run=facts.dry_run,
     )
+
+
+def _restored(file: TaskFile, kind: Kind) -> Callable[[Message], None] | None:
+    """Return what the task does with each message as it arrives."""
+    if kind == STORAGE_QUEUE:
+        return decode_base64 if file.source.encoding == "base64" else None
+    return restore_event if kind == "event-hubs" and file.source.form != "envelope" else None
 
 
 def _binding_kind(target: Target) -> Literal["queue", "topic", "hub"]:
@@ -207,10 +235,11 @@ def source_attributes(file: TaskFile, configuration: Configuration) -> dict[str,
     """Return the attributes that every measurement of a task has."""
     source = file.source
     is_hub = source.hub is not None
+    is_storage = configuration.connections[source.connection].kind == STORAGE_QUEUE
     attributes = {
         names.TASK: file.task,
         names.SOURCE: f"{configuration.site(source.connection)}/{source.entity}",
-        names.SYSTEM: names.EVENT_HUBS if is_hub else names.SERVICE_BUS,
+        names.SYSTEM: names.EVENT_HUBS if is_hub else names.STORAGE_QUEUES if is_storage else names.SERVICE_BUS,
         names.DESTINATION: source.queue or source.topic or source.hub,
         names.SUBSCRIPTION: source.subscription,
         names.CONSUMER_GROUP: (source.consumer_group or DEFAULT_CONSUMER_GROUP) if is_hub else None,

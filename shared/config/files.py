@@ -14,6 +14,7 @@ from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
+from shared.config.storage_queues import STORAGE_QUEUE, storage_queue_problems
 from shared.config.taps import tap_problems
 from shared.editors.options import FOLDER
 from shared.errors import ConfigError, Problem
@@ -56,6 +57,17 @@ class Configuration:
         return {
             each.entity: each.kind for each in targets if each.connection == alias and each.kind in ("queue", "topic")
         }
+
+    def storage_queues(self) -> dict[str, set[str]]:
+        """Return the storage queues that tasks use, by the key of their connection."""
+        names: dict[str, set[str]] = {}
+        ends: list[Source | Target] = [task.source for task in self.tasks]
+        ends += [target for task in self.tasks for target in task.targets()]
+        for end in ends:
+            connection = self.connections[end.connection]
+            if connection.kind == STORAGE_QUEUE:
+                names.setdefault(connection.key, set()).add(end.entity)
+        return names
 
 
 def load(folder: Path) -> Configuration:
@@ -101,6 +113,7 @@ def load(folder: Path) -> Configuration:
     problems += tap_problems(taps, tasks, journal, places)
     problems += _dispatch_problems(tasks, journal, places)
     problems += broker_problems(tasks, usable, places)
+    problems += storage_queue_problems(tasks, usable, journal, places)
     if problems:
         raise ConfigError(problems)
     return Configuration(usable, tasks, places, taps, journal)
@@ -221,10 +234,8 @@ def _binding_problems(document: object, place: str, connections: Mapping[str, Co
         alias = target.get("connection") if isinstance(target, dict) else None
         connection = connections.get(alias) if isinstance(alias, str) else None
         if connection is not None and not connection.is_namespace:
-            where = f"{place}: routes[{index}].via"
-            yield Problem(
-                where, f"{alias!r} is of kind {connection.kind}, which has no output binding", "remove `via: binding`"
-            )
+            where, kind = f"{place}: routes[{index}].via", connection.kind
+            yield Problem(where, f"{alias!r} is of kind {kind}, which has no output binding", "remove `via: binding`")
         elif connection is not None and connection.setting is None:
             where = f"{place}: routes[{index}].via"
             hint = "give the connection a `setting` as well, or send with the SDK: remove `via: binding`"
@@ -241,7 +252,8 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, Sequence[str]
         uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
     for path, entity in uses:
         if isinstance(entity, dict) and isinstance(entity.get("connection"), str):
-            yield path, entity["connection"], _kinds(path, entity)
+            kinds = _kinds(path, entity)
+            yield path, entity["connection"], ("service-bus",) if "tap" in document and "hub" not in entity else kinds
 
 
 def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
@@ -250,9 +262,10 @@ def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
         return ("event-hubs",)
     if entity.get("address") is not None:
         return ("amqp",)
-    if path in ("source", "event_hub"):
-        return ("service-bus",)
-    return ("service-bus", "amqp") if entity.get("topic") is None else ("service-bus", "amqp", "kafka")
+    is_queue = entity.get("queue") is not None
+    if path in {"source", "event_hub"}:
+        return ("service-bus", "storage-queue") if is_queue and path == "source" else ("service-bus",)
+    return ("service-bus", "amqp", *(("storage-queue",) if is_queue else ()), *(("kafka",) if not is_queue else ()))
 
 
 def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:

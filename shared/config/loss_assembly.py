@@ -78,6 +78,8 @@ def _by_source(configuration: Configuration) -> list[list[TaskFile]]:
     groups: dict[tuple[str, str, str], list[TaskFile]] = {}
     for task in configuration.tasks:
         source = task.source
+        if not configuration.connections[source.connection].is_namespace:
+            continue  # its messages have no numbers without gaps
         key = configuration.connections[source.connection].key
         # Two consumer groups of a hub see all events each.
         group = task.task if source.hub is not None else ""

@@ -22,6 +22,7 @@ from shared.config.steps import EditorStep
 from shared.config.throughput import MOST_LANES, Levers, Throughput
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
+from shared.line.text_form import Encoding
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -35,8 +36,12 @@ type PartitionId = Annotated[int, Field(ge=0)]
 class Connection(Strict):
     """A namespace or broker: its kind, and the app setting or the secret with its address and credentials."""
 
-    kind: Literal["service-bus", "event-hubs", "amqp", "kafka"]
-    """`amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST."""
+    kind: Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue"]
+    """
+    `amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST.
+    `storage-queue`: the queues of a storage account; the setting is a connection string, or NAME__queueServiceUri an
+    address such as https://ACCOUNT.queue.core.windows.net.
+    """
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret with the connection string for sending; sources are opened with the app setting."""
     setting: Annotated[str | None, Field(pattern=SETTING, validate_default=True)] = None
@@ -99,6 +104,8 @@ class Source(Strict):
     rule: Rule | None = None
     form: Annotated[Literal["message", "envelope"], Field(alias="from")] = "message"
     """`envelope`: each message holds messages that a route with `via: binding` has sent; they are taken out of it."""
+    encoding: Encoding | None = None
+    """For a storage queue: how other producers encode their messages; by default `text`."""
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
@@ -154,6 +161,8 @@ class Target(Strict):
     """For a connection of kind amqp: the address as the broker expects it, such as /queues/orders of RabbitMQ 4."""
     partition: Literal["keep"] | PartitionId | None = None
     """For a hub: the id of a partition, or `keep` for the partition of the original; by default the key decides."""
+    encoding: Encoding | None = None
+    """For a storage queue: the encoding of the texts that are sent; by default `text`."""
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
@@ -187,15 +196,17 @@ class Route(Strict):
     via: Literal["sdk", "binding"] = "sdk"
     """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
     body_only: bool = False
-    """With `via: binding`: send only the body, which must be UTF-8 text, instead of envelopes with whole messages."""
+    """
+    With `via: binding` or to a storage queue: send only the body, which must be UTF-8 text unless its encoding is
+    base64, instead of envelopes with whole messages.
+    """
     max_message_bytes: Annotated[int, Field(ge=1000, le=100_000_000)] = DEFAULT_MAX_MESSAGE_BYTES
     """With `via: binding`: size of the largest text; one message that needs more is rejected."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        given = self.model_fields_set & {"body_only", "max_message_bytes"}
-        if self.via == "sdk" and given:
-            raise ValueError(f"has {' and '.join(sorted(given))}, expected only with `via: binding`")
+        if self.via == "sdk" and "max_message_bytes" in self.model_fields_set:
+            raise ValueError("has max_message_bytes, expected only with `via: binding`")
         if self.via == "binding" and self.target.address is not None:
             raise ValueError("names an address, which an output binding cannot, expected no `via: binding`")
         if self.via == "binding" and self.target.partition is not None:

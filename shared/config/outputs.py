@@ -6,6 +6,7 @@ from shared.azure.connections import setting_problem
 from shared.azure.outputs import amqp_setting_problem, open_locks, open_output, open_output_with_secret
 from shared.azure.secrets import open_secrets
 from shared.azure.senders.kafka_endpoint import kafka_setting_problem
+from shared.azure.storage_queues import queue_setting_problem
 from shared.config.files import Configuration
 from shared.config.models import Connection, TaskFile
 from shared.errors import ConfigError, Problem
@@ -49,6 +50,8 @@ def _setting_problem(configuration: Configuration, alias: str, settings: Mapping
         return amqp_setting_problem(connection.setting, settings)
     if connection.kind == "kafka":
         return kafka_setting_problem(connection.setting, settings)
+    if connection.kind == "storage-queue":
+        return queue_setting_problem(connection.setting, settings)
     return setting_problem(connection.setting, settings, configuration.hubs(alias))
 
 

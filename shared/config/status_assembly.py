@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.azure.connections import event_hub_client, service_bus_client, setting_problem
+from shared.azure.storage_queues import queue_service
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.last_reconciliation import LastReconciliation, last_reconciliation
 from shared.config.models import Source, Target, TaskFile
+from shared.config.storage_queues import STORAGE_QUEUE
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.losses.report import WatchState
 from shared.message.waiting import DEAD_LETTERS, PartitionEnd, TopicDeadLetters, Waiting
@@ -40,6 +42,7 @@ from shared.stores.storage_account import BLOB_SUFFIX, account_problem, open_con
 
 if TYPE_CHECKING:
     from shared.azure.backlogs import HubSite, ServiceBusSite
+    from shared.azure.queue_backlogs import StorageQueueSite
     from shared.stores.container import BlobContainer
 
 # Set by Azure for every instance of an app.
@@ -113,7 +116,7 @@ def recorder_of(file: TaskFile, clock: Clock | None = None) -> TaskRecorder:
 
 
 type _Answer = Waiting | Mapping[str, PartitionEnd] | TopicDeadLetters
-type _Question = Callable[["ServiceBusSite | HubSite"], Awaitable[_Answer]]
+type _Question = Callable[["ServiceBusSite | HubSite | StorageQueueSite"], Awaitable[_Answer]]
 
 
 class _Reading(NamedTuple):
@@ -144,7 +147,7 @@ class StatusReader:
         self._configuration = configuration
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._sites: dict[str, ServiceBusSite | HubSite] = {}
+        self._sites: dict[str, ServiceBusSite | HubSite | StorageQueueSite] = {}
         self._store: StatusStore | None = None
         self._reconciliation: tuple[datetime, LastReconciliation] | None = None
 
@@ -213,6 +216,8 @@ class StatusReader:
         if journal is None or journal.blob is None:
             return "losses are found only with a journal in blobs"
         states = reading.losses if not isinstance(reading.losses, str) else {}
+        if self.kind(file.source.connection) == STORAGE_QUEUE:
+            return "a storage queue does not number its messages"
         if file.journal is False:
             return "a task with `journal: off` cannot be watched for losses"
         state = states.get(file.task) or next((each for each in states.values() if file.task in each.offsets), None)
@@ -247,7 +252,7 @@ class StatusReader:
         """Return the kind of a connection's namespace."""
         return self._configuration.connections[alias].kind
 
-    def site(self, alias: str) -> "ServiceBusSite | HubSite":
+    def site(self, alias: str) -> "ServiceBusSite | HubSite | StorageQueueSite":
         """Return the open site of a connection; raises ConfigError if its setting cannot be used."""
         from shared.azure.administration import administration_opener  # noqa: PLC0415 - imports the SDKs
         from shared.azure.backlogs import HubSite, ServiceBusSite  # noqa: PLC0415 - imports the SDKs
@@ -258,6 +263,10 @@ class StatusReader:
         kept = f"{connection.kind} {key}"
         if connection.setting is None:
             raise TargetRefused(f"{name}: its connection has a secret and no setting, which this look needs")
+        if kept not in self._sites and connection.kind == STORAGE_QUEUE:
+            from shared.azure.queue_backlogs import StorageQueueSite  # noqa: PLC0415 - imports the SDK
+
+            self._sites[kept] = StorageQueueSite(name, queue_service(key, self._settings))
         if kept not in self._sites:
             problem = setting_problem(key, self._settings, self._configuration.hubs(alias))
             if problem is not None:

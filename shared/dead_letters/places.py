@@ -97,10 +97,11 @@ def dead_letter_queues(configuration: Configuration) -> list[Place]:
     """Return the dead-letter queues of the sources and target queues that the tasks name."""
     texts: dict[str, None] = {}
     for task in configuration.tasks:
-        if task.source.hub is None:
+        if task.source.hub is None and configuration.connections[task.source.connection].kind == _SERVICE_BUS:
             texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
         for target in task.targets():
-            if target.queue is not None and configuration.connections[target.connection].setting is not None:
+            connection = configuration.connections[target.connection]
+            if target.queue is not None and connection.setting is not None and connection.kind == _SERVICE_BUS:
                 texts[f"{target.connection}/{target.queue}"] = None
     return [dead_letter_queue(each, configuration) for each in texts]
 
@@ -112,7 +113,8 @@ def rejects_queues(configuration: Configuration) -> list[Place]:
         rejects = task.rejects
         if rejects is None or rejects.queue is None:
             continue
-        if configuration.connections[rejects.connection].setting is not None:
+        connection = configuration.connections[rejects.connection]
+        if connection.setting is not None and connection.kind == _SERVICE_BUS:
             texts[f"{rejects.connection}/{rejects.queue}"] = None
     return [rejects_of(each, configuration) for each in texts]
 

@@ -20,6 +20,10 @@ class Place(NamedTuple):
     """Only without a sequence number: a source that does not show it."""
 
 
+_SECOND = 1_000_000
+"""In microseconds."""
+
+
 class Hop(NamedTuple):
     """The records of a message in one task and its taps, in order of time."""
 
@@ -30,6 +34,8 @@ class Hop(NamedTuple):
     def began(self) -> int:
         """When the source enqueued the message, or else when it was first seen; in microseconds since 1970 UTC."""
         known = [int(each["enqueued_time"]) for each in self.records if "enqueued_time" in each]
+        # A storage queue reports whole seconds: the message came within this one.
+        known = [each if each % _SECOND else each + _SECOND - 1 for each in known]
         return min([*known, int(self.records[0]["journal_time"])])
 
     @property

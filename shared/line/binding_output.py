@@ -13,13 +13,12 @@ Source: measurements of the Functions host 4.1037 and the proxy worker 4.40.2; d
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from hashlib import blake2b
 from typing import Literal
 
-from shared.codecs.envelope import Event, encode_event, envelopes
-from shared.errors import BuswayError, MessageRejected, TargetRefused
+from shared.codecs.envelope import envelopes
+from shared.errors import BuswayError, TargetRefused
+from shared.line.text_form import TextForm
 from shared.message.message import Message
-from shared.message.metadata import deterministic_id
 from shared.protocols import Outgoing
 
 type Kind = Literal["queue", "topic", "hub"]
@@ -51,43 +50,20 @@ class BindingOutput:
         A text has at most *max_message_bytes*. *source_kind* is the kind of the source's namespace, unless the messages
         came in envelopes.
         """
-        self._task = task
+        self._form = TextForm(task, f"{site}/{entity}", source_kind, max_message_bytes, body_only)
         self.site = site
         self.setting = setting
         self.kind: Kind = kind
         self.entity = entity
-        self._source_kind = source_kind
-        self._body_only = body_only
-        self._limit = max_message_bytes
 
     @property
     def form(self) -> str:
         """The form in which the target gets a message, as text for an operator."""
-        return "the body as text, without properties" if self._body_only else "a whole message in an envelope"
+        return self._form.description
 
     def text(self, message: Message, part: int | None) -> str:
-        """Return the text to send for *message*: its body, or an event that contains it; raises MessageRejected."""
-        text = body_text(message) if self._body_only else encode_event(self._event(message, part))
-        size = len(text) if text.isascii() else len(text.encode())
-        if size > self._limit:
-            description = f"{self.site}/{self.entity}: the text has {size} bytes, expected at most {self._limit}"
-            raise MessageRejected("MessageSizeExceeded", description)
-        return text
-
-    def _event(self, message: Message, part: int | None) -> Event:
-        """
-        Return the event of a message; its id is the same at every delivery, and different for every part.
-
-        Two tasks, such as two consumer groups of a hub, may send copies of one message to one entity, so the id has the
-        task.
-        """
-        content = message.encode()
-        identity = deterministic_id(message.arrival) or blake2b(content, digest_size=16).hexdigest()
-        source = "/".join(each for each in message.arrival.origin if each is not None)
-        event = message.arrival.event
-        kind = self._source_kind if event is None else event.kind
-        identity = f"{self._task}/{identity}"
-        return Event(source, identity if part is None else f"{identity}/{part}", kind, content)
+        """Return the text to send for *message*; as `TextForm.text`."""
+        return self._form.text(message, part)
 
     async def send(
         self,
@@ -109,7 +85,7 @@ class BindingOutput:
 
     def texts(self, collected: Sequence[str]) -> list[str]:
         """Return the texts of the messages that the host is to send."""
-        return list(collected) if self._body_only else envelopes(collected, self._limit)
+        return list(collected) if self._form.body_only else envelopes(collected, self._form.limit)
 
 
 @contextmanager
@@ -121,15 +97,3 @@ def collecting() -> Iterator[dict[BindingOutput, list[str]]]:
         yield collected
     finally:
         _collected.reset(token)
-
-
-def body_text(message: Message) -> str:
-    """Return the body of *message* if it is UTF-8 text; raises MessageRejected."""
-    body = message.body
-    if body is None:
-        raise MessageRejected("NotText", "body is a value or a sequence, expected UTF-8 text for an output binding")
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        description = f"body is not UTF-8 at byte {error.start}, expected text for an output binding"
-        raise MessageRejected("NotText", description) from error

@@ -10,7 +10,7 @@ Opens envelopes: replaces each envelope by its messages.
 from collections.abc import Awaitable
 from typing import NamedTuple
 
-from shared.codecs.envelope import Event, encode_event, open_envelope
+from shared.codecs.envelope import Event, encode_event, envelope_in, open_envelope
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch
@@ -25,10 +25,12 @@ from shared.time_limit import TimeLimit
 
 
 def open_envelopes(
-    batch: Batch, task: str, accepted: AcceptedSends, time_limit: TimeLimit, room: Room
+    batch: Batch, task: str, accepted: AcceptedSends, time_limit: TimeLimit, room: Room, *, some: bool = False
 ) -> Awaitable[None] | None:
     """
     Replace each envelope of *batch* by its messages; reject a message whose body is not an envelope.
+
+    With *some*, such a message is taken as it is, and an envelope may be in base64.
 
     Envelopes for whose messages there is no *room* are postponed. Returns what to await if it takes long.
     """
@@ -38,7 +40,9 @@ def open_envelopes(
             item.recall(known)
     opened: dict[int, list[Item]] = {}
 
-    def put(item: Item, result: _Opened | Exception) -> None:
+    def put(item: Item, result: _Opened | Exception | None) -> None:
+        if result is None:
+            return
         if isinstance(result, _Opened):
             if not room.takes(item, (message for _, _, message in result.events)) and item.index > 0:
                 batch.postpone(item.index)
@@ -56,7 +60,7 @@ def open_envelopes(
         _put_all(batch, opened)
 
     waiting = ((item, message) for item, message in batch.waiting() if item.index < len(batch.parts))
-    pending = time_limit.run(_opened, waiting, put)
+    pending = time_limit.run(_opened_if_envelope if some else _opened, waiting, put)
     if pending is not None:
         return wait(pending)
     _put_all(batch, opened)
@@ -83,10 +87,15 @@ class _Opened(NamedTuple):
     empty: Message
 
 
-def _opened(envelope: Message) -> _Opened:
+def _opened_if_envelope(message: Message) -> _Opened | None:
+    content = envelope_in(message.body or b"")
+    return None if content is None else _opened(message, content)
+
+
+def _opened(envelope: Message, content: bytes | None = None) -> _Opened:
     """Return the messages of an envelope; raises MessageRejected if one of them cannot be read."""
     events = []
-    for event in open_envelope(envelope_body(envelope)):
+    for event in open_envelope(envelope_body(envelope) if content is None else content):
         identity = CarriedEvent(event.source, event.id, event.kind)
         message = Message.contained(event.content, envelope.arrival._replace(event=identity))
         events.append((identity, event.content, message))

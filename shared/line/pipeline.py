@@ -313,7 +313,7 @@ class Pipeline:
             batch.conclude(concluded)
 
     def _records(self, items: Iterable[Item]) -> list[Record]:
-        return [record_of(self._task.name, item) for item in items]
+        return [record_of(self._task.name, item, has_order=self._task.has_order) for item in items]
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
         """Write to the journal, again until *deadline*; return the last error."""

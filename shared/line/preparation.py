@@ -104,7 +104,8 @@ class Preparation:
 
     def _open(self, batch: Batch) -> Awaitable[None] | None:
         room = Room(self._task.batch_bytes)
-        return open_envelopes(batch, self._task.name, self._accepted, self._opening_limit, room)
+        task = self._task
+        return open_envelopes(batch, task.name, self._accepted, self._opening_limit, room, some=task.opens_some)
 
     def _restore(self, batch: Batch, waiting: _Waiting) -> None:
         restore = self._task.restore

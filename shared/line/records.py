@@ -7,8 +7,8 @@ from shared.line.states import OUTCOMES, Stage, State
 from shared.protocols import Outcome, Record
 
 
-def record_of(task: str, item: Item) -> Record:
-    """Return the record of an *item* whose state is terminal."""
+def record_of(task: str, item: Item, *, has_order: bool = True) -> Record:
+    """Return the record of an *item* whose state is terminal; without *has_order* it names no key that has an order."""
     outcome, outgoing = OUTCOMES[item.state], item.outgoing
     return Record(
         task,
@@ -18,7 +18,7 @@ def record_of(task: str, item: Item) -> Record:
         place_of(item),
         item.reason,
         None if outcome is Outcome.SENT else _stage_of(item),
-        None if outgoing is None else outgoing.session_id or outgoing.partition_key,
+        None if outgoing is None or not has_order else outgoing.session_id or outgoing.partition_key,
         item.number,
         item.is_remembered,
         item.arrived,

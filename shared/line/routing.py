@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from shared.errors import TargetRefused
 from shared.line.binding_output import BindingOutput
+from shared.line.text_form import TextForm
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outgoing, Output
 from shared.rules.rule import Action, Filter
 
 KEEP_PARTITION = "keep"
+_SCHEDULED = "x-opt-scheduled-enqueue-time"
 
 
 class Target(NamedTuple):
@@ -35,15 +37,24 @@ class Target(NamedTuple):
     """The same as the output, if the host sends to the target through an output binding."""
     at_once: bool = False
     """Whether a batch goes in several calls at once: no order is to be kept, and the output has several in flight."""
+    texts: TextForm | None = None
+    """How the target gets messages as texts, for an output that sends nothing else."""
 
     def outgoing(self, message: Message, part: int | None = None) -> Outgoing:
         """
         Return *message* fitted and encoded; *part* is its number among the parts of its message.
 
-        Raises: TargetRefused if it must keep an unknown partition, MessageRejected if no binding can carry it.
+        Raises: TargetRefused if it must keep an unknown partition, MessageRejected if no text can carry it.
         """
         if self.fit is not None:
             self.fit(message)
+        if self.texts is not None:
+            content = self.texts.text(message, part).encode()
+            scheduled = message.annotation(_SCHEDULED)
+            due = scheduled.payload if scheduled is not None and isinstance(scheduled.payload, int) else None
+            identity, *_ = message.envelope()
+            # Without session and key: the target keeps no order.
+            return Outgoing(content, identity, None, None, None, message.time_to_live, due)
         partition = self.partition
         if partition == KEEP_PARTITION:
             partition = message.arrival.origin.partition

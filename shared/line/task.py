@@ -28,6 +28,10 @@ class Task:
     loop_guard: LoopGuard | None
     opens_envelopes: bool = False
     """Each message that it takes is an envelope of messages (`shared.codecs.envelope`)."""
+    opens_some: bool = False
+    """With `opens_envelopes`: a message that is no envelope is taken as it is."""
+    has_order: bool = True
+    """Whether the numbers of its messages are in the order in which these were sent to the source."""
     restore: Callable[[Message], None] | None = None
     """Applied to every message as it arrives (`shared.message.mapping`)."""
     partitions: frozenset[str] | None = None

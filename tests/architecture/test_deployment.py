@@ -25,6 +25,7 @@ DISTRIBUTIONS = {
     "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
     "azure.servicebus": "azure-servicebus",
     "azure.storage.blob": "azure-storage-blob",
+    "azure.storage.queue": "azure-storage-queue",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
     "brotli": "Brotli",
     "cbor2": "cbor2",

@@ -21,7 +21,7 @@ from shared.azure.connections import event_hub_client, service_bus_client
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.errors import MessageRejected
-from shared.line.binding_output import body_text
+from shared.line.text_form import body_text
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output

@@ -60,7 +60,7 @@ def configuration(tmp_path: Path) -> Configuration:
         ),
         (
             task("queue: q", source="{connection: rabbit, queue: orders}"),
-            "source.connection: 'rabbit' is of kind amqp, expected service-bus",
+            "source.connection: 'rabbit' is of kind amqp, expected service-bus or storage-queue",
         ),
         (
             task("address: q").replace("rabbit", "west"),
@@ -91,11 +91,11 @@ def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(tmp_path: Path, 
     [
         (
             task("queue: q"),
-            "routes[0].target.connection: 'rabbit' is of kind kafka, expected service-bus or amqp",
+            "routes[0].target.connection: 'rabbit' is of kind kafka, expected service-bus or amqp or storage-queue",
         ),
         (
             task("topic: t", source="{connection: rabbit, queue: orders}"),
-            "source.connection: 'rabbit' is of kind kafka, expected service-bus",
+            "source.connection: 'rabbit' is of kind kafka, expected service-bus or storage-queue",
         ),
         (
             task("topic: t").replace("}}", "}, via: binding}"),

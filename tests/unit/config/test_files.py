@@ -110,7 +110,7 @@ def test_the_path_of_a_source(folder: Path, source: str, entity: str) -> None:
 
 def test_all_problems_of_all_files_are_reported_together(problems: Callable[..., Any]) -> None:
     found = problems(
-        connections=CONNECTIONS + "south: {kind: kafka, setting: SOUTH}\nnorth: {kind: service-bus}\n",
+        connections=CONNECTIONS + "south: {kind: mqtt, setting: SOUTH}\nnorth: {kind: service-bus}\n",
         a=TASK.replace("west", "wets") + "---\n" + TASK.replace("task: copy", "task: other\nttl: kep"),
         b=TASK.replace("target:", "targets:") + "rejects: {connection: esat, queue: q}\n",
         c="task: [",

@@ -70,6 +70,7 @@ def all_tasks() -> tuple[Json, Json]:
             tasks["sites"].append({**site, "alias": alias, "setting": setting_of(folder, site["setting"])})
             namespaces[alias] = {"name": alias}
         tasks["functions"] |= {f"{folder}-{task}": names for task, names in deployed["functions"].items()}
+        tasks["stores"] = sorted({*tasks["stores"], *deployed["stores"]})
         # All examples keep their journal alike.
         assert tasks.setdefault("journal", deployed["journal"]) == deployed["journal"]
     return tasks, namespaces

@@ -13,10 +13,11 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import long, string
 from shared.codecs.envelope import Event, encode_event, envelopes, open_envelope
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.line.binding_output import BindingOutput, body_text, collecting
+from shared.line.binding_output import BindingOutput, collecting
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.line.text_form import body_text
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep

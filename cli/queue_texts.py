@@ -1,0 +1,76 @@
+"""What `busway send` and `busway receive` do with the queues of a storage account, with Microsoft's SDK."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+
+from azure.storage.queue import QueueClient, QueueMessage
+
+from cli.places import Place
+from shared.azure.identity import credential
+from shared.azure.storage_queues import QUEUE_SUFFIX, queue_setting_problem
+from shared.codecs.envelope import envelope_in, open_envelope
+from shared.errors import ConfigError, Problem
+from shared.message.queue_text import MOST_BYTES
+from shared.printable import printable
+
+_POLL_SECONDS = 0.2
+_QUIET_SECONDS = 1.0
+_INVISIBLE_SECONDS = 60
+_MOST = 32
+
+
+def send_texts(place: Place, texts: Sequence[str]) -> None:
+    """Send each of *texts* as a message of its own, as another producer does; raises ConfigError."""
+    for text in texts:
+        if len(text.encode()) > MOST_BYTES:
+            raise ConfigError([Problem(str(place), f"a message has more than {MOST_BYTES} bytes")])
+    with _client(place) as queue:
+        for text in texts:
+            queue.send_message(text)
+
+
+def text_lines(place: Place, wait: float, *, is_peek: bool) -> Iterator[str]:
+    """Yield one line for each message, which is deleted unless *is_peek*."""
+    with _client(place) as queue:
+        if is_peek:
+            yield from map(_line, queue.peek_messages(_MOST))
+            return
+        deadline = time.monotonic() + wait
+        while time.monotonic() < deadline:
+            messages = list(queue.receive_messages(max_messages=_MOST, visibility_timeout=_INVISIBLE_SECONDS))
+            for message in messages:
+                yield _line(message)
+                queue.delete_message(message)
+            if messages:
+                deadline = time.monotonic() + _QUIET_SECONDS
+            else:
+                time.sleep(_POLL_SECONDS)
+
+
+def _line(message: QueueMessage) -> str:
+    text = str(message.content)
+    envelope = envelope_in(text.encode())
+    if envelope is not None:
+        events = open_envelope(envelope)
+        text = "an envelope: " + ", ".join(f"{event.id} from {event.source}" for event in events)
+    return printable(f"{text}  id={message.id}")
+
+
+@contextlib.contextmanager
+def _client(place: Place) -> Iterator[QueueClient]:
+    setting = place.connection.setting
+    if setting is None:
+        hint = "give the connection a `setting` too; the secret stays what the app sends with"
+        raise ConfigError([Problem(str(place), "has a secret and no setting, which this command needs", hint)])
+    problem = queue_setting_problem(setting, os.environ)
+    if problem is not None:
+        raise ConfigError([problem])
+    text = os.environ.get(setting)
+    if text:
+        with QueueClient.from_connection_string(text, place.path) as client:
+            yield client
+        return
+    with credential() as identity, QueueClient(os.environ[setting + QUEUE_SUFFIX], place.path, identity) as client:
+        yield client

@@ -1,0 +1,48 @@
+"""What waits in the queues of a storage account: the number of messages, and the age of the oldest that is visible."""
+
+import asyncio
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.storage.queue.aio import QueueServiceClient
+
+from shared.azure.senders.storage_queue import translated
+from shared.azure.storage_queues import POISON_SUFFIX
+from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
+from shared.message.waiting import DEAD_LETTERS, Waiting
+
+_SECONDS = 6.0
+
+
+class StorageQueueSite:
+    """Looks into the queues of one account; raises as `shared.azure.backlogs.ServiceBusSite`."""
+
+    def __init__(self, site: str, service: QueueServiceClient) -> None:
+        """Look with *service*."""
+        self._site = site
+        self._service = service
+
+    async def waiting(self, entity: str) -> Waiting:
+        """Return what waits in a queue; its poison queue takes the place of a dead-letter queue."""
+        is_poison = entity.endswith(DEAD_LETTERS)
+        name = entity.removesuffix(DEAD_LETTERS) + POISON_SUFFIX if is_poison else entity
+        queue, where = self._service.get_queue_client(name), f"{self._site}/{name}"
+        try:
+            async with asyncio.timeout(_SECONDS):
+                count = (await queue.get_queue_properties()).approximate_message_count or 0
+                first = await queue.peek_messages(1) if count else []
+        except ResourceNotFoundError as error:
+            if is_poison:  # the host creates it with its first message
+                return Waiting(0)
+            raise TargetRefused(f"{where}: it does not exist") from error
+        except (AzureError, OSError, TimeoutError) as error:
+            failure = translated(where, error)
+            if isinstance(failure, MessageRejected):
+                raise TargetUnavailable(str(failure)) from error
+            raise failure from error
+        enqueued = first[0].inserted_on if first else None
+        # The count includes messages that a receiver has, and those that have just expired.
+        return Waiting(count, oldest=None if enqueued is None else round(enqueued.timestamp() * 1000))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._service.close()

@@ -1,0 +1,149 @@
+"""
+Sends texts to the queues of a storage account.
+
+1. A message is one request, many at a time: a storage queue keeps no order, so nothing waits for its predecessor.
+2. A request whose answer is lost may have been carried out. It is sent again, because the queue recognizes nothing; a
+   duplicate may follow.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.storage.queue.aio import QueueClient, QueueServiceClient
+
+from shared.azure.senders.conditions import (
+    DISABLED,
+    INVALID,
+    MISSING,
+    THROTTLED,
+    TOO_LARGE,
+    UNAUTHORIZED,
+    UNREACHABLE,
+    Reaction,
+    as_error,
+)
+from shared.clock import Clock, SystemClock
+from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing
+from shared.stores.storage_errors import error_code
+
+_MOST_IN_FLIGHT = 64
+_FOR_EVER = -1
+_LONGEST_VISIBILITY = 7 * 24 * 60 * 60
+_SECOND = 1000
+
+# Source: Microsoft Learn, "Queue Storage error codes" and "Common REST API error codes".
+_BY_STATUS = {401: UNAUTHORIZED, 403: UNAUTHORIZED, 404: MISSING, 413: TOO_LARGE, 429: THROTTLED, 503: THROTTLED}
+_BY_CODE = {
+    "RequestBodyTooLarge": TOO_LARGE,
+    "MessageTooLarge": TOO_LARGE,
+    "InvalidXmlDocument": INVALID,
+    "InvalidXmlNodeValue": INVALID,
+    "OutOfRangeQueryParameterValue": INVALID,
+    "InvalidQueryParameterValue": INVALID,
+    "QueueDisabled": DISABLED,
+    "AccountIsDisabled": DISABLED,
+}
+
+
+class StorageQueueOutput:
+    """Sends to the queues of one storage account, over a client that is opened at the first send and kept."""
+
+    def __init__(self, site: str, open_service: Callable[[], QueueServiceClient], clock: Clock | None = None) -> None:
+        """Use *site* as the account's name in errors."""
+        self._site = site
+        self._open_service = open_service
+        self._clock = clock or SystemClock()
+        self._service: QueueServiceClient | None = None
+        self._queues: dict[str, QueueClient] = {}
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        """Send *messages* to a queue, beside other calls; see `shared.protocols.Output`."""
+        where = f"{self._site}/{entity}"
+        try:
+            queue = self._queue(entity)
+        except ConfigError as error:
+            return [TargetRefused(f"{where}: {error}")] * len(messages)
+        answers: list[BuswayError | None] = [None] * len(messages)
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        left = iter(enumerate(messages))
+        stop: BuswayError | None = None
+
+        async def send_some() -> None:
+            nonlocal stop
+            for position, message in left:
+                answer = stop or await self._send(queue, where, message, deadline)
+                answers[position] = answer
+                if isinstance(answer, TargetUnavailable | TargetRefused):
+                    stop = stop or answer
+
+        await asyncio.gather(*(send_some() for _ in range(min(_MOST_IN_FLIGHT, len(messages)))))
+        return answers
+
+    async def close(self) -> None:
+        """Close the connections."""
+        service, self._service = self._service, None
+        self._queues.clear()
+        if service is not None:
+            await service.close()
+
+    def _queue(self, name: str) -> QueueClient:
+        if self._service is None:
+            self._service = self._open_service()
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = self._service.get_queue_client(name)
+        return queue
+
+    async def _send(self, queue: QueueClient, where: str, message: Outgoing, deadline: float) -> BuswayError | None:
+        try:
+            text = message.content.decode()
+        except UnicodeDecodeError as error:
+            return as_error(INVALID, where, "it is not text", error)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await queue.send_message(
+                    text,
+                    visibility_timeout=self._seconds_until(message.scheduled_time),
+                    time_to_live=_seconds(message.time_to_live) if message.time_to_live else _FOR_EVER,
+                )
+        except (AzureError, TimeoutError, OSError) as error:
+            return translated(where, error)
+        return None
+
+    def _seconds_until(self, due: int | None) -> int | None:
+        """Return the seconds after which a scheduled message may be received, None for at once."""
+        if due is None:
+            return None
+        seconds = _seconds(due - round(self._clock.now().timestamp() * _SECOND))
+        return min(seconds, _LONGEST_VISIBILITY) if seconds > 0 else None
+
+
+def _seconds(milliseconds: int) -> int:
+    """Return whole seconds, rounded up: a message must neither expire nor be received before its time."""
+    return -(-milliseconds // _SECOND)
+
+
+def translated(where: str, error: AzureError | TimeoutError | OSError) -> BuswayError:
+    """Return the error of Busway for a failed request to the queue *where*."""
+    if isinstance(error, HttpResponseError) and error.status_code is not None:
+        code = error_code(error)
+        seen = f"{error.status_code}" + (f" {code}" if code else "")
+        return as_error(_reaction(error, code), where, f"the storage account answers {seen}", error)
+    if isinstance(error, ClientAuthenticationError):
+        return as_error(UNAUTHORIZED, where, f"there is no valid key or token, {type(error).__name__}", error)
+    seen = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return as_error(UNREACHABLE, where, f"{seen}; a message without an answer is sent again", error)
+
+
+def _reaction(error: HttpResponseError, code: str) -> Reaction:
+    reaction = _BY_CODE.get(code) or _BY_STATUS.get(error.status_code or 0, UNREACHABLE)
+    headers = getattr(error.response, "headers", None)
+    asked = None if headers is None else headers.get("Retry-After")
+    if reaction in {THROTTLED, UNREACHABLE} and asked is not None and asked.isdecimal():
+        return reaction._replace(retry_after=timedelta(seconds=int(asked)))
+    return reaction

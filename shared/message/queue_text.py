@@ -1,0 +1,59 @@
+"""What a message of a storage queue becomes: an AMQP message whose body is the text."""
+
+import base64
+import binascii
+from hashlib import blake2b
+
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.sections import Sections, data
+from shared.amqp.values import long, string, symbol, timestamp, uint
+from shared.errors import MessageRejected
+from shared.message.message import Message
+
+MOST_BYTES = 64 * 1024
+"""The largest text of a message, as it is sent."""
+
+_HEADER, _ANNOTATIONS, _PROPERTIES = b"\x00\x53\x70", b"\x00\x53\x72", b"\x00\x53\x73"
+_NULL = b"\x40"
+_LARGEST_NUMBER = 2**63 - 1
+_LARGEST_UINT = 2**32 - 1
+
+
+def queue_message(identity: str, text: bytes, enqueued: int, expires: int | None, deliveries: int) -> bytes:
+    """
+    Return the message *identity* of a storage queue as an encoded AMQP message, whose body is its *text*.
+
+    The number that identifies it at every delivery is made from its id; it is no order. Units: milliseconds since 1970
+    UTC, *expires* None for never; *deliveries* counts from 1.
+    """
+    annotations = {
+        "x-opt-sequence-number": long(number_of(identity)),
+        "x-opt-enqueued-time": timestamp(enqueued),
+    }
+    life = None if expires is None else expires - enqueued
+    fields = [_NULL, _NULL, encode(uint(life)) if life is not None and 0 < life <= _LARGEST_UINT else _NULL]
+    fields += [_NULL, encode(uint(max(deliveries - 1, 0)))]
+    pairs = [encode(symbol(name)) + encode(value) for name, value in annotations.items()]
+    return Sections(
+        header=join_list(_HEADER, fields),
+        message_annotations=join_map(_ANNOTATIONS, pairs, len(pairs)),
+        properties=join_list(_PROPERTIES, [encode(string(identity))]),
+        body=data(text),
+    ).encode()
+
+
+def number_of(identity: str) -> int:
+    """Return the number of the message with this id: one of 2^63, so that two messages of a day have different ones."""
+    return int.from_bytes(blake2b(identity.encode(), digest_size=8).digest()) & _LARGEST_NUMBER or 1
+
+
+def decode_base64(message: Message) -> None:
+    """Replace the body, which another producer has written in base64, by its bytes; raises MessageRejected."""
+    if message.arrival.event is not None:
+        return
+    try:
+        message.body = base64.b64decode(message.body or b"", validate=True)
+    except binascii.Error as error:
+        text = "the text is not base64, as `encoding: base64` of the source says"
+        raise MessageRejected("NotBase64", text) from error
