@@ -9,6 +9,7 @@ Any number of namespaces in any number of files. Keys beyond those of the emulat
 - queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
   `EnablePartitioning` (kept, without effect);
   subscription: `DeadLetteringOnFilterEvaluationExceptions`
+- namespace of hubs: `GeoReplication`, for the offsets that hubs have with it
 - hub: `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
 
 An unknown key is an error.
@@ -200,6 +201,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
+        geo_replicated=reader.flag("GeoReplication"),
     )
     reader.unique([each.name for each in config.hubs])
     reader.finish()

@@ -41,7 +41,14 @@ _UNSUPPORTED = {
     TopicConfig: ("enable_partitioning", "max_message_size", "max_size", "status"),
     SubscriptionConfig: ("dead_lettering_on_filter_evaluation_exceptions", "status"),
     HubConfig: ("message_retention", "retention_size"),
-    NamespaceConfig: ("max_message_size", "port", "released_go_last", "shared_access_keys"),
+    NamespaceConfig: (
+        "accepts_entra_tokens",
+        "geo_replicated",
+        "max_message_size",
+        "port",
+        "released_go_last",
+        "shared_access_keys",
+    ),
 }
 
 type _Entity = QueueConfig | TopicConfig | SubscriptionConfig | HubConfig | NamespaceConfig

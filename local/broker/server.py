@@ -115,6 +115,12 @@ class BrokerServer:
         """Break all connections to a namespace, as a network failure would; new ones are accepted."""
         self._listeners[name].cut()
 
+    def fail_over(self, name: str) -> int:
+        """Make another region of a geo-replicated namespace the primary one, and return its number."""
+        region = self.namespaces[name].fail_over()
+        self.cut_connections(name)
+        return region
+
     def go_down(self, name: str) -> None:
         """Break all connections to a namespace and accept no new ones; messages, locks and timers continue."""
         self._listeners[name].go_down()

@@ -147,6 +147,14 @@ class NamespaceFaults:
 
         self._broker.run(cut)
 
+    def fail_over(self) -> int:
+        """Make another region of a namespace of hubs the primary one: geo-replication. Return its number."""
+
+        async def fail_over(server: BrokerServer) -> int:
+            return server.fail_over(self._name)
+
+        return self._broker.run(fail_over)
+
     def go_down(self) -> None:
         """Break all connections and accept no new ones; messages, locks and timers continue."""
 

@@ -13,6 +13,7 @@ Under `/$busway`:
 - DELETE /hubs?hub=telemetry: deletes an event hub with its events
 - GET /connections: the open connections with their links
 - POST /reset: closes all connections, and starts again with the configured entities, all empty
+- POST /failover: makes another region of a namespace of hubs the primary one, which cuts the connections
 - GET /faults, POST /faults, DELETE /faults: lists the faults; adds one, in the form of `Fault.read`; removes all
 """
 
@@ -36,6 +37,7 @@ from local.broker.faults import Fault
 
 PREFIX = "$busway"
 _DEFAULT_LIMIT = "100"
+_ACTIONS = ("reset", "failover")
 _MAX_PARTITIONS = 1024  # of a dedicated cluster
 
 type Plain = object
@@ -50,6 +52,10 @@ class Server(Protocol):
 
     def reset(self) -> None:
         """Close all connections, and start again with the configured entities, all empty."""
+        ...
+
+    def fail_over(self, name: str) -> int:
+        """Make another region of a geo-replicated namespace the primary one, and return its number."""
         ...
 
 
@@ -78,7 +84,7 @@ def answer(method: str, path: str, call: Call) -> tuple[int, Plain]:
     carry_out = _CALLS.get((method, path))
     if carry_out is None:
         raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: unknown request")
-    return HTTPStatus.CREATED if method == "POST" and path != "reset" else HTTPStatus.OK, carry_out(call)
+    return HTTPStatus.CREATED if method == "POST" and path not in _ACTIONS else HTTPStatus.OK, carry_out(call)
 
 
 def _counts(call: Call) -> Plain:
@@ -102,7 +108,7 @@ def _events(call: Call) -> Plain:
     partition = call.namespace.hub(query.get("hub", "")).partition(query.get("partition", "0"))
     start = max(_number("from", query.get("from", "0")) - partition.begin_sequence_number, 0)
     limit = _number("limit", query.get("limit", _DEFAULT_LIMIT))
-    return [event_of(each) for each in partition.events[start : start + limit]]
+    return [event_of(each, call.namespace.region) for each in partition.events[start : start + limit]]
 
 
 def _append(call: Call) -> Plain:
@@ -164,6 +170,7 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("DELETE", "hubs"): _delete_hub,
     ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
     ("POST", "reset"): _reset,
+    ("POST", "failover"): lambda call: {"region": call.server.fail_over(call.namespace.name)},
     ("GET", "faults"): lambda call: call.namespace.faults.plain(),
     ("POST", "faults"): _add_fault,
     ("DELETE", "faults"): _clear_faults,

@@ -62,11 +62,11 @@ def message_of(message: StoredMessage, *, has_body: bool) -> dict[str, object]:
     return assigned | _written(content.bare) if has_body else assigned
 
 
-def event_of(event: Event) -> dict[str, object]:
-    """Return an event with its body."""
+def event_of(event: Event, region: int | None) -> dict[str, object]:
+    """Return an event with its body, as a region delivers it."""
     return {
         "sequence_number": event.sequence_number,
-        "offset": event.offset,
+        "offset": event.offset if region is None else event.offset_in(region),
         "enqueued_time": event.enqueued_time,
         "partition_key": event.content.partition_key,
     } | _written(event.content.bare)

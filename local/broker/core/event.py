@@ -45,14 +45,22 @@ class Event:
     offset: int
     enqueued_time: int
 
-    def encode(self, delivery_annotations: bytes = b"") -> bytes:
-        """Return the event as it is delivered, after *delivery_annotations* if any."""
+    def offset_in(self, region: int | None) -> str:
+        """
+        Return the offset as clients see it in a geo-replicated region, or without geo-replication.
+
+        Clients may only give it back: Azure does not say what is in it.
+        """
+        return str(self.offset) if region is None else f"{region}:{self.offset}:{self.sequence_number}"
+
+    def encode(self, delivery_annotations: bytes = b"", region: int | None = None) -> bytes:
+        """Return the event as it is delivered by a region, after *delivery_annotations* if any."""
         content = self.content
         bare = content.bare
         if bare.startswith(_DELIVERY):
             stop = skip(bare, len(_DELIVERY) - 1, len(bare))
             delivery_annotations, bare = _joined(delivery_annotations, bare[:stop]), bare[stop:]
-        offset = str(self.offset).encode()
+        offset = self.offset_in(region).encode()
         pairs = b"".join(
             (
                 _ASSIGNED.pack(_SEQUENCE_NUMBER, self.sequence_number, _ENQUEUED_TIME, self.enqueued_time),

@@ -6,6 +6,7 @@ Sources: Microsoft Learn, "Event Hubs features" (partitions, retention, epochs);
 
 import bisect
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -47,6 +48,15 @@ class Coordinate(Enum):
     OFFSET = "x-opt-offset"
     SEQUENCE_NUMBER = "x-opt-sequence-number"
     ENQUEUED_TIME = "x-opt-enqueued-time"
+
+
+_GEO_OFFSET = re.compile(r"\d{1,9}:\d{1,19}:(\d{1,19})", re.ASCII)
+
+
+def sequence_number_in(offset: str) -> int | None:
+    """Return the sequence number in an offset of a geo-replicated hub, whatever the region, None for another text."""
+    match = _GEO_OFFSET.fullmatch(offset)
+    return None if match is None else int(match[1])
 
 
 @dataclass(frozen=True, slots=True)

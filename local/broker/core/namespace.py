@@ -70,6 +70,7 @@ class Namespace:
         self.open_connections = 0
         self.created_at = milliseconds(clock)
         self.faults = Faults()
+        self.region = 1 if config.geo_replicated else None
         self.queues = {each.name.lower(): Queue(each, clock, self.timers, self) for each in config.queues}
         self.topics = {each.name.lower(): Topic(each, clock, self.timers, self) for each in config.topics}
         self.hubs = {each.name.lower(): Hub(each, clock) for each in config.hubs}
@@ -196,6 +197,15 @@ class Namespace:
             for subscription in topic.subscriptions.values()
         }
         return queues | subscriptions
+
+    def fail_over(self) -> int:
+        """
+        Make another region the primary one, and return its number; hubs are geo-replicated from then on.
+
+        All events are in the other region too. Its clients have to connect again: the caller cuts their connections.
+        """
+        self.region = 2 if self.region is None else self.region + 1
+        return self.region
 
     # Forwarding
 

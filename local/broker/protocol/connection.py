@@ -20,7 +20,7 @@ from local.broker.core.transaction import Transactions
 from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
 from local.broker.protocol import claims, performatives
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.fields import Fields, compose_list, read_list
+from local.broker.protocol.fields import Fields, compose_list, read_list, symbols_field
 from local.broker.protocol.frames import (
     AMQP_HEADER,
     EMPTY_FRAME,
@@ -33,8 +33,7 @@ from local.broker.protocol.frames import (
 from local.broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
 from local.broker.protocol.interfaces import ResponsePath
 from local.broker.protocol.session import INCOMING_WINDOW, Session
-from shared.amqp.codec import encode
-from shared.amqp.values import Malformed, array, symbol
+from shared.amqp.values import Malformed
 
 MAX_FRAME_SIZE = 65536
 MAX_FIRST_FRAME_SIZE = 8192  # until the open, where the specification requires 512, and without transfers until a token
@@ -216,8 +215,7 @@ class Connection:
             # The specification's answer to an unsupported protocol: send the supported header and close.
             self._end()
         elif header is SASL_HEADER:
-            mechanisms = array(0xB3, [symbol(name)._replace(code=0xB3) for name in MECHANISMS])
-            offer = compose_list(performatives.SASL_MECHANISMS, [encode(mechanisms)])
+            offer = compose_list(performatives.SASL_MECHANISMS, [symbols_field(MECHANISMS)])
             self.emit(compose(0, offer, kind=SASL))
             self._phase = _Phase.SASL
         else:

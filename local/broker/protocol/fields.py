@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from local.broker import errors
 from local.broker.errors import ConnectionViolation
 from shared.amqp.codec import decode, encode
-from shared.amqp.values import Array, Described, Malformed, Value, string, symbol, uint, ulong
+from shared.amqp.values import Array, Described, Malformed, Value, array, string, symbol, uint, ulong
 
 type Field = bool | int | str | bytes | Value | None
 
@@ -252,6 +252,11 @@ def text_field(text: str | None) -> bytes:
 def symbol_field(text: str | None) -> bytes:
     """Return an encoded symbol."""
     return NULL if text is None else encode(symbol(text))
+
+
+def symbols_field(texts: Sequence[str]) -> bytes:
+    """Return an encoded array of symbols, null for none."""
+    return encode(array(0xB3, [symbol(text)._replace(code=0xB3) for text in texts])) if texts else NULL
 
 
 def value_field(value: Value | None) -> bytes:

@@ -6,7 +6,7 @@ import re
 from local.broker import errors
 from local.broker.core.content import read_batch
 from local.broker.core.event import EventContent, read_event, read_partition_key
-from local.broker.core.hub import Coordinate, Hub, Partition, Position
+from local.broker.core.hub import Coordinate, Hub, Partition, Position, sequence_number_in
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
@@ -22,6 +22,9 @@ MAX_EVENT_SIZE = 1024 * 1024
 
 _METRICS = "com.microsoft:enable-receiver-runtime-metric"
 _SELECTOR = re.compile(r"amqp\.annotation\.(?P<name>x-opt-[a-z-]+)\s*(?P<comparator>>=?)\s*'?(?P<value>[^']*)'?")
+_GEO_REPLICATION = "com.microsoft:georeplication"
+_BEGINNING_OFFSET = "-1"
+_MAX_SHOWN = 40
 _BEGINNING = Position(Coordinate.OFFSET, -1, is_inclusive=False)
 
 
@@ -30,6 +33,7 @@ class HubPublisherLink(IncomingLink):
 
     def __init__(self, session: LinkSession, attach: Attach, hub: Hub, partition_id: str | None) -> None:
         super().__init__(session, attach, MAX_EVENT_SIZE)
+        self.capabilities = _offered(session, attach)
         self.hub = hub
         self._partition = None if partition_id is None else hub.partition(partition_id)
 
@@ -57,7 +61,10 @@ class HubReaderLink(OutgoingLink):
         epoch = properties.get("com.microsoft:epoch")
         self.epoch = epoch.payload if epoch is not None and isinstance(epoch.payload, int) else None
         self._sends_metrics = _METRICS in attach.desired_capabilities
-        self._next = self._partition.start(_position(filters_of(attach.source).get(SELECTOR_FILTER)))
+        self._region = session.connection.namespace.region
+        self.capabilities = _offered(session, attach)
+        selector = filters_of(attach.source).get(SELECTOR_FILTER)
+        self._next = self._partition.start(_position(selector, is_replicated=self._region is not None))
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
@@ -86,7 +93,7 @@ class HubReaderLink(OutgoingLink):
                 return
             self._next = event.sequence_number + 1
             metrics = self._metrics() if self._sends_metrics else b""
-            self.send(next(self._numbers).to_bytes(TAG_SIZE), event.encode(metrics), settled=True)
+            self.send(next(self._numbers).to_bytes(TAG_SIZE), event.encode(metrics, self._region), settled=True)
 
     def _metrics(self) -> bytes:
         last = self._partition.last
@@ -95,15 +102,21 @@ class HubReaderLink(OutgoingLink):
         now = milliseconds(self.session.connection.namespace.clock)
         pairs = {
             "last_enqueued_sequence_number": long(last.sequence_number),
-            "last_enqueued_offset": string(str(last.offset)),
+            "last_enqueued_offset": string(last.offset_in(self._region)),
             "last_enqueued_time_utc": timestamp(last.enqueued_time),
             "runtime_info_retrieval_time_utc": timestamp(now),
         }
         return b"\x00\x53\x71" + encode(map_((symbol(name), value) for name, value in pairs.items()))
 
 
-def _position(selector: Value | None) -> Position:
-    """Return the starting position of a selector, by default the beginning."""
+def _offered(session: LinkSession, attach: Attach) -> tuple[str, ...]:
+    """Return the capabilities to offer: geo-replication, if the hub has it and the peer asks for it."""
+    is_offered = session.connection.namespace.region is not None and _GEO_REPLICATION in attach.desired_capabilities
+    return (_GEO_REPLICATION,) if is_offered else ()
+
+
+def _position(selector: Value | None, *, is_replicated: bool) -> Position:
+    """Return the starting position of a selector, by default the beginning; with geo-replication, offsets are texts."""
     if selector is None:
         return _BEGINNING
     match = _SELECTOR.fullmatch(str(selector.payload).strip())
@@ -114,7 +127,18 @@ def _position(selector: Value | None) -> Position:
     value = match["value"]
     if value == "@latest":
         return Position(Coordinate.OFFSET, None, is_inclusive=False)
+    coordinate, is_inclusive = Coordinate(match["name"]), match["comparator"] == ">="
+    if is_replicated and coordinate is Coordinate.OFFSET and value != _BEGINNING_OFFSET:
+        number = sequence_number_in(value)
+        if number is None:
+            # Of before the replication, in checkpoints: SDKs start again from a default position.
+            raise Refusal(
+                errors.GEO_REPLICATION_INVALID_OFFSET,
+                f"the supplied offset '{value[:_MAX_SHOWN]}' is invalid: the hub is geo-replicated, expected the "
+                "offset of an event that was received since",
+            )
+        return Position(Coordinate.SEQUENCE_NUMBER, number, is_inclusive)
     try:
-        return Position(Coordinate(match["name"]), int(value), is_inclusive=match["comparator"] == ">=")
+        return Position(coordinate, int(value), is_inclusive)
     except ValueError as error:
         raise Refusal(errors.ARGUMENT_ERROR, "the position in the selector is not a whole number") from error

@@ -29,6 +29,7 @@ class Link:
         self.faults = session.connection.namespace.faults
         self.peer = attach
         self.times: Times | None = None
+        self.capabilities: tuple[str, ...] = ()
         self.is_attached = False
         self.is_over = False
 
@@ -49,6 +50,7 @@ class Link:
                     initial_delivery_count=0 if peer.role else None,
                     max_message_size=max_message_size,
                     properties=properties,
+                    offered_capabilities=self.capabilities,
                 )
             )
         )

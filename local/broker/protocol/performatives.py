@@ -22,6 +22,7 @@ from local.broker.protocol.fields import (
     long_number_field,
     number_field,
     symbol_field,
+    symbols_field,
     text_field,
     value_field,
 )
@@ -110,6 +111,7 @@ class Attach(NamedTuple):
     max_message_size: int | None
     desired_capabilities: tuple[str, ...]
     properties: Value | None
+    offered_capabilities: tuple[str, ...] = ()
 
 
 _MIXED = 2
@@ -150,7 +152,7 @@ def attach(link: Attach) -> bytes:
             _FALSE,
             number_field(link.initial_delivery_count),
             long_number_field(link.max_message_size),
-            NULL,
+            symbols_field(link.offered_capabilities),
             NULL,
             value_field(link.properties),
         ],
