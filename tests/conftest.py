@@ -58,6 +58,7 @@ SLOW_FILES = (
     "end_to_end/test_project.py",
     "end_to_end/test_smoke.py",
     "other_brokers/test_other_brokers.py",
+    "other_brokers/test_kafka.py",
 )
 ALWAYS_RUN = (
     "test_every_planted_message_is_found_and_no_other",

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from local.kafka.cluster import KafkaCluster
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import kafka_endpoint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
+from tests.kafka_reader import read_topic
 from tests.messages import delivered
 
 SECONDS = 20.0
@@ -71,19 +71,7 @@ def sent(
 
 def read(cluster: KafkaCluster, topic: str) -> list[Any]:
     """Return the messages of a topic, those of a partition in their order."""
-    consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "tests", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found, ended = [], 0
-    while ended < PARTITIONS:
-        message = consumer.poll(10)
-        assert message is not None
-        if message.error() is None:
-            found.append(message)
-        else:
-            assert message.error().name() == "_PARTITION_EOF"
-            ended += 1
-    consumer.close()
-    return found
+    return list(read_topic({"bootstrap.servers": cluster.servers}, topic, PARTITIONS))
 
 
 def by_key(messages: Sequence[Any]) -> dict[bytes | None, list[int]]:
@@ -160,12 +148,12 @@ def test_the_message_for_which_a_batch_is_refused_is_found(cluster: KafkaCluster
     assert by_key(read(cluster, topic)) == {b"a": [0, 2, 3]}
 
 
-def test_a_batch_that_is_too_large_is_halved(cluster: KafkaCluster, topic: str) -> None:
+def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(cluster: KafkaCluster, topic: str) -> None:
     async def run() -> list[list[str]]:
         output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
         waiting = [outgoing(number, "a", b"%20000d" % number) for number in range(16)]
         seen = []
-        cluster.fail_requests(MSG_SIZE_TOO_LARGE, 0, MSG_SIZE_TOO_LARGE)
+        cluster.fail_requests(MSG_SIZE_TOO_LARGE)
         while waiting:
             answers = await output.send(topic, waiting, timeout_seconds=SECONDS)
             seen.append(kinds(answers))

@@ -1,1 +1,1 @@
-"""Targets of kind amqp at real brokers: RabbitMQ and ActiveMQ Artemis as processes."""
+"""Targets at real brokers as processes: ActiveMQ Artemis, RabbitMQ and Kafka."""

@@ -7,21 +7,21 @@ those that were held back say so; the next call opens a new producer.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shared.azure.identity import credential
 from shared.azure.senders.conditions import TOO_LARGE, as_error
 from shared.azure.senders.kafka_answers import is_consequence, reaction_to
-from shared.azure.senders.kafka_endpoint import KafkaEndpoint
-from shared.azure.senders.kafka_producer import Call, Failure, KafkaProducer
+from shared.azure.senders.kafka_endpoint import TOKENS, KafkaEndpoint
+from shared.azure.senders.kafka_producer import Call, Failure, KafkaError, KafkaProducer
 from shared.azure.senders.kafka_record import HeaderForm, Record, record_of
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.printable import printable
 from shared.protocols import Outgoing
 
 _BATCH_BYTES = 1_000_000
+_SMALLEST_BATCH = 16_384
 _LONGEST_TEXT = 200
 
 type Answers = list[BuswayError | None]
@@ -30,11 +30,18 @@ type Answers = list[BuswayError | None]
 class KafkaOutput:
     """Sends to the topics of one cluster, with a producer for each, opened at the first send and kept."""
 
-    def __init__(self, site: str, endpoint: KafkaEndpoint, form: HeaderForm = "text") -> None:
-        """Use *site* as the cluster's name in errors; write headers in the *form*."""
+    def __init__(
+        self,
+        site: str,
+        endpoint: KafkaEndpoint,
+        form: HeaderForm = "text",
+        identity: Callable[[], Any] = credential,
+    ) -> None:
+        """Use *site* as the cluster's name in errors; write headers in the *form*; take tokens from the *identity*."""
         self._site = site
         self._endpoint = endpoint
         self._form: HeaderForm = form
+        self._identity = identity
         self._topics: dict[str, _Topic] = {}
 
     async def send(self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float) -> Answers:
@@ -42,8 +49,10 @@ class KafkaOutput:
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         topic = self._topics.get(entity)
         if topic is None:
-            options = self._endpoint.options() | _token_options(self._endpoint)
-            topic = self._topics[entity] = _Topic(f"{self._site}/{entity}", partial(KafkaProducer, options, entity))
+            options, tokens = self._endpoint.options(), None
+            if self._endpoint.mechanism == TOKENS:
+                options["oauth_cb"] = tokens = _Tokens(self._endpoint.namespace, self._identity)
+            topic = self._topics[entity] = _Topic(f"{self._site}/{entity}", entity, options, tokens)
         answers: Answers = [None] * len(messages)
         records: dict[int, Record] = {}
         for position, message in enumerate(messages):
@@ -65,25 +74,28 @@ class KafkaOutput:
 class _Topic:
     """A topic, and the producer for it, which is opened when it is needed."""
 
-    def __init__(self, name: str, open_producer: Callable[[int], KafkaProducer]) -> None:
+    def __init__(self, name: str, entity: str, options: Mapping[str, object], tokens: "_Tokens | None") -> None:
         self._name = name
-        self._open = open_producer
+        self._entity = entity
+        self._options = options
+        self._tokens = tokens
         self._producer: KafkaProducer | None = None
+        self._opening = asyncio.Lock()
         self._batch_bytes = _BATCH_BYTES
-        self._suspects = 0
-        """Messages of a batch of which the broker refused one without saying which; they are sent one by one."""
+        self._smaller = 0
+        """The bytes of a batch from now on, unless one of the suspects proves to be too large by itself."""
+        self._suspects: set[int] = set()
+        """Records of a batch of which a broker refused one without saying which; they are sent one by one."""
         self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, records: Sequence[Record], deadline: float) -> Answers:
         """Return the answers to *records*."""
         answers: Answers = []
         while len(answers) < len(records):
+            answers += await self._together(self._next(records[len(answers) :]), deadline)
             stop = next((each for each in answers if isinstance(each, TargetUnavailable | TargetRefused)), None)
             if stop is not None:
                 return answers + [stop] * (len(records) - len(answers))
-            count = 1 if self._suspects else len(records)
-            self._suspects = max(self._suspects - 1, 0)
-            answers += await self._together(records[len(answers) :][:count], deadline)
         return answers
 
     async def close(self) -> None:
@@ -92,16 +104,25 @@ class _Topic:
             self._retire(self._producer)
         await asyncio.gather(*self._closing)
 
+    def _next(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return the records to send together: up to the next suspect, or that alone."""
+        if not self._suspects:
+            return records
+        for position, record in enumerate(records):
+            if record.fingerprint in self._suspects:
+                return records[: max(position, 1)]
+        return records
+
     async def _together(self, records: Sequence[Record], deadline: float) -> Answers:
-        producer = self._producer
-        if producer is None or producer.failed:
-            if producer is not None:
-                self._retire(producer)
-            try:
-                producer = self._producer = self._open(self._batch_bytes)
-            except ValueError as error:
-                return [TargetRefused(f"{self._name}: {error}")] * len(records)
         call = Call(records)
+        try:
+            async with asyncio.timeout_at(deadline):
+                producer = await self._opened()
+        except TimeoutError:
+            return [TargetUnavailable(f"{self._name}: the producer was not opened in time")] * len(records)
+        except KafkaError as error:
+            reason = (self._tokens.error if self._tokens is not None else None) or str(error)
+            return [TargetRefused(f"{self._name}: no producer can be opened: {printable(reason)}")] * len(records)
         producer.produce(call)
         try:
             async with asyncio.timeout_at(deadline):
@@ -112,7 +133,29 @@ class _Topic:
         answers = self._answers(call, producer)
         if producer.failed:
             self._retire(producer)
+        self._note_single(records, answers)
         return answers
+
+    async def _opened(self) -> KafkaProducer:
+        async with self._opening:
+            if self._producer is not None and self._producer.failed:
+                self._retire(self._producer)
+            if self._producer is None:
+                self._producer = await KafkaProducer.open(self._options, self._entity, self._batch_bytes)
+            return self._producer
+
+    def _note_single(self, records: Sequence[Record], answers: Answers) -> None:
+        """Note that a suspect was sent alone, and after the last of them whether batches have to be smaller."""
+        if len(records) != 1 or records[0].fingerprint not in self._suspects:
+            return
+        if isinstance(answers[0], MessageRejected):
+            self._smaller = 0
+        if not isinstance(answers[0], TargetUnavailable | TargetRefused):
+            self._suspects.discard(records[0].fingerprint)
+        if not self._suspects and self._smaller:
+            self._batch_bytes, self._smaller = max(self._smaller, _SMALLEST_BATCH), 0
+            if self._producer is not None:
+                self._retire(self._producer)
 
     def _retire(self, producer: KafkaProducer) -> None:
         """Close a producer that is not used again, without waiting for it."""
@@ -128,9 +171,10 @@ class _Topic:
         together = Counter((each.name, each.partition) for each in failures)
         causes = [each for each in failures if not is_consequence(each.name)]
         cause = causes[0] if causes else producer.last_error
+        unanswered = producer.last_error or Failure("_TIMED_OUT", "no answer in time")
         answers: Answers = []
         for position in range(len(call.records)):
-            failure = call.answers.get(position, cause or Failure("_TIMED_OUT", "no answer in time"))
+            failure = call.answers.get(position, unanswered)
             if failure is None:
                 answers.append(None)
                 continue
@@ -150,12 +194,10 @@ class _Topic:
         for (name, partition), count in together.items():
             if count == 1 or is_consequence(name) or reaction_to(name).error is not MessageRejected:
                 continue
+            batch = [call.records[at] for at, each in call.answers.items() if each and each[::2] == (name, partition)]
+            self._suspects = {each.fingerprint for each in batch}
             if reaction_to(name) is TOO_LARGE:
-                # The limit is one of batches: smaller ones fit, until only a message that is too large is alone.
-                positions = [at for at, each in call.answers.items() if each and each[::2] == (name, partition)]
-                self._batch_bytes = max(sum(call.records[each].size for each in positions) // 2, 1)
-            else:
-                self._suspects = max(self._suspects, count)
+                self._smaller = min(sum(each.size for each in batch), self._batch_bytes) // 2
 
 
 class KafkaFailed(Exception):
@@ -166,14 +208,21 @@ def _text(failure: Failure) -> str:
     return printable(f"{failure.name}: {failure.text}"[:_LONGEST_TEXT])
 
 
-def _token_options(endpoint: KafkaEndpoint) -> dict[str, object]:
-    """Return how librdkafka gets tokens of the app's identity, nothing for another mechanism."""
-    if endpoint.mechanism != "OAUTHBEARER":
-        return {}
-    identity: Any = credential()
+class _Tokens:
+    """Tokens of an identity, for the Kafka endpoint of a namespace."""
 
-    def token(_config: str) -> tuple[str, float]:
-        found = identity.get_token(f"https://{endpoint.namespace}/.default")
+    def __init__(self, namespace: str, open_identity: Callable[[], Any]) -> None:
+        self.error: str | None = None
+        """Why there was no token, in the identity's words."""
+        self._scope = f"https://{namespace}/.default"
+        self._identity = open_identity()
+
+    def __call__(self, _config: str) -> tuple[str, float]:
+        """Return a token and its end, in a thread of librdkafka."""
+        try:
+            found = self._identity.get_token(self._scope)
+        except Exception as error:
+            self.error = str(error)[:_LONGEST_TEXT]
+            raise
+        self.error = None
         return found.token, float(found.expires_on)
-
-    return {"oauth_cb": token}

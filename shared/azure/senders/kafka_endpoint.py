@@ -18,6 +18,8 @@ _ENCRYPTED = {"kafkas": True, "kafka": False}
 _PORTS = {"kafkas": 9093, "kafka": 9092}
 _EVENT_HUBS_PORT = 9093
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TOKENS = "OAUTHBEARER"
+"""The SASL mechanism of the app's identity."""
 _EMULATOR = "UseDevelopmentEmulator=true"
 EXPECTED = (
     "expected kafkas://USER:PASSWORD@HOST:PORT,HOST:PORT with % and two digits for each special character of the"
@@ -85,7 +87,7 @@ def kafka_endpoint_of(setting: str, settings: Mapping[str, str]) -> KafkaEndpoin
     if text:
         return kafka_endpoint(text)
     namespace = settings[setting + NAMESPACE_SUFFIX]
-    return KafkaEndpoint(f"{namespace}:{_EVENT_HUBS_PORT}", is_encrypted=True, mechanism="OAUTHBEARER")
+    return KafkaEndpoint(f"{namespace}:{_EVENT_HUBS_PORT}", is_encrypted=True, mechanism=TOKENS)
 
 
 def _parse(text: str) -> KafkaEndpoint | tuple[str, str]:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import confluent_kafka
 
@@ -22,7 +22,6 @@ from shared.azure.senders.kafka_record import Record
 
 _POLL_SECONDS = 0.1
 _LARGEST_MESSAGE = 100_000_000
-_STARTING = "the producer could not be opened"
 _OPTIONS: Mapping[str, object] = {
     "client.id": "busway",
     "enable.idempotence": True,
@@ -50,6 +49,15 @@ class Failure(NamedTuple):
     """The name of the error, as librdkafka has it."""
     text: str
     partition: int | None = None
+
+
+class KafkaError(Exception):
+    """A producer that cannot be opened."""
+
+    def __init__(self, failure: Failure) -> None:
+        """Keep the *failure*."""
+        super().__init__(f"{failure.name}: {failure.text}")
+        self.failure = failure
 
 
 _NOT_SENT = Failure("_PURGE_QUEUE", "not sent")
@@ -85,8 +93,8 @@ class Call:
 class KafkaProducer:
     """Sends to one topic until something fails; it is then `failed`, and a new one is needed."""
 
-    def __init__(self, options: Mapping[str, object], topic: str, batch_bytes: int) -> None:
-        """Open it with *options* of librdkafka; raises ValueError for those that it does not take."""
+    def __init__(self, topic: str) -> None:
+        """Send to *topic*; `open` makes it."""
         self.last_error: Failure | None = None
         """The last error of a connection, such as that a broker refuses it."""
         self.failed = False
@@ -95,11 +103,25 @@ class KafkaProducer:
         self._serving: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="busway-kafka")
         self._error: type[Exception] = confluent_kafka.KafkaException
+        self._client: Any = None
+
+    @classmethod
+    async def open(cls, options: Mapping[str, object], topic: str, batch_bytes: int) -> Self:
+        """Return a producer with *options* of librdkafka; raises KafkaError for what it does not take."""
+        self = cls(topic)
         own = {"batch.size": batch_bytes, "error_cb": self._note, "logger": _SILENT}
+        loop = asyncio.get_running_loop()
         try:
-            self._client = confluent_kafka.Producer({**_OPTIONS, **options, **own})
+            # It waits for the first token of an identity.
+            self._client = await loop.run_in_executor(
+                self._thread, confluent_kafka.Producer, {**_OPTIONS, **options, **own}
+            )
         except self._error as error:
-            raise ValueError(f"{_STARTING}: {_failure_of(error).text}") from error
+            raise KafkaError(_failure_of(error)) from error
+        finally:
+            if self._client is None:
+                self._thread.shutdown(wait=False)
+        return self
 
     def produce(self, call: Call) -> None:
         """Hand over the records of *call*; its answers come while the event loop runs."""
@@ -157,6 +179,9 @@ class KafkaProducer:
                     self._calls.discard(call)
             if is_refused:
                 self._fail()
+            if self.failed:
+                # Again, because what was on its way to a broker returns to the queue.
+                self._client.purge(in_queue=True, in_flight=False, blocking=False)
 
     def _fail(self) -> None:
         """Send nothing that is not under way."""

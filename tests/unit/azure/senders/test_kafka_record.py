@@ -2,41 +2,32 @@
 
 import json
 import uuid
-from collections.abc import Callable
-from datetime import datetime
 
 import pytest
 from hypothesis import given
 
-from shared.amqp.codec import decode_all, encode
+from shared.amqp.codec import encode
 from shared.amqp.values import (
     NULL,
     Value,
     binary,
     boolean,
-    byte,
-    char,
     decimal128,
     described,
     double,
-    float32,
     int_,
     list_,
     long,
     map_,
-    short,
     string,
     symbol,
     timestamp,
-    ubyte,
-    uint,
-    ulong,
-    ushort,
 )
 from shared.amqp.values import uuid as uuid_
 from shared.azure.senders.kafka_record import Record, header_of, record_of
 from shared.errors import MessageRejected
 from shared.protocols import Outgoing
+from tests.kafka_reader import value_of
 from tests.messages import delivered
 from tests.strategies import values
 
@@ -54,39 +45,10 @@ def headers_of(record: Record) -> dict[str, bytes | None]:
     return found
 
 
-_READERS: dict[str, Callable[[str], Value]] = {
-    "string": string,
-    "symbol": symbol,
-    "char": char,
-    "boolean": lambda text: boolean({"true": True, "false": False}[text]),
-    "ubyte": lambda text: ubyte(int(text)),
-    "ushort": lambda text: ushort(int(text)),
-    "uint": lambda text: uint(int(text)),
-    "ulong": lambda text: ulong(int(text)),
-    "byte": lambda text: byte(int(text)),
-    "short": lambda text: short(int(text)),
-    "int": lambda text: int_(int(text)),
-    "long": lambda text: long(int(text)),
-    "float": lambda text: float32(float(text)),
-    "double": lambda text: double(float(text)),
-    "uuid": lambda text: uuid_(uuid.UUID(text)),
-    "timestamp": lambda text: timestamp(round(datetime.fromisoformat(text).timestamp() * 1000)),
-}
-
-
-def read(header: bytes | None, kind: str) -> Value:
-    """Return the value of a header, as docs/kafka.md tells a reader to get it back."""
-    if header is None:
-        return NULL
-    if kind == "amqp":
-        return decode_all(header)
-    return binary(header) if kind == "binary" else _READERS[kind](header.decode())
-
-
 @given(values)
 def test_every_value_comes_back_from_its_header_with_its_type(value: Value) -> None:
     content, kind = header_of(encode(value))
-    found = read(content, kind)
+    found = value_of(content, kind)
     assert found.kind == value.kind
     assert repr(found.payload) == repr(value.payload)  # as text, because of NaN
 
