@@ -1,12 +1,12 @@
 """The ledger as a file that only one process of this machine at a time has open."""
 
-import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 from cli.file_lock import locked
+from cli.synced_lines import SyncedLines
 from shared.dead_letters.places import Place
 from shared.errors import TargetRefused
 from shared.private_file import open_private
@@ -25,9 +25,7 @@ class LedgerFile:
     def __init__(self, path: Path) -> None:
         """Use the file *path*, which `opened` creates."""
         self.path = path
-        self._descriptor: int
-        # A line may follow one that was cut off, by this process or by one that was killed.
-        self._before = ""
+        self._lines: SyncedLines
 
     @property
     def where(self) -> str:
@@ -40,16 +38,12 @@ class LedgerFile:
         with locked(self.path):
             before = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
             with open_private(self.path, "a") as file:
-                self._descriptor, self._before = file.fileno(), "\n" if before else ""
+                self._lines = SyncedLines(file)
                 yield before.splitlines()
 
     async def append(self, line: str) -> None:
         """Write a line to disk; raises TargetRefused."""
-        content, self._before = (self._before + line).encode(), "\n"
         try:
-            while content:
-                content = content[os.write(self._descriptor, content) :]
-            os.fsync(self._descriptor)
+            self._lines.append(line.removesuffix("\n"))
         except OSError as error:
             raise TargetRefused(f"{self.path}: cannot be written: {error.strerror}") from error
-        self._before = ""

@@ -2,13 +2,13 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from cli.file_lock import locked
+from cli.synced_lines import SyncedLines
 from shared.errors import ConfigError, Problem
 from shared.printable import printable
 from shared.private_file import open_private
@@ -129,6 +129,10 @@ def ledger_of(manifest: Path) -> Path:
     return (folder.parents[1] if folder.parent.name == _RUNS else folder) / LEDGER
 
 
+class LedgerUnwritable(ConfigError):
+    """A step of a repair cannot be noted, so that the repair has to end before the next one."""
+
+
 class Ledger:
     """
     The states of repaired messages, in a file to which each step is appended before the next one.
@@ -165,10 +169,8 @@ class Ledger:
             opened.enter_context(locked(self.path))
             # Another repair may have written to it since it was read.
             self._read()
-            self._file = opened.enter_context(open_private(self.path, "a"))
+            self._written = SyncedLines(opened.enter_context(open_private(self.path, "a")))
             self._opened = opened.pop_all()
-        # An interrupted repair may have left an incomplete line.
-        self._file.write("\n" if self._file.tell() else "")
         return self
 
     def __exit__(
@@ -182,8 +184,11 @@ class Ledger:
         return self._states.get(message.key)
 
     def note(self, message: Missing, state: str) -> None:
-        """Write to disk that *message* is in *state*."""
+        """Write to disk that *message* is in *state*; raises LedgerUnwritable."""
+        try:
+            self._written.append(json.dumps({"key": message.key, "state": state}))
+        except OSError as error:
+            found = f"cannot be written ({error.strerror}) while {message.name} is {state}"
+            hint = "make room there and repair again: the ledger has what was sent before"
+            raise LedgerUnwritable([Problem(str(self.path), found, hint)]) from error
         self._states[message.key] = state
-        self._file.write(json.dumps({"key": message.key, "state": state}) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())

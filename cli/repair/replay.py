@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cli.repair.copies import Contents, Copy, contents_of, dead_letters_of, event
 from cli.repair.journal import sink_of
-from cli.repair.manifest import Ledger, Missing
+from cli.repair.manifest import Ledger, LedgerUnwritable, Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, symbol, timestamp
 from shared.clock import SystemClock
@@ -142,6 +142,8 @@ class Repair:
             if not apply:
                 return Report(missing, State.FOUND, f"in {where}")
             return await self._send(missing, pipeline, copy, task)
+        except LedgerUnwritable:
+            raise
         except BuswayError as error:
             return Report(missing, State.FAILED, str(error))
 

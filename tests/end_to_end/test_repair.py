@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -287,3 +288,22 @@ def test_an_incomplete_manifest_is_refused(site: Site) -> None:
     assert refused.returncode == 1
     assert "has 1 of 2 messages (the file is incomplete: copy it again)" in refused.stderr
     assert site.repair().stderr.startswith("busway repair: choose --dry-run or --apply")
+
+
+def test_a_full_disk_ends_the_repair_before_the_next_message(site: Site) -> None:
+    rows = dead_letter(site, 3)
+    site.missing(rows[:1])
+    assert site.repair("--apply").returncode == 0
+    # The limit on the size of files leaves room for a part of a line.
+    site.missing(rows)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 20, limits[1]))
+    try:
+        ended = site.repair("--apply")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (ended.returncode, ended.stdout.count("done before")) == (1, 1)
+    assert f"{site.ledger}: cannot be written (File too large) while orders: o-1" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert site.repair("--apply").returncode == 0
+    assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]
