@@ -39,7 +39,8 @@ def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
             stores = {each for each in stores if each not in os.environ}
             queues = {each for key, names in configuration.storage_queues().items() if key in stores for each in names}
             urls = {each.key for each in configuration.connections.values() if each.kind == "amqp"}
-            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores, urls, queues))
+            topics = {key: each for key, each in configuration.kafka_topics().items() if key not in os.environ}
+            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores, urls, queues, topics))
     except ConfigError as error:
         fail(error.problems)
     except ChildFailed as error:
@@ -112,6 +113,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
     stores: Collection[str],
     urls: Collection[str],
     queues: Collection[str],
+    topics: Mapping[str, Collection[str]],
 ) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     here = Path.cwd()
@@ -129,6 +131,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
         storage_settings=stores,
         url_settings=urls,
         queues=queues,
+        topics=topics,
     ) as stack:
         settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]

@@ -33,6 +33,11 @@ def lines(
 
     Raises: ConfigError if the entity has sessions and *session* is None.
     """
+    if place.connection.kind == "kafka":
+        from cli.kafka_receive import records
+
+        yield from records(place, wait)
+        return
     if place.is_hub:
         yield from _events(place, wait, with_position=with_position)
         return

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -68,6 +69,7 @@ async def running_stack(
     storage_settings: Collection[str] = (),
     url_settings: Collection[str] = (),
     queues: Collection[str] = (),
+    topics: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and always stop them in the reverse order.
@@ -75,8 +77,9 @@ async def running_stack(
     *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
     *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too,
-    *url_settings* those of brokers of kind amqp, which a namespace replaces. Azurite gets the *queues*. Raises
-    ConfigError if a tool is missing, ChildFailed if a process does not become ready.
+    *url_settings* those of brokers of kind amqp, which a namespace replaces. Azurite gets the *queues*. With
+    *topics*, by app setting, a Kafka cluster in memory is a fourth process. Raises ConfigError if a tool is missing,
+    ChildFailed if a process does not become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
@@ -86,6 +89,7 @@ async def running_stack(
             ends.push_async_callback(child.stop)
             return child
 
+        others: list[Child] = []
         azurite = await started("azurite", azurite_command, ROOT, {})
         configs = list(dict.fromkeys(namespaces.values()))
         files = [argument for config in configs for argument in ("--config", str(config.resolve()))]
@@ -103,6 +107,12 @@ async def running_stack(
         settings |= dict.fromkeys(storage_settings, storage_string)
         if queues:
             await asyncio.to_thread(_create_queues, storage_string, queues)
+        if topics:
+            names = sorted({each for found in topics.values() for each in found})
+            kafka = await started("kafka", [sys.executable, "-m", "local.kafka", *names], ROOT, {})
+            (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
+            settings |= dict.fromkeys(topics, line[1])
+            others.append(kafka)
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
@@ -112,7 +122,7 @@ async def running_stack(
         (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
         http = host.match(r"^http (\S+)$")
         status = None if http is None else f"{http[1]}/api/status"
-        yield Stack((azurite, broker, host), settings, storage_string, line[1].split(), administration, status)
+        yield Stack((azurite, broker, *others, host), settings, storage_string, line[1].split(), administration, status)
 
 
 def amqp_url(connection_string: str) -> str:

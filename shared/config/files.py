@@ -60,12 +60,19 @@ class Configuration:
 
     def storage_queues(self) -> dict[str, set[str]]:
         """Return the storage queues that tasks use, by the key of their connection."""
+        return self._entities(STORAGE_QUEUE)
+
+    def kafka_topics(self) -> dict[str, set[str]]:
+        """Return the topics of Kafka that tasks use, by the key of their connection."""
+        return self._entities("kafka")
+
+    def _entities(self, kind: str) -> dict[str, set[str]]:
         names: dict[str, set[str]] = {}
         ends: list[Source | Target] = [task.source for task in self.tasks]
         ends += [target for task in self.tasks for target in task.targets()]
         for end in ends:
             connection = self.connections[end.connection]
-            if connection.kind == STORAGE_QUEUE:
+            if connection.kind == kind:
                 names.setdefault(connection.key, set()).add(end.entity)
         return names
 

@@ -215,6 +215,7 @@ SET_BY_OTHERS = re.compile(r"WEBSITE_|REGION_NAME|BUSWAY_(LOSS_WATCH|TELEMETRY|N
 
 
 OTHERS = {
+    "kafka": "kafkas://u:p@broker.example",
     "amqp": "amqps://broker.example",
     "storage-queue": "DefaultEndpointsProtocol=https;AccountName=store;AccountKey=azE=;EndpointSuffix=core.windows.net",
 }

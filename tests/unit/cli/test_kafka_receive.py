@@ -1,0 +1,49 @@
+"""`busway receive` of a Kafka topic."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from cli.kafka_receive import records
+from cli.places import Place
+from local.kafka.cluster import KafkaCluster
+from shared.config.models import Connection
+from shared.errors import ConfigError
+
+PLACE = Place("stream", Connection(kind="kafka", setting="STREAM"), "readings")
+
+
+def test_records_are_lines_with_key_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with KafkaCluster() as cluster:
+        cluster.create_topic("readings", 1)
+        producer = Producer({"bootstrap.servers": cluster.servers})
+        producer.produce("readings", b"a\n\xff", key=b"k", headers=[("z", b"1"), ("n", None)])
+        producer.produce("readings", None, key=b"k")
+        producer.flush(20)
+        monkeypatch.setenv("STREAM", f"kafka://{cluster.servers}")
+        assert list(records(PLACE, 20)) == [
+            "a\\n\ufffd  partition=0 key=k n=null z=1",
+            "(tombstone)  partition=0 key=k",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("STREAM", "amqps://h", "STREAM: the app setting is not a URL of Kafka brokers"),
+        ("STREAM__fullyQualifiedNamespace", "west", "stream/readings: has no password"),
+    ],
+)
+def test_what_cannot_be_read_is_a_problem(
+    name: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=expected):
+        list(records(PLACE, 1))
+
+
+def test_a_secret_is_not_read_here(tmp_path: Path) -> None:
+    place = Place("stream", Connection(kind="kafka", secret="stream"), str(tmp_path))
+    with pytest.raises(ConfigError, match="has a secret and no setting"):
+        list(records(place, 1))
