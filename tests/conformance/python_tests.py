@@ -29,7 +29,7 @@ OPTIONS = (
     "asyncio_mode=auto",
     "-W",
     "default",
-    "--timeout=300",
+    "--timeout=600",  # two tests wait for more than five minutes
 )
 # Folders whose modules the tests import.
 IMPORTED = ("tests", "tests/async_tests", "tests/mgmt_tests", "tests/mgmt_tests/async")

@@ -46,7 +46,7 @@ def message_of(message: StoredMessage, *, has_body: bool) -> dict[str, object]:
     content: Content = message.content
     assigned: dict[str, object] = {
         "sequence_number": message.sequence_number,
-        "enqueue_sequence_number": message.enqueue_sequence_number,
+        "enqueue_sequence_number": message.original_number,
         "enqueued_time": message.enqueued_time,
         "expires_at": message.expires_at,
         "scheduled_enqueue_time": content.scheduled_enqueue_time,

@@ -104,7 +104,7 @@ class Backlog:
         self.store.forward = None if self.config.forward_to is None else self._forward
 
     def _forward(self, message: StoredMessage) -> None:
-        self.enqueue(message.content, enqueue_sequence_number=message.enqueue_sequence_number)
+        self.enqueue(message.content, enqueue_sequence_number=message.original_number)
 
     def _options(self) -> StoreOptions:
         config = self.config
@@ -148,7 +148,7 @@ class Backlog:
         if forward_to is None:
             self.dead_letters.add(
                 content,
-                enqueue_sequence_number=message.enqueue_sequence_number,
+                enqueue_sequence_number=message.original_number,
                 enqueued_time=message.enqueued_time,
                 delivery_count=message.delivery_count,
             )

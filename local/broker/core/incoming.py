@@ -80,7 +80,7 @@ class IncomingMessages:
         if number is None:
             number = self._next_sequence_number()
         is_late = bool(self.scheduled) and number < next(reversed(self.scheduled))
-        message = StoredMessage(content, number, number, now, content.time_to_live, state=State.SCHEDULED)
+        message = StoredMessage(content, number, 0, now, content.time_to_live, state=State.SCHEDULED)
         self.scheduled[number] = message
         if is_late:
             # Others may have been scheduled meanwhile, and they are peeked in the order of their numbers.

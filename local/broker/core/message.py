@@ -27,7 +27,8 @@ class StoredMessage:
 
     Units: times in milliseconds since 1970 UTC, time_to_live in milliseconds (the sender's, clipped to the entity's);
     an entity whose messages do not expire leaves does_expire False; delivery_count counts the failed attempts. A
-    message is locked while it has a lock token.
+    message is locked while it has a lock token. The enqueue sequence number is that of the entity it was first sent
+    to, 0 if it is this one.
     """
 
     content: Content
@@ -40,6 +41,11 @@ class StoredMessage:
     state: State = State.ACTIVE
     lock_token: bytes | None = None
     locked_until: int = 0
+
+    @property
+    def original_number(self) -> int:
+        """Return the sequence number in the entity that the message was first sent to."""
+        return self.enqueue_sequence_number or self.sequence_number
 
     @property
     def expires_at(self) -> int | None:
@@ -60,13 +66,20 @@ class StoredMessage:
     def encode(self, *, with_lock: bool = True) -> bytes:
         """Return the message encoded for delivery, with its lock token and the end of its lock if it is locked."""
         content = self.content
-        count = 4 + content.annotation_count
+        # These and no others: a message that Azure delivers from a queue has neither the state nor the other number.
+        count = 2 + content.annotation_count
         token = self.lock_token
         if token is None or not with_lock:
             token = None
-            locked_until = b""
+            more = b""
         else:
-            locked_until = _LOCKED_UNTIL.pack(_LOCKED_UNTIL_KEY, self.locked_until)
+            more = _LOCKED_UNTIL.pack(_LOCKED_UNTIL_KEY, self.locked_until)
+            count += 1
+        if self.enqueue_sequence_number:
+            more += _MOVED.pack(_ENQUEUE_SEQUENCE_NUMBER_KEY, self.enqueue_sequence_number)
+            count += 1
+        if self.state:
+            more += _STATE.pack(_STATE_KEY, self.state)
             count += 1
         return b"".join(
             (
@@ -74,18 +87,14 @@ class StoredMessage:
                 _delivery_annotations(token, content.delivery_annotations),
                 _ANNOTATIONS.pack(
                     b"\x00\x53\x72\xd1",
-                    _ANNOTATIONS_WIDTH + len(locked_until) + len(content.annotations),
+                    _ANNOTATIONS_WIDTH + len(more) + len(content.annotations),
                     2 * count,
-                    _SEQUENCE_NUMBER_KEY,
-                    self.sequence_number,
                     _ENQUEUED_TIME_KEY,
                     self.enqueued_time,
-                    _ENQUEUE_SEQUENCE_NUMBER_KEY,
-                    self.enqueue_sequence_number,
-                    _STATE_KEY,
-                    self.state,
+                    _SEQUENCE_NUMBER_KEY,
+                    self.sequence_number,
                 ),
-                locked_until,
+                more,
                 content.annotations,
                 content.bare,
             )
@@ -140,9 +149,8 @@ _ONLY_LOCK_TOKEN = b"\x00\x53\x71\xc1%c\x02%b" % (1 + len(_LOCK_TOKEN_KEY) + 16,
 _SIZE_AND_COUNT = struct.Struct(">II")
 _LOCKED_UNTIL_KEY = _symbol_key(b"x-opt-locked-until", 0x83)
 
-_ANNOTATIONS = struct.Struct(
-    f">4sII{len(_SEQUENCE_NUMBER_KEY)}sq{len(_ENQUEUED_TIME_KEY)}sq"
-    f"{len(_ENQUEUE_SEQUENCE_NUMBER_KEY)}sq{len(_STATE_KEY)}si"
-)
+_ANNOTATIONS = struct.Struct(f">4sII{len(_ENQUEUED_TIME_KEY)}sq{len(_SEQUENCE_NUMBER_KEY)}sq")
+_MOVED = struct.Struct(f">{len(_ENQUEUE_SEQUENCE_NUMBER_KEY)}sq")
+_STATE = struct.Struct(f">{len(_STATE_KEY)}si")
 _LOCKED_UNTIL = struct.Struct(f">{len(_LOCKED_UNTIL_KEY)}sq")
 _ANNOTATIONS_WIDTH = _ANNOTATIONS.size - 8  # the map's size excludes the descriptor, the format code and itself

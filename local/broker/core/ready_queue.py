@@ -21,7 +21,7 @@ class Consumer(Protocol):
         ...
 
     def take(self, tag: bytes, message: bytes) -> None:
-        """Accept an encoded message; the tag is its lock token."""
+        """Accept an encoded message; the tag is its lock token, empty for one that is deleted."""
         ...
 
 

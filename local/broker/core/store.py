@@ -117,7 +117,7 @@ class MessageStore:
         message = StoredMessage(
             content,
             number,
-            number if enqueue_sequence_number is None else enqueue_sequence_number,
+            enqueue_sequence_number or 0,
             self._newest_time if enqueued_time is None else enqueued_time,
             time_to_live,
             does_expire=self._dead_letter is not None,
@@ -182,7 +182,7 @@ class MessageStore:
             ready.pop()
             if consumer.is_destructive:
                 self._forget(message)
-                consumer.take(self._new_token(), message.encode())
+                consumer.take(b"", message.encode())
             else:
                 token = self._lock(message, now)
                 consumer.take(token, message.encode())

@@ -262,31 +262,26 @@ def outcome_of(state: Value | None) -> Value | None:
 
 
 TAG_SIZE = 16
-_TRANSFER = struct.Struct(f">4sBBBIBIBB{TAG_SIZE}sBBB5s")
-_TRANSFER_PREFIX = b"\x00\x53\x14\xc0"
-_TRANSFER_REST = NULL * 2 + _FALSE * 3
+# Packing it as one struct instead of a list of fields saves 1.7 µs a delivery: descriptor, size, count and the code of
+# the handle; the handle; the delivery id; the tag; message format, settled, more, and five fields without a value.
+_TRANSFER = struct.Struct(f">7sIBIBB{TAG_SIZE}s8s")
+_UNTAGGED = struct.Struct(">7sIBIBB8s")
+_TRANSFER_HEAD = b"\x00\x53\x14\xc0%c\x0b\x70"
+_TAGGED_HEAD, _UNTAGGED_HEAD = (_TRANSFER_HEAD % (each.size - 5) for each in (_TRANSFER, _UNTAGGED))
+_TRANSFER_TAILS = {
+    (settled, more): b"\x43%b%b%b" % (flag_field(settled), flag_field(more), NULL * 2 + _FALSE * 3)
+    for settled in (True, False)
+    for more in (True, False)
+}
 TRANSFER_SIZE = _TRANSFER.size
 
 
 def transfer(handle: int, delivery_id: int, tag: bytes, *, settled: bool, more: bool) -> bytes:
-    """Return a transfer; the tag has 16 bytes."""
-    # Packing it as one struct instead of a list of fields saves 1.7 µs a delivery.
-    return _TRANSFER.pack(
-        _TRANSFER_PREFIX,
-        TRANSFER_SIZE - 5,
-        11,
-        0x70,
-        handle,
-        0x70,
-        delivery_id,
-        0xA0,
-        TAG_SIZE,
-        tag,
-        0x43,
-        0x41 if settled else 0x42,
-        0x41 if more else 0x42,
-        _TRANSFER_REST,
-    )
+    """Return a transfer; the tag has 16 bytes, or none."""
+    tail = _TRANSFER_TAILS[settled, more]
+    if not tag:
+        return _UNTAGGED.pack(_UNTAGGED_HEAD, handle, 0x70, delivery_id, 0xA0, 0, tail)
+    return _TRANSFER.pack(_TAGGED_HEAD, handle, 0x70, delivery_id, 0xA0, TAG_SIZE, tag, tail)
 
 
 class Disposition(NamedTuple):

@@ -42,6 +42,11 @@ azure.eventhub.extensions.__path__.append(f"{os.environ['BUSWAY_PACKAGES']}/azur
 certifi.where = lambda: _AUTHORITY
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Accept the mark of some tests of azure-eventhub: the project's own options refuse unknown ones."""
+    config.addinivalue_line("markers", "livetest: needs a service")
+
+
 class _Named(types.SimpleNamespace):
     """A resource or a model of one: whatever fields it is given."""
 
