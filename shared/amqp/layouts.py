@@ -8,7 +8,7 @@ Reading the annotations of a message this way instead of walking over them saves
 import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from shared.amqp.map_section import walk
 from shared.amqp.shapes import Part, Shapes
@@ -19,13 +19,10 @@ _TEXTS = frozenset((0xA1, 0xA3))
 _MISSING = -1  # where the None is
 
 
-class _Layout(NamedTuple):
-    """How to read the values of a section, and how to pick the integers and the texts from them and a None."""
-
-    unpack: Callable[[bytes], tuple[Any, ...]]
-    integers: Callable[[tuple[Any, ...]], tuple[int | None, ...]]
-    texts: Callable[[tuple[Any, ...]], tuple[bytes | None, ...]] | None
-    """None if the section has no texts."""
+# How to read the values of a section, and how to pick the integers and the texts from them and a None. The last is None
+# for a section without texts.
+type _Pick[Found] = Callable[[tuple[Any, ...]], tuple[Found | None, ...]]
+type _Layout = tuple[Callable[[bytes], tuple[Any, ...]], _Pick[int], _Pick[bytes] | None]
 
 
 class Layouts:
@@ -49,14 +46,15 @@ class Layouts:
         layout = self._shapes.find(section)
         if layout is None:
             return None
-        values = (*layout.unpack(section), None)
-        if layout.texts is None:
-            return layout.integers(values), self._no_texts
+        unpack, integers, texts_of = layout
+        values = (*unpack(section), None)
+        if texts_of is None:
+            return integers(values), self._no_texts
         try:
-            texts = [None if text is None else text.decode() for text in layout.texts(values)]
+            texts = [None if text is None else text.decode() for text in texts_of(values)]
         except UnicodeDecodeError:
             return None
-        return layout.integers(values), texts
+        return integers(values), texts
 
     def _layout(self, section: bytes) -> tuple[list[Part], _Layout] | None:
         parts: list[Part] = []
@@ -79,9 +77,7 @@ class Layouts:
             end = stop
         unpack = struct.Struct("".join(formats)).unpack
         picked = _picker(integers.get(name, _MISSING) for name in self._integers)
-        return parts, _Layout(
-            unpack, picked, _picker(texts.get(name, _MISSING) for name in self._texts) if texts else None
-        )
+        return parts, (unpack, picked, _picker(texts.get(name, _MISSING) for name in self._texts) if texts else None)
 
 
 def _picker(indices: Iterable[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

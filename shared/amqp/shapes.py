@@ -12,7 +12,6 @@ journalled message.
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 # Bounds the memory for shapes to 2 MB: each takes twice the length of a section.
 _LENGTHS = 128
@@ -24,12 +23,9 @@ type Part = tuple[int, int, int]
 type Cut = Callable[[bytes], tuple[bytes, ...]]
 
 
-class _Shape[Found](NamedTuple):
-    """The bits of a section that belong to its shape, their values, and the result of the walk; None for no shape."""
-
-    mask: int
-    bits: int
-    found: Found | None
+# The bits of a section that belong to its shape, their values, and the result of the walk; None for no shape. A tuple,
+# because unpacking a NamedTuple takes longer.
+type _Shape[Found] = tuple[int, int, Found | None]
 
 
 class Shapes[Found]:
@@ -62,10 +58,10 @@ class Shapes[Found]:
         walked = self._walk(section)
         if walked is not None and walked[0] and walked[0][-1][2] == len(section):
             mask, learned = _mask(walked[0]), walked[1]
-            shapes.append(_Shape(mask, number & mask, learned))
+            shapes.append((mask, number & mask, learned))
             return learned
         # A section without a shape uses up a place too, so that not every section of this length is examined.
-        shapes.append(_Shape(0, -1, None))
+        shapes.append((0, -1, None))
         return None
 
 
