@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -91,8 +92,11 @@ def _reconcile(
         explains=options.explain,
     )
     has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
-    manifest = write_manifest(spark, result.summary, options.out) if has_losses else None
-    page = write_page(spark, result.summary, options.out)
+    # Both read a few rows: planning that takes the time, which they do beside one another.
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write_manifest, spark, result.summary, options.out) if has_losses else None
+        page = write_page(spark, result.summary, options.out)
+        manifest = None if writing is None else writing.result()
     if options.delta is not None:
         write_delta(spark, result.summary, options.out, options.delta)
     _print_result(result)

@@ -113,8 +113,12 @@ def configure(spark: SparkSession) -> SparkSession:
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # Most of what is kept are hashes, which do not compress.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # A message has hardly ever two records in one file: a small table before the large one only costs time.
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         # From the long conditions of the job it infers many more, and hardly any that a reader of Parquet could use.
         "spark.sql.constraintPropagation.enabled": "false",
+        # Names are ASCII; loading Spark's tables of Unicode takes a second.
+        "spark.sql.icu.caseMappings.enabled": "false",
         # The description of a plan for Spark's web page takes longer than a small plan.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.maxPlanStringLength": "10000",

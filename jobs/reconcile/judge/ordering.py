@@ -42,6 +42,20 @@ def arrivals_of(records: DataFrame) -> DataFrame:
     )
 
 
+def first_position(number: str, enqueued: Column) -> tuple[Column, Column]:
+    """Return the aggregates `least` and `since`: the lowest *number* and the earliest time *enqueued* of a group."""
+    return F.min(number).alias("least"), F.min(F.coalesce(enqueued, F.lit(0))).alias("since")
+
+
+def may_be_later(number: str, enqueued: Column) -> Column:
+    """
+    Return whether a message has a higher *number* or a later time than the first_position() of a group.
+
+    Only such a message can be a later one that arrived before one of the group.
+    """
+    return (F.col(number) > F.col("least")) | F.coalesce(enqueued > F.col("since"), F.lit(True))
+
+
 def out_of_order(arrivals: DataFrame) -> DataFrame:
     """Return those of *arrivals* that came after a later message of their session, as far as clocks show it."""
     of_all = Window.partitionBy("session").orderBy("major").rangeBetween(Window.unboundedPreceding, -CLOCKS_DIFFER)

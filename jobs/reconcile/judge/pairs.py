@@ -30,12 +30,11 @@ VERDICT_OF = {"sent": "delivered", "joined": "delivered", "filtered": "filtered"
 """The verdict of a settled message by its outcome."""
 
 PAIR = (
-    "stream", "src_seq", "outcome", "is_settled", "enqueued", "arrived", "target", "is_seen",
-    "session", "major", "minor", "clock",
+    "stream", "src_seq", "outcome", "is_settled", "enqueued", "arrived", "session", "major", "minor", "clock",
 )  # fmt: skip
 """
-The columns of a pair. `arrived`, `major`, `minor` and `clock` are those of its first copy, as the tap shows it if
-`is_seen`; `session` is null without an order key. Units: microseconds since 1970.
+The columns of a pair. `arrived`, `major`, `minor` and `clock` are those of its first copy, as the tap shows it if one
+saw it; `session` is null without an order key. Units: microseconds since 1970.
 """
 
 _KINDS = ("received", *VERDICT_OF, "seen", "entered", "odd")

@@ -19,6 +19,7 @@ from jobs.reconcile.journal.hours import hour_of, micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
 from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.cache import Cache
+from jobs.reconcile.judge.ordering import first_position, may_be_later
 from jobs.reconcile.judge.tap_periods import Periods, each_period
 from jobs.reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
 from jobs.reconcile.settings import Settings
@@ -44,17 +45,22 @@ class Hours(NamedTuple):
 _BROADCAST_LIMIT = 1_000_000  # rows of a few numbers
 
 
-def few(rows: DataFrame) -> DataFrame:
-    """Return *rows* of a few numbers, to be broadcast unless there are too many; this counts them."""
-    return F.broadcast(rows) if rows.limit(_BROADCAST_LIMIT + 1).count() <= _BROADCAST_LIMIT else rows
+def few(rows: DataFrame, number: int | None = None) -> DataFrame:
+    """Return *rows* of a few numbers, to be broadcast unless they are too many; counts them if *number* is unknown."""
+    if number is None:
+        number = rows.limit(_BROADCAST_LIMIT + 1).count()
+    return F.broadcast(rows) if number <= _BROADCAST_LIMIT else rows
 
 
 def numbered_records(records: DataFrame, numbers: DataFrame) -> DataFrame:
     """Return the *records* of the window that have one of *numbers* (`stream`, `src_seq`); RECORD."""
+    return _with_origin(_with_number(records.where(~is_unnumbered()), numbers), "window")
+
+
+def _with_number(records: DataFrame, numbers: DataFrame) -> DataFrame:
     # By the number alone first: comparing it is ten times faster than hashing names, and few are left.
-    near = records.where(~is_unnumbered()).join(numbers.select("src_seq").distinct(), "src_seq", "left_semi")
-    found = near.withColumn("stream", stream()).join(numbers, ["stream", "src_seq"], "left_semi")
-    return _with_origin(found, "window")
+    near = records.join(numbers.select("src_seq").distinct(), "src_seq", "left_semi")
+    return near.withColumn("stream", stream()).join(numbers, ["stream", "src_seq"], "left_semi")
 
 
 def unnumbered_records(records: DataFrame, is_foreign: Column) -> DataFrame:
@@ -124,24 +130,30 @@ def earlier_records(
     if records is None:
         return None
     before = micros_of(start + settings.clock_tolerance)
-    numbered = found.where("src_seq is not null")
+    numbered = found.where("src_seq is not null").withColumn("stream", stream())
     # A message that was enqueued later has no earlier records.
-    first = F.min(micros("enqueued_time"))
-    entered = numbered.where("known = 'window'").groupBy(*NUMBER).agg(first.alias("first"))
-    returning = entered.where(F.col("first").isNull() | (F.col("first") < before)).select(*NUMBER)
-    carried = numbered.where("known = 'open'").select(*NUMBER).distinct()
-    wanted = cache.keep(returning.exceptAll(carried))
-    if wanted.isEmpty():
-        return None
-    return _with_origin(semi_join_null_safe(records, few(wanted), NUMBER), "earlier")
+    first = F.min(F.when(F.col("known") == "window", micros("enqueued_time")))
+    by_number = numbered.groupBy("stream", "src_seq").agg(
+        first.alias("first"), F.max(F.col("known") == "open").alias("is_carried")
+    )
+    returning = by_number.where(~F.col("is_carried") & (F.col("first").isNull() | (F.col("first") < before)))
+    wanted = cache.cut(returning.select("stream", "src_seq"))
+    number = wanted.limit(_BROADCAST_LIMIT + 1).count()
+    return _with_origin(_with_number(records, few(wanted, number)), "earlier") if number else None
 
 
-def records_of_sessions(records: DataFrame, judged: DataFrame, cache: Cache) -> DataFrame:
-    """Return the numbered *records* of messages that may be in a session of one of the *judged* records; RECORD."""
-    keys = judged.where("known = 'window' and order_key is not null").select("order_key").distinct()
+def records_of_sessions(records: DataFrame, judged: DataFrame, number: int, cache: Cache) -> DataFrame:
+    """
+    Return the numbered *records* of messages that may be later ones of a session of the *judged* records; RECORD.
+
+    Units:   *number* is the number of *judged* records, about.
+    """
+    named = judged.where("known = 'window' and order_key is not null and src_seq is not null")
+    keys = named.groupBy("order_key").agg(*first_position("src_seq", micros("enqueued_time")))
+    of_keys = records.where(~is_unnumbered()).join(few(keys, number), "order_key")
     # An outcome names only a key that an editor changed: the other records of the message are found by its number.
-    named = records.where(~is_unnumbered()).join(few(cache.keep(keys)), "order_key", "left_semi")
-    numbers = cache.keep(named.select(stream().alias("stream"), "src_seq").distinct())
+    later = of_keys.where(may_be_later("src_seq", micros("enqueued_time")))
+    numbers = cache.cut(later.select(stream().alias("stream"), "src_seq").distinct())
     return numbered_records(records, few(numbers))
 
 
@@ -152,7 +164,7 @@ def without_other_tasks(
     Return *found* without tap records of copies that another task sent.
 
     Where several tasks of one site send to one target, a copy belongs to the task that received it, by *records*.
-    Shape:   *shared* as shared_targets() returns it; RECORD in and out.
+    Shape:   *shared* as shared_targets() returns it; RECORD and `nth` in and out.
     """
     if records is None or not shared:
         return found
@@ -167,7 +179,7 @@ def without_other_tasks(
     same = (F.col("observer") == "tap") & (F.col("role") == "target")
     for name in keys:
         same = same & (F.col(name) == F.col(f"other_{name}"))
-    return found.join(renamed, same, "left_anti").select(*RECORD)
+    return found.join(renamed, same, "left_anti").select(*found.columns)
 
 
 def foreign_copies(tasks: Iterable[TaskActivity], known: Iterable[TaskActivity]) -> Column:

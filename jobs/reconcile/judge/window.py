@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,14 @@ from jobs.reconcile.judge.completion import complete, number_repeats
 from jobs.reconcile.judge.gaps import unreliable_hours
 from jobs.reconcile.judge.judge import Evidence, judge
 from jobs.reconcile.judge.messages import KEYED, with_key
-from jobs.reconcile.judge.ordering import arrivals_of, doubtful, mark_out_of_order, out_of_order
+from jobs.reconcile.judge.ordering import (
+    arrivals_of,
+    doubtful,
+    first_position,
+    mark_out_of_order,
+    may_be_later,
+    out_of_order,
+)
 from jobs.reconcile.judge.pairs import Tapped, hashed_numbers, pair, streams
 from jobs.reconcile.judge.paths import own_word_notes
 from jobs.reconcile.judge.settled import Count, clock_problems, counts, first_enqueued
@@ -29,6 +36,7 @@ from jobs.reconcile.judge.tap_periods import Periods, silent_taps
 from jobs.reconcile.judge.tasks import TaskActivity, shared_targets, tapped_sides
 from jobs.reconcile.session import RECORD_BYTES, fit
 from jobs.reconcile.settings import Settings
+from jobs.reconcile.summary import add_counts
 
 
 class Tasks(NamedTuple):
@@ -65,10 +73,11 @@ class _Paired(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The number of selected records, and notes about duplicate ones."""
+    """The number of selected records, notes about duplicate ones, and whether any must be matched to a message."""
 
     number: int
     notes: list[str]
+    has_unmatched: bool
 
 
 _EVIDENCE_SHARE = 40
@@ -120,28 +129,28 @@ def judge_window(
     before = records.of(earlier)
     many = _fit_to_hours(records.spark, tasks, earlier)
     shared = shared_targets(tasks.active)
-    found = reduce(DataFrame.unionByName, parts)
+    found = cache.cut(number_repeats(reduce(DataFrame.unionByName, parts)))
+    kept = _kept(found)
+    # What follows reads few records, except for evidence about some of them in those of the window.
+    few, many = max(kept.number, many // _EVIDENCE_SHARE), max(kept.number, many)
+    fit(records.spark, few * RECORD_BYTES)
     of_earlier = selection.earlier_records(found, before, start, settings, cache)
-    found = found if of_earlier is None else found.unionByName(of_earlier)
+    fit(records.spark, many * RECORD_BYTES)
+    found = found if of_earlier is None else found.unionByName(cache.cut(number_repeats(of_earlier)))
+    fit(records.spark, few * RECORD_BYTES)
     if shared:
         found = selection.without_other_tasks(found, records.of([*earlier, *hours.window]), shared)
-    found = cache.cut(number_repeats(found))
-    number, notes = _kept(found)
-    # What follows reads few records, except for evidence about some of them in those of the window.
-    few = max(number, many // _EVIDENCE_SHARE)
-    fit(records.spark, few * RECORD_BYTES)
     once = found.where("nth = 1").drop("nth")
-    if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
-        once = match_taps(once)
+    once = match_taps(once) if kept.has_unmatched else once
     watched = cache.cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
     behind = None
     if paired is not None:
         # This looks for the sessions of these records among all pairs.
-        fit(records.spark, max(number, many) * RECORD_BYTES)
-        behind = _behind(watched, paired, before, lambda found: pair(found, tapped, since, settings), cache)
+        fit(records.spark, many * RECORD_BYTES)
+        pair_again = partial(pair, tapped=tapped, since=since, settings=settings)
+        behind = _behind(watched, paired, before, pair_again, number=kept.number, cache=cache)
         fit(records.spark, few * RECORD_BYTES)
-    timed = mark_source_time(watched, of_window)
-    keyed = cache.cut(mark_out_of_order(timed, behind, shared).select(*KEYED))
+    keyed = cache.cut(mark_out_of_order(mark_source_time(watched, of_window), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
     evidence = Evidence(of_window, records.of([*earlier, *hours.window]), tasks.coverage_before, tasks.active)
@@ -153,7 +162,7 @@ def judge_window(
         verdicts,
         counted,
         [*found_problems, *expiry_problems(verdicts)],
-        [*notes, *own_word_notes(verdicts)],
+        [*kept.notes, *own_word_notes(verdicts)],
     )
 
 
@@ -189,21 +198,25 @@ def _behind(
     records: DataFrame,
     paired: _Paired,
     before: DataFrame | None,
-    pair_before: Callable[[DataFrame], DataFrame],
+    pair_again: Callable[[DataFrame], DataFrame],
+    *,
+    number: int,
     cache: Cache,
 ) -> DataFrame:
     """
     Return the arrivals out of order in the sessions of *records*; settled messages and earlier ones are evidence.
 
+    Units:   *number* is the number of *records*, about.
     Shape:   *before* are the records of the hours before the window; ARRIVAL out.
     """
     of_records = arrivals_of(records.where("known = 'window'"))
-    sessions = of_records.select("session").distinct()
+    sessions = of_records.groupBy("session").agg(*first_position("src_seq", F.col("enqueued")))
     others = paired.pairs.where("is_settled").join(paired.numbers, ["stream", "src_seq"], "left_anti")
     if before is not None:
-        others = others.unionByName(pair_before(selection.records_of_sessions(before, records, cache)))
-    of_others = others.join(sessions, "session", "left_semi").select(*of_records.columns)
-    return cache.cut(out_of_order(of_records.unionByName(of_others)))
+        others = others.unionByName(pair_again(selection.records_of_sessions(before, records, number, cache)))
+    of_sessions = others.join(selection.few(sessions, number), "session")
+    later = of_sessions.where(may_be_later("src_seq", F.col("enqueued"))).select(*of_records.columns)
+    return cache.cut(out_of_order(of_records.unionByName(later)))
 
 
 def _streams(coverage: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, int | None]]:
@@ -233,7 +246,7 @@ def _loose(records: DataFrame | None, coverage: Sequence[dict[str, Any]]) -> Dat
 
 def _kept(found: DataFrame) -> _Kept:
     repeated = F.when((F.col("nth") > 1) & (F.col("known") == "window"), F.col("landed"))
-    counts = {row["hour"]: row["count"] for row in found.groupBy(repeated.alias("hour")).count().collect()}
-    number = sum(counts.values())
-    repeats = sorted((hour, count) for hour, count in counts.items() if hour is not None)
-    return _Kept(number, [f"{hour}: {count} records exist twice and are counted once" for hour, count in repeats])
+    rows = found.groupBy(repeated.alias("hour"), needs_match().alias("is_unmatched")).count().collect()
+    repeats = add_counts({row["hour"]: row["count"]} for row in rows if row["hour"] is not None)
+    notes = [f"{hour}: {count} records exist twice and are counted once" for hour, count in sorted(repeats.items())]
+    return _Kept(sum(row["count"] for row in rows), notes, any(row["is_unmatched"] for row in rows))
