@@ -23,4 +23,6 @@ def host_file_above(folder: Path) -> HostFile | None:
         options.service_bus.max_auto_lock_renewal_duration,
         options.service_bus.max_concurrent_calls_per_session,
         options.service_bus.max_concurrent_sessions,
+        options.queues.message_encoding,
+        options.queues.max_dequeue_count,
     )

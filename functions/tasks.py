@@ -10,6 +10,7 @@ from functions.output_bindings import with_outputs
 from functions.queue_message import queue_content, queue_trigger
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
+from shared.codecs.envelope import event_key
 from shared.config.journal_assembly import OutputBinding
 from shared.config.journal_models import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
@@ -152,7 +153,7 @@ def _gathered(task: TaskFile, gathering: Gathering) -> Callable[..., Awaitable[N
 
 def _from_queue(gathering: Gathering) -> Callable[..., Awaitable[None]]:
     async def replicate_queue_message(messages: func.QueueMessage) -> None:
-        await gathering.run(queue_content(messages))
+        await gathering.run(queue_content(messages), key=event_key(messages.get_body()))
 
     return replicate_queue_message
 

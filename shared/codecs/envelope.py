@@ -87,6 +87,16 @@ def envelope_in(content: bytes) -> bytes | None:
         return None
 
 
+def event_key(content: bytes) -> bytes | None:
+    """Return what is equal for all copies of an envelope with one event, None for anything else."""
+    envelope = envelope_in(content)
+    if envelope is None or not envelope.startswith(_BEGINNING):
+        return None
+    # In a value the quotes would be escaped.
+    identity, kind, _ = envelope.partition(b'"sourcekind":')
+    return identity if kind else None
+
+
 def open_envelope(content: bytes) -> list[Event]:
     """Return the events of an envelope; raises MessageRejected with the number of the event that is at fault."""
     document = read(content)

@@ -83,10 +83,15 @@ class Gathering:
         self._behind: dict[Hashable, list[_Waiting]] = {}
         """What waits for an earlier message of its key."""
 
-    async def run(self, content: bytes, lock_token: bytes | None = None) -> None:
-        """Replicate one message; raises if it must be delivered again."""
+    async def run(self, content: bytes, lock_token: bytes | None = None, key: Hashable = None) -> None:
+        """
+        Replicate one message; raises if it must be delivered again.
+
+        *key* is equal for copies of a message, which go one after the other: the line sends only the first.
+        """
         session, place = _session_and_place(content)
-        waiting = _Waiting(content, lock_token, session if self._has_sessions else place or None, place)
+        key = session if self._has_sessions else key or place or None
+        waiting = _Waiting(content, lock_token, key, place)
         if waiting.key in self._on_line:
             self._behind.setdefault(waiting.key, []).append(waiting)
         else:

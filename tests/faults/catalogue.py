@@ -7,8 +7,9 @@ from tests.faults.outages import OUTAGES
 from tests.faults.single_dispatch import SINGLE_DISPATCH
 from tests.faults.soak import SOAK
 from tests.faults.stops import STOPS
+from tests.faults.storage_queues import STORAGE_QUEUES
 
-SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *SINGLE_DISPATCH, *SOAK]
+SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *STORAGE_QUEUES, *SINGLE_DISPATCH, *SOAK]
 
 # A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
 CONCURRENT_SCENARIOS = 4

@@ -213,7 +213,7 @@ class Line:
         return self._stored("west", f"{self.route.source_path}/$DeadLetterQueue")
 
     def _stored(self, site: str, path: str) -> list[str]:
-        return self._broker.inspect(site, lambda namespace: [_name(each) for each in _messages(namespace, path)])
+        return self._broker.inspect(site, lambda namespace: [named(each) for each in _messages(namespace, path)])
 
     @property
     def _checkpoints(self) -> Path:
@@ -223,7 +223,7 @@ class Line:
         offsets = json.loads(self._checkpoints.read_text()) if self._checkpoints.exists() else {}
         path = self.route.source_path
         return [
-            _name(event.encode())
+            named(event.encode())
             for partition in namespace.hub(path).partitions
             for event in partition.events
             if event.offset > int(offsets.get(f"WEST/{path}/{CONSUMER_GROUP}/{partition.partition_id}", -1))
@@ -235,7 +235,8 @@ def strikes(faults: NamespaceFaults) -> int:
     return int(str(faults.plain()[0]["struck"]))
 
 
-def _name(encoded: bytes) -> str:
+def named(encoded: bytes) -> str:
+    """Return the name of an encoded message."""
     return name_of(Message.received(encoded, Origin("", "")).body or b"")
 
 
@@ -245,7 +246,7 @@ def _messages(namespace: Namespace, path: str) -> list[bytes]:
 
 def _enveloped(namespace: Namespace) -> list[str]:
     bodies = [Message.received(each, Origin("", "")).body or b"" for each in _messages(namespace, CARRIER)]
-    return [_name(event.content) for body in bodies for event in open_envelope(body)]
+    return [named(event.content) for body in bodies for event in open_envelope(body)]
 
 
 def _sessions(namespace: Namespace, path: str) -> list[str]:
@@ -255,4 +256,4 @@ def _sessions(namespace: Namespace, path: str) -> list[str]:
 
 def _events(namespace: Namespace, path: str) -> list[str]:
     partitions = namespace.hub(path).partitions
-    return [_name(event.encode()) for partition in partitions for event in partition.events]
+    return [named(event.encode()) for partition in partitions for event in partition.events]

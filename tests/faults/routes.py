@@ -30,12 +30,16 @@ class Route:
     target: Kind
     has_carrier: bool = False
     """Whether messages go in envelopes through a third queue: the host sends them there, a second task opens them."""
+    has_storage: bool = False
+    """Whether the third queue is one of a storage account."""
     lanes: int = 1
     is_single: bool = False
     """Whether the host delivers one message at a time (`dispatch: single`)."""
 
     def __str__(self) -> str:
         """Return the text in the table."""
+        if self.has_storage:
+            return f"{self.source} → storage queue → {self.target}"
         if self.has_carrier:
             return f"{self.source} → envelopes → {self.target}"
         how = ", single dispatch" if self.is_single else f", {self.lanes} lanes" if self.lanes > 1 else ""
@@ -70,6 +74,8 @@ class Route:
         }[self.source]
         if self.has_carrier:
             return _THROUGH_CARRIER
+        if self.has_storage:
+            return _THROUGH_STORAGE
         target = "{connection: hub-east, hub: stream}" if self.target is Kind.HUB else None
         return (
             "task: carry\n"
@@ -102,6 +108,21 @@ routes: [{{target: {{connection: east, queue: jobs}}}}]
 rejects: {{connection: west, queue: {REJECTED}}}
 """
 
+_THROUGH_STORAGE = f"""
+task: carry
+source: {{connection: west, queue: jobs}}
+routes:
+  - when: skip IS NULL
+    target: {{connection: store, queue: {CARRIER}}}
+rejects: {{connection: west, queue: {REJECTED}}}
+---
+task: open
+source: {{connection: store, queue: {CARRIER}}}
+routes: [{{target: {{connection: east, queue: jobs}}}}]
+rejects: {{connection: west, queue: {REJECTED}}}
+"""
+
+THROUGH_STORAGE = Route(Kind.QUEUE, Kind.QUEUE, has_storage=True)
 ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
 QUEUES = Route(Kind.QUEUE, Kind.QUEUE)
 SESSIONS = Route(Kind.SESSIONS, Kind.SESSIONS)

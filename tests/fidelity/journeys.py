@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from azure.storage.queue import QueueServiceClient
+
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
@@ -25,6 +27,7 @@ from shared.line.text_form import body_text
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output
+from tests.azurite import running_queues
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.fidelity.specimens import SPECIMEN, SPECIMENS
 
@@ -33,6 +36,8 @@ FIVE_HOPS = ("SSSSSS", "SESESS", "EEEEEE", "ESESEE")
 WIRE, AZURE, STOCK = "wire", "azure", "stock"
 # Sent by an output binding of the host: in envelopes that a second task opens, or the body alone.
 ENVELOPE, BODY = "envelope", "body"
+# Through a queue of a storage account.
+STORAGE = "storage"
 _SECONDS = 90
 
 
@@ -53,6 +58,8 @@ class Journey(NamedTuple):
             f"{self.entity(each)}}}"
             for each in (stage, stage + 1)
         ]
+        if self.mode == STORAGE:
+            return _THROUGH_STORAGE.format(source=ends[0], target=ends[1])
         if self.mode == ENVELOPE:
             return _THROUGH_ENVELOPES.format(source=ends[0], target=ends[1])
         if self.mode == BODY:
@@ -91,10 +98,23 @@ routes: [{{target: {target}}}]
 rejects: {{connection: s9, queue: rejected}}
 """
 
+_THROUGH_STORAGE = """
+task: into-storage
+source: {source}
+routes: [{{target: {{connection: store, queue: carrier}}}}]
+rejects: {{connection: s9, queue: rejected}}
+---
+task: out-of-storage
+source: {{connection: store, queue: carrier}}
+routes: [{{target: {target}}}]
+rejects: {{connection: s9, queue: rejected}}
+loop_prevention: off
+"""
+
 JOURNEYS = [
     *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
     *(Journey(STOCK, kinds) for kinds in ONE_HOP),
-    *(Journey(mode, "SS") for mode in (ENVELOPE, BODY)),
+    *(Journey(mode, "SS") for mode in (ENVELOPE, BODY, STORAGE)),
 ]
 # No task reads these: they show what the services themselves preserve.
 CONTROL = {"S": "control-queue", "E": "control-hub"}
@@ -120,10 +140,13 @@ def observe(folder: Path) -> Observations:
         (configuration / mode / "tasks" / "all.yaml").write_text("---\n".join(hops), encoding="utf-8")
         aliases = {f"{kind}{stage}" for each in JOURNEYS for stage, kind in enumerate(each.kinds.lower())} | {"s9"}
         kinds = {"s": "service-bus", "e": "event-hubs"}
-        lines = [f"{alias}: {{kind: {kinds[alias[0]]}, setting: CLOUD}}\n" for alias in sorted(aliases)]
+        lines = ["store: {kind: storage-queue, setting: STORE}\n"]
+        lines += [f"{alias}: {{kind: {kinds[alias[0]]}, setting: CLOUD}}\n" for alias in sorted(aliases)]
         (configuration / mode / "connections.yaml").write_text("".join(lines), encoding="utf-8")
-    with RunningBroker([_namespace()]) as broker:
-        settings = {"CLOUD": broker.connection_string("cloud")}
+    with RunningBroker([_namespace()]) as broker, running_queues(folder) as account:
+        settings = {"CLOUD": broker.connection_string("cloud"), "STORE": account}
+        with QueueServiceClient.from_connection_string(account) as service:
+            service.create_queue(_CARRIER)
         hosts = [
             HostProcess(
                 *(str(ROOT), _made(folder / mode), {**settings, "BUSWAY_CONFIG": str(configuration / mode)}),
@@ -158,7 +181,7 @@ def observe(folder: Path) -> Observations:
 
 
 def _host(journey: Journey) -> str:
-    return {STOCK: AZURE, ENVELOPE: WIRE, BODY: WIRE}.get(journey.mode, journey.mode)
+    return {STOCK: AZURE, ENVELOPE: WIRE, BODY: WIRE, STORAGE: WIRE}.get(journey.mode, journey.mode)
 
 
 def _made(folder: Path) -> Path:

@@ -462,3 +462,17 @@ PREFETCH_BOUNDS_BATCH = _check(
     "`prefetchCount` limits the messages that are received and not yet settled, so no batch is larger than it.",
     "set `prefetchCount` to 0, or to at least `maxMessageBatchSize`",
 )
+HOST_DECODES_QUEUES = _check(
+    _ERROR,
+    "host-decodes-queues",
+    "The host decodes the messages of storage queues itself, and moves every text that is not base64 to the poison "
+    "queue.",
+    "set `extensions.queues.messageEncoding` in host.json to `none`",
+)
+POISON_AFTER_FEW = _check(
+    _WARNING,
+    "poison-after-few",
+    "The host moves a message of a storage queue to the poison queue after few failed deliveries, such as those in an "
+    "outage of the target.",
+    "set `extensions.queues.maxDequeueCount` in host.json to 1000",
+)

@@ -8,11 +8,14 @@ from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network
+from shared.config.storage_queues import STORAGE_QUEUE
 
 # After the hold of a batch, its last attempt to send and its last journal record may take two minutes each.
 HOLD_MARGIN = timedelta(minutes=5)
 
 _MIB = 2**20
+# A delivery may be held for 75 minutes, and an outage may last for days.
+_FEW_DELIVERIES = 100
 # An instance that works on as many gains little from more.
 _MANY_SESSIONS = 200
 _SAFE_INVOCATION_BYTES = 4 * _MIB
@@ -30,6 +33,8 @@ class HostFile:
     max_auto_lock_renewal_duration: timedelta
     max_concurrent_calls_per_session: int
     max_concurrent_sessions: int
+    queues_encoding: str = "none"
+    max_dequeue_count: int = 1000
 
 
 def findings(network: Network, host: HostFile) -> Iterator[Finding]:
@@ -42,6 +47,13 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
             yield Finding(checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
         if task.levers.dispatch == "single":
             yield from _of_single(network, host, task)
+    queues = [each for each in network.tasks if network.connection(each.source.connection).kind == STORAGE_QUEUE]
+    if queues and host.queues_encoding != "none":
+        seen = f"is {host.queues_encoding}, and {queues[0].task} takes from a storage queue"
+        yield Finding(checks.HOST_DECODES_QUEUES, f"{host.path}: extensions.queues.messageEncoding", seen)
+    if queues and host.max_dequeue_count < _FEW_DELIVERIES:
+        seen = f"is {host.max_dequeue_count}, and {queues[0].task} takes from a storage queue"
+        yield Finding(checks.POISON_AFTER_FEW, f"{host.path}: extensions.queues.maxDequeueCount", seen)
     if 0 < host.service_bus_prefetch_count < host.max_message_batch_size and any(map(_takes_batches, network.tasks)):
         seen = f"is {host.service_bus_prefetch_count}, maxMessageBatchSize is {host.max_message_batch_size}"
         path = f"{host.path}: extensions.serviceBus.prefetchCount"

@@ -349,3 +349,13 @@ def test_every_message_arrives_and_each_session_in_order(keys: list[str], away: 
         expected = [f"m-{number}" for number, each in enumerate(keys, 1) if each == key]
         messages = one.output.accepted["orders"]
         assert [each.message_id for each in messages if each.session_id == key] == expected
+
+
+def test_copies_of_an_event_go_one_after_the_other() -> None:
+    one = One(OutputThatAccepts())
+
+    async def both() -> None:
+        await asyncio.gather(*(one.gathering.run(delivered(number), key="one event") for number in (1, 2)))
+
+    asyncio.run(both())
+    assert one.output.calls == [1, 1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared.amqp.sections import Sections
 from shared.amqp.values import string
-from shared.codecs.envelope import envelope_in, open_envelope
+from shared.codecs.envelope import envelope_in, event_key, open_envelope
 from shared.errors import MessageRejected
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -81,6 +81,15 @@ def test_an_envelope_that_arrives_twice_is_sent_once() -> None:
     line, text = pipeline(output), ENVELOPE.text(message(3), None)
     assert run(line, [text]) == run(line, [text]) == {Outcome.SENT: 1}
     assert len(output.messages("orders")) == 1
+
+
+def test_copies_of_an_event_have_one_key() -> None:
+    first, again, other = (
+        ENVELOPE.text(message(number, body=body), None) for number, body in ((3, b"a"), (3, b"b"), (4, b"a"))
+    )
+    assert event_key(first.encode()) == event_key(again.encode()) != event_key(other.encode())
+    assert event_key(base64.b64encode(first.encode())) == event_key(first.encode())
+    assert event_key(b"text") is None
 
 
 def test_a_damaged_envelope_is_rejected() -> None:
