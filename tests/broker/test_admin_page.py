@@ -225,6 +225,18 @@ def test_the_page_shows_and_sends_messages(broker: RunningBroker, admin: Running
         assert tab.evaluate(CONTRAST)[0] >= 4.5
 
 
+def test_a_phone_shows_the_whole_of_a_message(admin: RunningAdmin, broker: RunningBroker, tab: Tab) -> None:
+    ask(admin, "messages?path=orders", {"body": "x" * 300, "application_properties": {"priority": 5}})
+    assert broker.counts("open")["orders"].active == 1
+    tab.open(f"{admin.address('open')}/", width=360)
+    wait_for(tab, "document.body.innerText.includes('orders')")
+    tab.evaluate("[...document.querySelectorAll('button')].find(each => each.textContent === 'orders').click()")
+    wait_for(tab, "document.querySelector('#messages').innerText.includes('xxx')")
+    cells = "[...document.querySelectorAll('td')]"
+    assert tab.evaluate(f"{cells}.filter(each => each.getBoundingClientRect().right > 361).length") == 0
+    assert tab.evaluate(f"{cells}.map(each => each.dataset.name).includes('body')")
+
+
 def test_the_page_asks_for_a_key_and_signs_with_it(broker: RunningBroker, admin: RunningAdmin, tab: Tab) -> None:
     assert broker.port("keyed")
     tab.open(f"{admin.address('keyed')}/", width=1000)
