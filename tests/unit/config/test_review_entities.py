@@ -53,6 +53,18 @@ def test_host_file_must_leave_room_for_holds_and_batches(host: HostFile, expecte
     assert [each.check.name for each in review(load(ROOT / "config"), Entities({}), host)] == expected
 
 
+@pytest.mark.parametrize(
+    ("encoding", "count", "expected"),
+    [("none", 1000, []), ("base64", 5, ["host-decodes-queues", "poison-after-few"]), ("none", 5, ["poison-after-few"])],
+)
+def test_host_file_must_pass_texts_of_storage_queues_on_and_deliver_often(
+    encoding: str, count: int, expected: list[str]
+) -> None:
+    host = replace(host_file(), queues_encoding=encoding, max_dequeue_count=count)
+    found = review(load(ROOT / "config/examples/storage-queue"), Entities({}), host)
+    assert [each.check.name for each in found] == expected
+
+
 @pytest.mark.parametrize(("batch", "safe"), [(100, 16), (17, 16), (16, None), (1, None)])
 def test_largest_batch_is_computed_from_the_size_of_messages(batch: int, safe: int | None) -> None:
     configuration = load(ROOT / "config")

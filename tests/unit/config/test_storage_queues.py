@@ -1,8 +1,7 @@
 """Connections of kind storage-queue: what tasks may ask of them, and what is opened for them."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from shared.config.assembly import assemble
 from shared.config.files import load
 from shared.config.loss_assembly import loss_watches
 from shared.config.outputs import open_outputs
-from shared.config.review import HostFile, review
+from shared.config.review import review
 from shared.config.review.entities import Entities
 from shared.errors import ConfigError
 from shared.message.arrival import Origin
@@ -147,17 +146,6 @@ def test_a_task_is_reviewed_planned_and_opened(tmp_path: Path, make: Callable[[s
     assert configuration.storage_queues() == {"STORE": {"orders"}}
     watched = loss_watches(configuration, SETTINGS).watches
     assert len(watched) == (make is into)
-
-
-def test_the_host_file_must_pass_texts_on_and_deliver_often(tmp_path: Path) -> None:
-    configuration = load(written(tmp_path, out_of()))
-    host = HostFile("host.json", None, 1, 1, 0, timedelta(hours=2), 1, 1, "base64", 5)
-    assert [each.check.name for each in review(configuration, Entities({}), host)] == [
-        "host-decodes-queues",
-        "poison-after-few",
-    ]
-    good = replace(host, queues_encoding="none", max_dequeue_count=1000)
-    assert review(configuration, Entities({}), good) == []
 
 
 def test_an_event_hub_gives_up_its_order(tmp_path: Path) -> None:

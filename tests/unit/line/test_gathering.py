@@ -351,11 +351,19 @@ def test_every_message_arrives_and_each_session_in_order(keys: list[str], away: 
         assert [each.message_id for each in messages if each.session_id == key] == expected
 
 
-def test_copies_of_an_event_go_one_after_the_other() -> None:
-    one = One(OutputThatAccepts())
+def test_a_copy_of_an_event_waits_for_the_first() -> None:
+    down = OutputThatIsDown()
+    one = One(down)
 
-    async def both() -> None:
-        await asyncio.gather(*(one.gathering.run(delivered(number), key="one event") for number in (1, 2)))
+    async def scenario() -> Sequence[BaseException | None]:
+        one.held = asyncio.Event()
+        first = asyncio.create_task(one.gathering.run(delivered(1), key="event"))
+        await _until_called(down)
+        copy = asyncio.create_task(one.gathering.run(delivered(2), key="event"))
+        await asyncio.sleep(0)
+        down.put_up()
+        one.held.set()
+        return await asyncio.gather(first, copy, return_exceptions=True)
 
-    asyncio.run(both())
-    assert one.output.calls == [1, 1]
+    assert asyncio.run(scenario()) == [None, None]
+    assert down.calls[-2:] == [1, 1]
