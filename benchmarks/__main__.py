@@ -28,6 +28,7 @@ BENCHMARKS = (
     "benchmarks.clients_sessions",
     "benchmarks.reconcile",
     "benchmarks.batch_editors",
+    "benchmarks.kafka",
 )
 _HOLDS = {None: "", True: "yes", False: "[red]no[/red]"}
 _MANY = 100

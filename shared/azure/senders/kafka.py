@@ -7,7 +7,7 @@ those that were held back say so; the next call opens a new producer.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shared.azure.identity import credential
@@ -52,17 +52,8 @@ class KafkaOutput:
             options, tokens = self._endpoint.options(), None
             if self._endpoint.mechanism == TOKENS:
                 options["oauth_cb"] = tokens = _Tokens(self._endpoint.namespace, self._identity)
-            topic = self._topics[entity] = _Topic(f"{self._site}/{entity}", entity, options, tokens)
-        answers: Answers = [None] * len(messages)
-        records: dict[int, Record] = {}
-        for position, message in enumerate(messages):
-            try:
-                records[position] = record_of(message, self._form)
-            except MessageRejected as error:
-                answers[position] = error
-        for position, answer in zip(records, await topic.send(list(records.values()), deadline), strict=True):
-            answers[position] = answer
-        return answers
+            topic = self._topics[entity] = _Topic(f"{self._site}/{entity}", entity, self._form, options, tokens)
+        return await topic.send(messages, deadline)
 
     async def close(self) -> None:
         """Close all producers."""
@@ -74,9 +65,12 @@ class KafkaOutput:
 class _Topic:
     """A topic, and the producer for it, which is opened when it is needed."""
 
-    def __init__(self, name: str, entity: str, options: Mapping[str, object], tokens: "_Tokens | None") -> None:
+    def __init__(
+        self, name: str, entity: str, form: HeaderForm, options: Mapping[str, object], tokens: "_Tokens | None"
+    ) -> None:
         self._name = name
         self._entity = entity
+        self._form: HeaderForm = form
         self._options = options
         self._tokens = tokens
         self._producer: KafkaProducer | None = None
@@ -85,17 +79,17 @@ class _Topic:
         self._smaller = 0
         """The bytes of a batch from now on, unless one of the suspects proves to be too large by itself."""
         self._suspects: set[int] = set()
-        """Records of a batch of which a broker refused one without saying which; they are sent one by one."""
+        """Hashes of the messages of a batch of which a broker refused one; they are sent one by one."""
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def send(self, records: Sequence[Record], deadline: float) -> Answers:
-        """Return the answers to *records*."""
+    async def send(self, messages: Sequence[Outgoing], deadline: float) -> Answers:
+        """Return the answers to *messages*."""
         answers: Answers = []
-        while len(answers) < len(records):
-            answers += await self._together(self._next(records[len(answers) :]), deadline)
+        while len(answers) < len(messages):
+            answers += await self._together(self._next(messages[len(answers) :]), deadline)
             stop = next((each for each in answers if isinstance(each, TargetUnavailable | TargetRefused)), None)
             if stop is not None:
-                return answers + [stop] * (len(records) - len(answers))
+                return answers + [stop] * (len(messages) - len(answers))
         return answers
 
     async def close(self) -> None:
@@ -104,36 +98,48 @@ class _Topic:
             self._retire(self._producer)
         await asyncio.gather(*self._closing)
 
-    def _next(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return the records to send together: up to the next suspect, or that alone."""
+    def _next(self, messages: Sequence[Outgoing]) -> Sequence[Outgoing]:
+        """Return the messages to send together: up to the next suspect, or that alone."""
         if not self._suspects:
-            return records
-        for position, record in enumerate(records):
-            if record.fingerprint in self._suspects:
-                return records[: max(position, 1)]
-        return records
+            return messages
+        for position, message in enumerate(messages):
+            if hash(message) in self._suspects:
+                return messages[: max(position, 1)]
+        return messages
 
-    async def _together(self, records: Sequence[Record], deadline: float) -> Answers:
-        call = Call(records)
+    async def _together(self, messages: Sequence[Outgoing], deadline: float) -> Answers:
+        call = Call()
+        rejected: dict[int, MessageRejected] = {}
+
+        def records() -> Iterator[tuple[int, Record]]:
+            for position, message in enumerate(messages):
+                try:
+                    yield position, record_of(message, self._form)
+                except MessageRejected as error:
+                    rejected[position] = error
+
         try:
             async with asyncio.timeout_at(deadline):
                 producer = await self._opened()
         except TimeoutError:
-            return [TargetUnavailable(f"{self._name}: the producer was not opened in time")] * len(records)
+            return [TargetUnavailable(f"{self._name}: the producer was not opened in time")] * len(messages)
         except KafkaError as error:
             reason = (self._tokens.error if self._tokens is not None else None) or str(error)
-            return [TargetRefused(f"{self._name}: no producer can be opened: {printable(reason)}")] * len(records)
-        producer.produce(call)
+            return [TargetRefused(f"{self._name}: no producer can be opened: {printable(reason)}")] * len(messages)
+        producer.produce(call, records())
         try:
             async with asyncio.timeout_at(deadline):
-                await asyncio.shield(call.done)
+                if call.expected:
+                    await asyncio.shield(call.done)
         except TimeoutError:
             producer.abandon(call)
             self._retire(producer)
-        answers = self._answers(call, producer)
+        answers = self._answers(messages, call, producer)
         if producer.failed:
             self._retire(producer)
-        self._note_single(records, answers)
+        for position, rejection in rejected.items():
+            answers[position] = rejection
+        self._note_single(messages, answers)
         return answers
 
     async def _opened(self) -> KafkaProducer:
@@ -144,14 +150,14 @@ class _Topic:
                 self._producer = await KafkaProducer.open(self._options, self._entity, self._batch_bytes)
             return self._producer
 
-    def _note_single(self, records: Sequence[Record], answers: Answers) -> None:
+    def _note_single(self, messages: Sequence[Outgoing], answers: Answers) -> None:
         """Note that a suspect was sent alone, and after the last of them whether batches have to be smaller."""
-        if len(records) != 1 or records[0].fingerprint not in self._suspects:
+        if len(messages) != 1 or hash(messages[0]) not in self._suspects:
             return
         if isinstance(answers[0], MessageRejected):
             self._smaller = 0
         if not isinstance(answers[0], TargetUnavailable | TargetRefused):
-            self._suspects.discard(records[0].fingerprint)
+            self._suspects.discard(hash(messages[0]))
         if not self._suspects and self._smaller:
             self._batch_bytes, self._smaller = max(self._smaller, _SMALLEST_BATCH), 0
             if self._producer is not None:
@@ -165,15 +171,15 @@ class _Topic:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _answers(self, call: Call, producer: KafkaProducer) -> Answers:
-        """Return the error of each record, and note how the next attempt finds a refused one among several."""
+    def _answers(self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer) -> Answers:
+        """Return the error of each message, and note how the next attempt finds a refused one among several."""
         failures = [each for each in call.answers.values() if each is not None]
         together = Counter((each.name, each.partition) for each in failures)
         causes = [each for each in failures if not is_consequence(each.name)]
         cause = causes[0] if causes else producer.last_error
         unanswered = producer.last_error or Failure("_TIMED_OUT", "no answer in time")
         answers: Answers = []
-        for position in range(len(call.records)):
+        for position in range(len(messages)):
             failure = call.answers.get(position, unanswered)
             if failure is None:
                 answers.append(None)
@@ -187,17 +193,19 @@ class _Topic:
             if isinstance(answer, MessageRejected) and count > 1:
                 answer = TargetUnavailable(f"{self._name}: one of {count} messages is refused, {_text(failure)}")
             answers.append(answer)
-        self._note_refused(call, together)
+        self._note_refused(messages, call, together)
         return answers
 
-    def _note_refused(self, call: Call, together: Counter[tuple[str, int | None]]) -> None:
+    def _note_refused(
+        self, messages: Sequence[Outgoing], call: Call, together: Counter[tuple[str, int | None]]
+    ) -> None:
         for (name, partition), count in together.items():
             if count == 1 or is_consequence(name) or reaction_to(name).error is not MessageRejected:
                 continue
-            batch = [call.records[at] for at, each in call.answers.items() if each and each[::2] == (name, partition)]
-            self._suspects = {each.fingerprint for each in batch}
+            batch = [messages[at] for at, each in call.answers.items() if each and each[::2] == (name, partition)]
+            self._suspects = set(map(hash, batch))
             if reaction_to(name) is TOO_LARGE:
-                self._smaller = min(sum(each.size for each in batch), self._batch_bytes) // 2
+                self._smaller = min(sum(len(each.content) for each in batch), self._batch_bytes) // 2
 
 
 class KafkaFailed(Exception):

@@ -10,7 +10,7 @@ leaving the producer.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -24,6 +24,7 @@ _POLL_SECONDS = 0.1
 _LARGEST_MESSAGE = 100_000_000
 _OPTIONS: Mapping[str, object] = {
     "client.id": "busway",
+    "linger.ms": 1,  # the messages of a call are handed over within this time
     "enable.idempotence": True,
     "enable.gapless.guarantee": True,
     "max.in.flight.requests.per.connection": 1,
@@ -64,11 +65,12 @@ _NOT_SENT = Failure("_PURGE_QUEUE", "not sent")
 
 
 class Call:
-    """Records of one call, and their answers: None for an accepted one."""
+    """The answers to the records of one call, by their position: None for an accepted one."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        """Wait for an answer to each of *records*."""
-        self.records = records
+    def __init__(self) -> None:
+        """Start without records."""
+        self.expected = 0
+        """How many records were handed over."""
         self.answers: dict[int, Failure | None] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reports: deque[tuple[int, Failure | None]] = deque()
@@ -85,7 +87,7 @@ class Call:
             position, failure = self._reports.popleft()
             self.answers[position] = failure
             has_failed = has_failed or failure is not None
-        if len(self.answers) == len(self.records) and not self.done.done():
+        if len(self.answers) == self.expected and not self.done.done():
             self.done.set_result(None)
         return has_failed
 
@@ -123,10 +125,11 @@ class KafkaProducer:
                 self._thread.shutdown(wait=False)
         return self
 
-    def produce(self, call: Call) -> None:
-        """Hand over the records of *call*; its answers come while the event loop runs."""
+    def produce(self, call: Call, records: Iterator[tuple[int, Record]]) -> None:
+        """Hand over *records* with their positions; the answers come to *call* while the event loop runs."""
         self._calls.add(call)
-        for position, record in enumerate(call.records):
+        for position, record in records:
+            call.expected += 1
             try:
                 self._client.produce(
                     self._topic,
@@ -136,10 +139,10 @@ class KafkaProducer:
                     on_delivery=partial(call.report, position),
                 )
             except (self._error, BufferError) as error:
-                call.answers |= dict.fromkeys(range(position, len(call.records)), _NOT_SENT)
                 call.answers[position] = _failure_of(error)
+                call.answers |= {other: _NOT_SENT for other, _ in records}
+                call.expected += len(call.answers) - 1
                 self._fail()
-                break
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve())
 

@@ -11,17 +11,22 @@ use different protocols".
 
 import json
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode
+from shared.amqp.scan import extent_bytes
+from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Value
 from shared.errors import MessageRejected
 from shared.protocols import Outgoing
 
 type HeaderForm = Literal["text", "amqp"]
+type Header = tuple[str, bytes | None]
+type _Property = tuple[str, int, int, str | None]
+"""A header, where its bytes start and stop, and its type; without a type they are a value to decode."""
 
 TYPES = "repl-types"
 BODY = "amqp-body"
@@ -34,7 +39,16 @@ _CLOUD_EVENTS = ("cloudEvents_", "cloudEvents:")
 _NULL = b"\x40"
 _ZERO = b"\x54\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXTS = frozenset(("string", "symbol", "char"))
+# By format code: where the bytes of a value start, if they are those of its header, and its type.
+_BYTES = {
+    0xA0: (2, "binary"),
+    0xB0: (5, "binary"),
+    0xA1: (2, "string"),
+    0xB1: (5, "string"),
+    0xA3: (2, "symbol"),
+    0xB3: (5, "symbol"),
+}
+_FEW_BYTES = 20
 _INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
 # The names of the fields of two sections, and the types that AMQP gives to them.
 _HEADER = (("amqp-durable", "boolean"), ("amqp-priority", "ubyte"), ("amqp-ttl", "uint"))
@@ -61,56 +75,124 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     """None for a body that is the AMQP value null: a tombstone, which deletes the key from a compacted topic."""
-    headers: list[tuple[str, bytes | None]]
-
-    @property
-    def fingerprint(self) -> int:
-        """A number by which this record is recognized when it is sent again."""
-        return hash((self.key, self.value, tuple(self.headers)))
-
-    @property
-    def size(self) -> int:
-        """The bytes of its parts, without the few that Kafka adds."""
-        named = sum(len(name) + len(value or b"") for name, value in self.headers)
-        return len(self.key or b"") + len(self.value or b"") + named
+    headers: list[Header]
 
 
 def record_of(message: Outgoing, form: HeaderForm) -> Record:
     """Return the record of a message; raises MessageRejected for one that Kafka cannot hold."""
     raw = sections.split(message.content)
     value, body_kind = _value(raw.body)
-    headers: list[tuple[str, bytes | None]] = []
-    types: dict[str, str] = {}
-    for name, expected, encoded in _fields(raw):
-        if "\0" in name:
-            raise MessageRejected(
-                "NotRepresentable", "the name of a property has a zero character, which Kafka ends at"
-            )
-        if form == "amqp":
-            headers.append((name, encoded))
-            continue
-        header = _cloud_event_header(name)
-        content, kind = header_of(encoded)
-        headers.append((header, content))
-        if kind != expected:
-            types[header] = kind
+    key = message.partition_key or message.session_id
+    headers, types = _text_headers(raw) if form == "text" else (_amqp_headers(raw), ())
     if raw.footer:
         headers.append(("amqp-footer", raw.footer))
     if body_kind is not None:
         headers.append((BODY, body_kind.encode()))
-    if form == "amqp":
-        headers.append((AMQP_MARK, _ZERO))
-    elif types:
-        headers.append((TYPES, json.dumps(types, ensure_ascii=False, separators=(",", ":")).encode()))
-    key = message.partition_key or message.session_id
+    if types:
+        headers.append((TYPES, _types(tuple(types))))
     return Record(key.encode() if key else None, value, headers)
+
+
+def _text_headers(raw: sections.Sections) -> tuple[list[Header], list[tuple[str, str]]]:
+    """Return the headers of the form `text`, and the types that are not the expected ones."""
+    headers: list[Header] = []
+    types: list[tuple[str, str]] = []
+    section = raw.application_properties
+    if section:
+        for header, start, stop, kind in _PLANS.find(section) or _properties_of(section):
+            if kind is None:
+                _append(headers, types, header, "string", section[start:stop])
+                continue
+            headers.append((header, section[start:stop]))
+            if kind != "string":
+                types.append((header, kind))
+    section = raw.message_annotations
+    if section:
+        for name, _, start, stop in map_section.entries(section):
+            if name is not None:
+                _append(headers, types, _annotation_header(name), "string", section[start:stop])
+    if raw.header:
+        known, unusual = _header_section(raw.header)
+        headers += known
+        types += unusual
+    for (header, expected), field in zip(_PROPERTIES, sections.fields_of(raw.properties), strict=False):
+        if field != _NULL:
+            _append(headers, types, header, expected, field)
+    return headers, types
+
+
+@lru_cache(maxsize=256)
+def _header_section(section: bytes) -> tuple[list[Header], list[tuple[str, str]]]:
+    """Return the headers of an encoded header section; cached, because most messages share a few of them."""
+    headers: list[Header] = []
+    types: list[tuple[str, str]] = []
+    for (header, expected), field in zip(_HEADER, sections.fields_of(section), strict=False):
+        if field != _NULL:
+            _append(headers, types, header, expected, field)
+    return headers, types
+
+
+def _properties_of(section: bytes) -> list[_Property]:
+    """Return the properties of an encoded section."""
+    found: list[_Property] = []
+    for name, _, start, stop in map_section.entries(section):
+        offset, kind = _BYTES.get(section[start], (0, None))
+        found.append((_property_header(name), start + offset, stop, kind))
+    return found
+
+
+def _plan_of(section: bytes) -> tuple[list[Part], list[_Property]] | None:
+    """Return the parts of a section and its properties, None if it has no shape."""
+    parts: list[Part] = []
+    for start, _, value_start, stop in map_section.walk(section):
+        extent = extent_bytes(section[value_start])
+        if extent is None:
+            return None
+        parts.append((start, value_start + extent, stop))
+    return parts, _properties_of(section)
+
+
+_PLANS = Shapes(_plan_of)
+
+
+def _append(headers: list[Header], types: list[tuple[str, str]], header: str, expected: str, encoded: bytes) -> None:
+    content, kind = header_of(encoded)
+    headers.append((header, content))
+    if kind != expected:
+        types.append((header, kind))
+
+
+def _amqp_headers(raw: sections.Sections) -> list[Header]:
+    """Return the headers of the form `amqp`."""
+    headers: list[Header] = []
+    for name, _, start, stop in map_section.entries(raw.application_properties):
+        headers.append((_checked(name), raw.application_properties[start:stop]))
+    for name, _, start, stop in map_section.entries(raw.message_annotations):
+        if name is not None:
+            headers.append((_annotation_header(name), raw.message_annotations[start:stop]))
+    for names, section in ((_HEADER, raw.header), (_PROPERTIES, raw.properties)):
+        fields = zip(names, sections.fields_of(section), strict=False)
+        headers += [(header, field) for (header, _), field in fields if field != _NULL]
+    return [*headers, (AMQP_MARK, _ZERO)]
 
 
 def header_of(encoded: bytes) -> tuple[bytes | None, str]:
     """Return the header of an encoded AMQP value in the form `text`, and the name of its type there."""
+    known = _BYTES.get(encoded[0])
+    if known is not None:
+        return encoded[known[0] :], known[1]
+    return _few_bytes(encoded) if len(encoded) <= _FEW_BYTES else _decoded(encoded)
+
+
+@lru_cache(maxsize=1024)
+def _few_bytes(encoded: bytes) -> tuple[bytes | None, str]:
+    return _decoded(encoded)
+
+
+def _decoded(encoded: bytes) -> tuple[bytes | None, str]:
     value, _ = decode(encoded)
     kind, payload = value.kind, value.payload
-    if isinstance(payload, str) and kind in _TEXTS:
+    if isinstance(payload, str):
         # A char may be half of a pair of surrogates, which UTF-8 does not have.
         return (encoded, ENCODED) if "\ud800" <= payload <= "\udfff" else (payload.encode(), kind)
     if kind in _INTEGERS or kind == "uuid":
@@ -119,27 +201,10 @@ def header_of(encoded: bytes) -> tuple[bytes | None, str]:
         return (b"true" if payload else b"false"), kind
     if kind == "null":
         return None, kind
-    if isinstance(payload, bytes) and kind == "binary":
-        return payload, kind
     if isinstance(payload, float):
         return _number(payload).encode(), kind
     time = _time(value)
     return (encoded, ENCODED) if time is None else (time.encode(), kind)
-
-
-def _fields(raw: sections.Sections) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the name, the expected type and the encoded value of everything that becomes a header."""
-    for name, _, start, stop in map_section.entries(raw.application_properties):
-        if name is None:
-            raise MessageRejected("NotRepresentable", "the name of a property is not text, which Kafka needs")
-        yield name, "string", raw.application_properties[start:stop]
-    for name, _, start, stop in map_section.entries(raw.message_annotations):
-        if name is not None:
-            yield f"amqp-{name}", "string", raw.message_annotations[start:stop]
-    for names, section in ((_HEADER, raw.header), (_PROPERTIES, raw.properties)):
-        for (name, expected), field in zip(names, sections.fields_of(section), strict=False):
-            if field != _NULL:
-                yield name, expected, field
 
 
 def _value(body: bytes) -> tuple[bytes | None, str | None]:
@@ -157,11 +222,33 @@ def _value(body: bytes) -> tuple[bytes | None, str | None]:
     return body, ENCODED
 
 
-def _cloud_event_header(name: str) -> str:
-    for prefix in _CLOUD_EVENTS:
-        if name.startswith(prefix):
-            return f"ce_{name.removeprefix(prefix)}"
+@lru_cache(maxsize=256)
+def _types(types: tuple[tuple[str, str], ...]) -> bytes:
+    return json.dumps(dict(types), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _checked(name: str | None) -> str:
+    """Return the name of a property; raises MessageRejected for one that is not a name in Kafka."""
+    if name is None:
+        raise MessageRejected("NotRepresentable", "the name of a property is not text, which Kafka needs")
+    if "\0" in name:
+        raise MessageRejected("NotRepresentable", "the name of a property has a zero character, which Kafka ends at")
     return name
+
+
+@lru_cache(maxsize=1024)
+def _property_header(name: str | None) -> str:
+    """Return the header of a property, which has another name if it is an attribute of a CloudEvent."""
+    header = _checked(name)
+    for prefix in _CLOUD_EVENTS:
+        if header.startswith(prefix):
+            return f"ce_{header.removeprefix(prefix)}"
+    return header
+
+
+@lru_cache(maxsize=256)
+def _annotation_header(name: str) -> str:
+    return f"amqp-{_checked(name)}"
 
 
 def _number(payload: float) -> str:

@@ -5,8 +5,9 @@ import uuid
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from shared.amqp.codec import encode
+from shared.amqp.codec import decode_all, encode
 from shared.amqp.values import (
     NULL,
     Value,
@@ -27,7 +28,7 @@ from shared.amqp.values import uuid as uuid_
 from shared.azure.senders.kafka_record import Record, header_of, record_of
 from shared.errors import MessageRejected
 from shared.protocols import Outgoing
-from tests.kafka_reader import value_of
+from tests.kafka_reader import parts_of, value_of
 from tests.messages import delivered
 from tests.strategies import values
 
@@ -51,6 +52,18 @@ def test_every_value_comes_back_from_its_header_with_its_type(value: Value) -> N
     found = value_of(content, kind)
     assert found.kind == value.kind
     assert repr(found.payload) == repr(value.payload)  # as text, because of NaN
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_characters="\0"), max_size=5), values, max_size=4))
+def test_properties_come_back_from_their_headers_by_the_shape_of_their_section(named: dict[str, Value]) -> None:
+    content = delivered(None, named={f"p{name}": value for name, value in named.items()})
+    # The second time, the shape of the section is known.
+    for record in [record_of(outgoing(content), "text") for _ in range(2)]:
+        found = parts_of(record.value, dict(record.headers))
+        assert record.value == b"body"
+        for name, value in named.items():
+            same = decode_all(found[f"property p{name}"])
+            assert (same.kind, repr(same.payload)) == (value.kind, repr(value.payload))
 
 
 @pytest.mark.parametrize(
