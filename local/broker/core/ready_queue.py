@@ -49,7 +49,7 @@ class ReadyQueue:
         self._new: deque[int] = deque()
         # (place, sequence number) of the messages that were returned, as a heap.
         self._returned: list[tuple[int, int]] = []
-        self._consumers: deque[Consumer] = deque()
+        self.consumers: deque[Consumer] = deque()
 
     def add(self, sequence_number: int, *, after: int = 0) -> None:
         """Make a message ready, behind all with a sequence number up to *after*."""
@@ -62,6 +62,15 @@ class ReadyQueue:
 
     def next_ready(self, messages: dict[int, StoredMessage]) -> StoredMessage | None:
         """Return the first ready message; those no longer in *messages* are dropped."""
+        if not self._returned:
+            # Nearly always.
+            new = self._new
+            while new:
+                message = messages.get(new[0])
+                if message is not None:
+                    return message
+                new.popleft()
+            return None
         while self._new or self._returned:
             number = self._returned[0][1] if self._is_returned_first() else self._new[0]
             message = messages.get(number)
@@ -72,7 +81,7 @@ class ReadyQueue:
 
     def pop(self) -> None:
         """Remove the message that `next_ready` has returned."""
-        if self._is_returned_first():
+        if self._returned and self._is_returned_first():
             heapq.heappop(self._returned)
         else:
             self._new.popleft()
@@ -82,20 +91,15 @@ class ReadyQueue:
 
     def join(self, consumer: Consumer) -> None:
         """Add a consumer."""
-        self._consumers.append(consumer)
+        self.consumers.append(consumer)
 
     def leave(self, consumer: Consumer) -> None:
         """Remove a consumer."""
-        self._consumers.remove(consumer)
-
-    @property
-    def consumers(self) -> int:
-        """Return the number of consumers."""
-        return len(self._consumers)
+        self.consumers.remove(consumer)
 
     def next_consumer(self) -> Consumer | None:
         """Return the consumer whose turn it is, None if none can take a message."""
-        consumers = self._consumers
+        consumers = self.consumers
         for _ in range(len(consumers)):
             consumer = consumers[0]
             if len(consumers) > 1:

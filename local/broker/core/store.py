@@ -136,8 +136,7 @@ class MessageStore:
 
     def _set_expiry(self, message: StoredMessage) -> None:
         expires_at = message.expires_at
-        if expires_at is not None:
-            self._expiries.add(expires_at, message.sequence_number)
+        if expires_at is not None and self._expiries.add(expires_at, message.sequence_number):
             self._timers.set(self, expires_at)
 
     def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
@@ -187,15 +186,13 @@ class MessageStore:
                 token = self._lock(message, now)
                 consumer.take(token, message.encode())
 
-    def _new_token(self) -> bytes:
-        return _TOKEN.pack(self._token_prefix, next(self._token_numbers))
-
     def _lock(self, message: StoredMessage, now: int) -> bytes:
-        token = self._new_token()
+        token = _TOKEN.pack(self._token_prefix, next(self._token_numbers))
         message.lock_token = token
         message.locked_until = now + self.options.lock_duration
+        if not self._locks or not self._is_in_order:
+            self._timers.set(self, message.locked_until)
         self._locks[token] = message
-        self._timers.set(self, message.locked_until)
         return token
 
     def _forget(self, message: StoredMessage) -> None:

@@ -88,9 +88,10 @@ class Deadlines:
         self._last = 0
         self._others: list[tuple[int, int]] = []
 
-    def add(self, at: int, sequence_number: int) -> None:
-        """Add a deadline."""
-        if at >= self._last or not self._in_order:
+    def add(self, at: int, sequence_number: int) -> bool:
+        """Add a deadline; return whether it may be earlier than all others."""
+        is_late = at >= self._last and bool(self._in_order)
+        if is_late or not self._in_order:
             self._in_order.append(sequence_number)
             self._last = at
         else:
@@ -99,6 +100,7 @@ class Deadlines:
             self._in_order = deque(number for number in self._in_order if number in self._messages)
             self._others = [each for each in self._others if each[1] in self._messages]
             heapq.heapify(self._others)
+        return not is_late
 
     def next(self) -> int | None:
         """Return the next deadline that is not dropped."""

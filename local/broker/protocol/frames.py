@@ -100,4 +100,5 @@ class FrameReader:
 
 def compose(channel: int, performative: bytes, payload: bytes = b"", kind: int = AMQP) -> bytes:
     """Return the bytes of a frame."""
-    return HEADER.pack(HEADER.size + len(performative) + len(payload), 2, kind, channel) + performative + payload
+    header = HEADER.pack(HEADER.size + len(performative) + len(payload), 2, kind, channel)
+    return b"".join((header, performative, payload)) if payload else header + performative
