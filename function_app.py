@@ -88,4 +88,4 @@ with problems_on_standard_error():
         # Import lazily: only apps with nightly reconciliation need this.
         from functions.nightly import register_nightly
 
-        register_nightly(app, _nightly, _telemetry.of_nights())
+        register_nightly(app, _nightly, _telemetry.of_nights(), _telemetry.of_losses())

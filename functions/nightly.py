@@ -8,22 +8,23 @@ from shared.nightly.container_job import ContainerJob
 from shared.nightly.hours import Hours
 from shared.nightly.night import Night
 from shared.nightly.settings import NightlySettings
-from shared.protocols import NightTelemetry
+from shared.protocols import LossTelemetry, NightTelemetry
 
 _LOGGER = logging.getLogger("busway.nightly")
 
 NAME = "nightly-reconciliation"
 
 
-def register_nightly(app: func.FunctionApp, settings: NightlySettings, telemetry: NightTelemetry) -> None:
+def register_nightly(
+    app: func.FunctionApp, settings: NightlySettings, telemetry: NightTelemetry, losses: LossTelemetry
+) -> None:
     """
     Add the timer to *app*.
 
     Each call does what is due by then, so a late or repeated call does no harm.
     """
     night = Night(settings, None if settings.job is None else ContainerJob(settings.job), telemetry)
-
-    hours = Hours(settings)
+    hours = Hours(settings, losses)
 
     async def look(timer: func.TimerRequest) -> None:
         if timer.past_due:

@@ -391,8 +391,8 @@ class StatusTelemetry(Protocol):
 
 
 class LossTelemetry(Protocol):
-    """Receives the losses that are found within minutes."""
+    """Receives the losses that are found within minutes, and those that the reconciliation of an hour finds first."""
 
     def lost(self, task: str, count: int) -> None:
-        """Record that *count* messages left the source of *task* without a record."""
+        """Record that *count* messages of *task* are lost: no record, or no outcome."""
         ...

@@ -71,7 +71,7 @@ class Instruments:
         return self._looked.pop(name, ())
 
     def lost(self, task: str, count: int) -> None:
-        """Count messages that are gone without a record."""
+        """Count lost messages."""
         self.losses.add(count, {names.TASK: task})
 
 

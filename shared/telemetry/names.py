@@ -164,12 +164,12 @@ FOUND: Final = Metric(
 )
 NIGHTS: Final = Metric("busway.nights", "counter", "{night}", "Nightly reconciliations by verdict.", (VERDICT,))
 
-# Metric of the watch for losses, which has no source either.
+# Metric of the watch for losses and of hourly reconciliations, which have no source either.
 LOST: Final = Metric(
     "busway.losses",
     "counter",
     "{message}",
-    "Messages that are gone from their source without a record of the task.",
+    "Messages that are gone without a record of the task, or that an hourly reconciliation newly found missing.",
     (TASK,),
 )
 

@@ -22,10 +22,18 @@ def hour(watch: Watch, start: int, *, exit_code: int = 0, new: dict[str, int] | 
     watch.write(exit_code, run=run_of_hour(NOON.replace(hour=start)), verdict=verdict, new=new, **verdicts)
 
 
-def look(watch: Watch, minutes: int = 0) -> str | None:
+class Losses:
+    def __init__(self) -> None:
+        self.counts: list[tuple[str, int]] = []
+
+    def lost(self, task: str, count: int) -> None:
+        self.counts.append((task, count))
+
+
+def look(watch: Watch, minutes: int = 0, *, losses: Losses | None = None) -> str | None:
     watch.clock.advance(60 * minutes)
     try:
-        asyncio.run(Hours(watch.settings, clock=watch.clock).look())
+        asyncio.run(Hours(watch.settings, losses or Losses(), clock=watch.clock).look())
     except AttentionNeeded as error:
         return str(error)
     return None
@@ -53,6 +61,16 @@ def test_an_hour_is_reported_once_and_a_finding_only_in_the_hour_that_has_it_fir
     assert [each.split(": ")[0][-13:] for each in lines(caplog, logging.ERROR)] == ["2026-11-20T11", "2026-11-20T14"]
     quiet = [each.split(". ")[0].removeprefix("hourly reconciliation of ") for each in lines(caplog, logging.INFO)]
     assert quiet == ["2026-11-20T10: clean", "2026-11-20T13: findings", "2026-11-20T15: could not decide"]
+
+
+def test_newly_missing_messages_are_added_to_the_losses(container: ContainerClient) -> None:
+    watch, losses = Watch(container, None, NOON), Losses()
+    hour(watch, 9, exit_code=1, new={"missing": 2, "expired-unsent": 1, "late": 5}, missing=2, late=5)
+    hour(watch, 10, exit_code=1, new={}, missing=2)
+    hour(watch, 11, exit_code=1, new={"altered": 1}, altered=1)
+    assert look(watch, losses=losses) is not None
+    assert look(watch, 15, losses=losses) is not None
+    assert losses.counts == [("orders", 3)]
 
 
 def test_a_job_that_does_not_count_new_findings_and_a_foreign_note(container: ContainerClient) -> None:
