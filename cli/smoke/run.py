@@ -161,6 +161,14 @@ class _Test:
         """Return where messages of *route* show, nothing for a topic whose subscriptions are unknown."""
         target = route.target
         connection = self._configuration.connections[target.connection]
+        if connection.kind == "kafka" and connection.setting is not None:
+            from cli.smoke.topic_watching import TopicWatch
+
+            return [
+                TopicWatch(
+                    self._configuration.site(target.connection), connection.setting, target.entity, self._settings
+                )
+            ]
         if connection.setting is None or not connection.is_namespace:
             return []
         if target.hub is not None:

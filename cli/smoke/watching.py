@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from cli.smoke.choosing import MARK, Probe
 from local.host.event_hubs_connection import EventHub
@@ -128,7 +128,25 @@ class HubWatch:
         await self._hub.close()
 
 
-type Watch = EntityWatch | HubWatch
+class Watch(Protocol):
+    """A place that is looked at for messages that come after `start`."""
+
+    @property
+    def place(self) -> Place | Origin:
+        """The place."""
+        ...
+
+    async def start(self) -> None:
+        """Pass over what is there already; raises BuswayError."""
+        ...
+
+    async def look(self) -> list[Sight]:
+        """Return the messages since the last look; raises BuswayError."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is open, also without a start."""
+        ...
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ ONLY_THERE = {
     "brotli": ("shared.codecs",),
     "cbor2": ("shared.codecs",),
     "certifi": ("shared.azure",),
-    "confluent_kafka": ("shared.azure.senders.kafka_producer", "local.kafka", "cli.kafka_receive"),
+    "confluent_kafka": ("shared.azure.senders.kafka_producer", "local.kafka", "cli.kafka_consumer"),
     "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.read.capture"),
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
