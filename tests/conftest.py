@@ -50,6 +50,7 @@ SLOW_FILES = (
     "jobs/test_verdicts.py",
     "jobs/test_replays.py",
     "faults/test_stops.py",
+    "faults/test_kafka.py",
     "faults/test_storage_queues.py",
     "faults/test_dead_letters.py",
     "faults/test_evacuation.py",

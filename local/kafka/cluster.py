@@ -57,6 +57,19 @@ class KafkaCluster:
         """Delay the answers of a broker."""
         self._check(self._library.rd_kafka_mock_broker_set_rtt(self._cluster, broker, milliseconds))
 
+    def requests(self, kind: int) -> int:
+        """Return how many requests of a kind have come since `forget_requests`."""
+        count = ctypes.c_size_t()
+        found = self._library.rd_kafka_mock_get_requests(self._cluster, ctypes.byref(count))
+        kinds = [self._library.rd_kafka_mock_request_api_key(found[each]) for each in range(count.value)]
+        self._library.rd_kafka_mock_request_destroy_array(found, count)
+        return kinds.count(kind)
+
+    def forget_requests(self) -> None:
+        """Count requests from now on."""
+        self._library.rd_kafka_mock_start_request_tracking(self._cluster)
+        self._library.rd_kafka_mock_clear_requests(self._cluster)
+
     def close(self) -> None:
         """Stop the brokers."""
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
@@ -96,6 +109,11 @@ def _library() -> Any:  # noqa: ANN401 - a library has the functions that it has
         # Further arguments follow these: the codes.
         "rd_kafka_mock_push_request_errors": (None, [pointer, ctypes.c_int16, size]),
         "rd_kafka_mock_partition_set_leader": (number, [pointer, text, ctypes.c_int32, ctypes.c_int32]),
+        "rd_kafka_mock_start_request_tracking": (None, [pointer]),
+        "rd_kafka_mock_clear_requests": (None, [pointer]),
+        "rd_kafka_mock_get_requests": (ctypes.POINTER(pointer), [pointer, ctypes.POINTER(size)]),
+        "rd_kafka_mock_request_api_key": (ctypes.c_int16, [pointer]),
+        "rd_kafka_mock_request_destroy_array": (None, [ctypes.POINTER(pointer), size]),
         "rd_kafka_mock_broker_set_down": (number, [pointer, ctypes.c_int32]),
         "rd_kafka_mock_broker_set_up": (number, [pointer, ctypes.c_int32]),
         "rd_kafka_mock_broker_set_rtt": (number, [pointer, ctypes.c_int32, number]),

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     QUEUE = "queue"
     SESSIONS = "sessions"
     HUB = "hub"
+    TOPIC = "Kafka topic"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Route:
     @property
     def too_large(self) -> int | None:
         """Return the size of a body that the source accepts and the target refuses; a hub refuses none."""
-        return None if self.target is Kind.HUB else EAST_LIMIT + 5_000
+        return None if self.target in {Kind.HUB, Kind.TOPIC} else EAST_LIMIT + 5_000
 
     @property
     def source_path(self) -> str:
@@ -63,7 +64,7 @@ class Route:
     @property
     def target_path(self) -> str:
         """Return the path of the target in its namespace."""
-        return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders", Kind.HUB: "stream"}[self.target]
+        return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders", Kind.HUB: "stream", Kind.TOPIC: "stream"}[self.target]
 
     def task(self, ttl: str) -> str:
         """Return the task file; it withholds messages with the property `skip`."""
@@ -76,7 +77,10 @@ class Route:
             return _THROUGH_CARRIER
         if self.has_storage:
             return _THROUGH_STORAGE
-        target = "{connection: hub-east, hub: stream}" if self.target is Kind.HUB else None
+        target = {
+            Kind.HUB: "{connection: hub-east, hub: stream}",
+            Kind.TOPIC: "{connection: stream, topic: stream}",
+        }.get(self.target)
         return (
             "task: carry\n"
             f"source: {source}\n"
@@ -134,6 +138,8 @@ SESSIONS_TO_HUB_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.HUB, is_single=True)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
 HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
 HUBS = Route(Kind.HUB, Kind.HUB)
+SESSIONS_TO_KAFKA = Route(Kind.SESSIONS, Kind.TOPIC)
+HUB_TO_KAFKA = Route(Kind.HUB, Kind.TOPIC)
 
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}

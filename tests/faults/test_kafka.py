@@ -1,0 +1,11 @@
+from concurrent.futures import Future
+
+import pytest
+
+from tests.faults.kafka import KAFKA
+from tests.faults.scenario import Row, Scenario
+
+
+@pytest.mark.parametrize("scenario", KAFKA, ids=str)
+def test_no_message_is_lost_and_every_duplicate_is_explained(scenario: Scenario, rows: dict[str, Future[Row]]) -> None:
+    assert rows[str(scenario)].result().objections() == []
