@@ -40,7 +40,9 @@ EXCEPTIONS = {
 }
 
 # What ends a session or a connection is not said to a link or of a message; the last one only clients say.
+# The first one is for readers of hubs (test_geo_replication.py).
 OTHERS = {
+    errors.GEO_REPLICATION_INVALID_OFFSET,
     errors.CONNECTION_FORCED,
     errors.FRAMING_ERROR,
     errors.HANDLE_IN_USE,
