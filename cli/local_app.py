@@ -40,7 +40,10 @@ def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
             queues = {each for key, names in configuration.storage_queues().items() if key in stores for each in names}
             urls = {each.key for each in configuration.connections.values() if each.kind == "amqp"}
             topics = {key: each for key, each in configuration.kafka_topics().items() if key not in os.environ}
-            run_until_signalled(_start(folder.resolve(), namespaces, logs, port, stores, urls, queues, topics))
+            webhooks = {key: each for key, each in configuration.webhooks().items() if key not in os.environ}
+            run_until_signalled(
+                _start(folder.resolve(), namespaces, logs, port, stores, urls, queues, topics, webhooks)
+            )
     except ConfigError as error:
         fail(error.problems)
     except ChildFailed as error:
@@ -114,6 +117,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
     urls: Collection[str],
     queues: Collection[str],
     topics: Mapping[str, Collection[str]],
+    webhooks: Mapping[str, Collection[str]],
 ) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     here = Path.cwd()
@@ -132,6 +136,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
         url_settings=urls,
         queues=queues,
         topics=topics,
+        webhooks=webhooks,
     ) as stack:
         settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]

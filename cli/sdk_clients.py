@@ -59,6 +59,9 @@ def consumer_client(place: Place, consumer_group: str) -> Iterator[EventHubConsu
 def _connection_string(place: Place) -> str | None:
     """Return the connection string of a place, None if its app setting names a namespace; raises ConfigError."""
     setting = place.connection.setting
+    if place.connection.kind == "event-grid":
+        hint = "receive behind its webhook, or publish with az eventgrid"
+        raise ConfigError([Problem(str(place), "is a topic of Event Grid, which this command does not reach", hint)])
     if place.connection.kind == "amqp":
         return _replacement(place, os.environ.get(setting or "", ""))
     if place.connection.kind == "kafka":

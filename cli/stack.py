@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_urlsafe
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from cli.children import Child
 from cli.together import beside, together
+from local.event_grid import EventGrid, Subscription
 from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 
@@ -70,6 +72,7 @@ async def running_stack(
     url_settings: Collection[str] = (),
     queues: Collection[str] = (),
     topics: Mapping[str, Collection[str]] = MappingProxyType({}),
+    webhooks: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and always stop them in the reverse order.
@@ -78,7 +81,8 @@ async def running_stack(
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
     *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too,
     *url_settings* those of brokers of kind amqp, which a namespace replaces. Azurite gets the *queues*. With
-    *topics*, by app setting, a Kafka cluster in memory is a fourth process. Raises ConfigError if a tool is missing,
+    *topics*, by app setting, a Kafka cluster in memory is a fourth process. For each app setting of *webhooks* an Event
+    Grid in this process delivers its topics of these names to the app. Raises ConfigError if a tool is missing,
     ChildFailed if a process does not become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
@@ -113,6 +117,8 @@ async def running_stack(
             (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
             settings |= dict.fromkeys(topics, line[1])
             others.append(kafka)
+        grids = {setting: await ends.enter_async_context(EventGrid(token_urlsafe())) for setting in webhooks}
+        settings |= {setting: grid.setting() for setting, grid in grids.items()}
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
@@ -121,6 +127,10 @@ async def running_stack(
         host = await started("host", [*_busway("host"), *ports], app, environment)
         (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
         http = host.match(r"^http (\S+)$")
+        address = "" if http is None else http[1]
+        for setting, grid in grids.items() if address else ():
+            for name in webhooks[setting]:
+                await grid.subscribe(name, Subscription(f"{address}/api/events/{name}"))
         status = None if http is None else f"{http[1]}/api/status"
         yield Stack((azurite, broker, *others, host), settings, storage_string, line[1].split(), administration, status)
 

@@ -136,7 +136,7 @@ class Chooser:
             message.time_to_live = LIFE_MILLISECONDS
         named = str(route.task.source.partitions[0]) if route.task.source.partitions else None
         content = message.encode()
-        if self._configuration.connections[route.task.source.connection].kind == "storage-queue":
+        if self._configuration.connections[route.task.source.connection].kind in {"storage-queue", "event-grid"}:
             form = TextForm(route.task.task, str(line.origin.entity), "service-bus", MOST_BYTES)
             content = form.text(message, None).encode()
         outgoing = Outgoing(content, *message.envelope(), named if partition is not None else None)

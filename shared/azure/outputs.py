@@ -1,6 +1,6 @@
 """Outputs and locks by the kind of their connection; each function imports the SDK that it needs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
@@ -12,6 +12,12 @@ from shared.azure.connections import (
     service_bus_client,
     service_bus_client_by,
 )
+from shared.azure.event_grid_endpoint import (
+    EventGridEndpoint,
+    event_grid_endpoint,
+    event_grid_endpoint_of,
+    event_grid_fault,
+)
 from shared.azure.senders.amqp_endpoint import EXPECTED, amqp_endpoint, amqp_url_fault
 from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint, kafka_endpoint_of, kafka_fault
 from shared.azure.storage_queues import account_string_fault, queue_service, queue_service_by
@@ -20,7 +26,12 @@ from shared.protocols import Locks, Output, Secrets
 
 type HeaderForm = Literal["text", "amqp"]
 
-_FAULTS = {"amqp": amqp_url_fault, "kafka": kafka_fault, "storage-queue": account_string_fault}
+_FAULTS = {
+    "amqp": amqp_url_fault,
+    "kafka": kafka_fault,
+    "storage-queue": account_string_fault,
+    "event-grid": event_grid_fault,
+}
 
 
 def open_output(
@@ -45,6 +56,8 @@ def open_output(
         from shared.azure.senders.storage_queue import StorageQueueOutput
 
         return StorageQueueOutput(site, partial(queue_service, setting, settings))
+    if kind == "event-grid":
+        return _event_grid_output(site, partial(event_grid_endpoint_of, setting, settings))
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -91,6 +104,8 @@ def output_with_connection_string(
         from shared.azure.senders.storage_queue import StorageQueueOutput
 
         return StorageQueueOutput(site, partial(queue_service_by, connection_string))
+    if kind == "event-grid":
+        return _event_grid_output(site, partial(event_grid_endpoint, connection_string))
     if kind == "service-bus":
         from shared.azure.senders.service_bus import ServiceBusOutput
 
@@ -105,6 +120,12 @@ def amqp_setting_problem(setting: str, settings: Mapping[str, str]) -> Problem |
     text = settings.get(setting)
     fault = ("is missing", EXPECTED) if not text else amqp_url_fault(text)
     return None if fault is None else Problem(setting, f"the app setting {fault[0]}", fault[1])
+
+
+def _event_grid_output(site: str, endpoint: Callable[[], EventGridEndpoint]) -> Output:
+    from shared.azure.senders.event_grid import EventGridOutput
+
+    return EventGridOutput(site, endpoint)
 
 
 def _amqp_output(site: str, url: str, capabilities: Mapping[str, str]) -> Output:

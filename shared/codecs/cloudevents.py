@@ -35,6 +35,7 @@ _MEDIA_TYPE = re.compile(r"[^\s/;]+/[^\s/;]+(?:\s*;.*)?")
 _CHARSET = re.compile(r'charset\s*=\s*"?([^\s;"]+)', re.IGNORECASE)
 _LARGEST_INTEGER = 2**31
 _JSON = PlainJson()
+_RAW_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 
@@ -126,6 +127,14 @@ def read(content: bytes) -> Event:
     if not isinstance(members["data"], str):
         raise MessageRejected(INVALID, "data: expected text, as datacontenttype is not JSON")
     return Event(attributes, _encoded(members["data"], str(declared)))
+
+
+def split_batch(content: bytes) -> list[bytes]:
+    """Return the text of each event of a JSON array, unread; raises MessageRejected."""
+    try:
+        return [bytes(each) for each in _RAW_ITEMS.decode(content)]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MessageRejected(INVALID, "body is not a JSON array, expected events") from error
 
 
 def write(event: Event) -> bytes:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from shared.azure.secrets import open_secrets
 from shared.clock import Clock, SystemClock
+from shared.config.event_grid import EVENT_GRID
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_assembly import Journals
@@ -31,12 +32,16 @@ from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
-from shared.message.queue_text import MOST_BYTES, decode_base64
+from shared.message.queue_text import MOST_BYTES, MOST_EVENT_BYTES, decode_base64
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Locks, Output, Telemetry
 from shared.rules.rule import parse_action, parse_filter
 from shared.telemetry import names
 from shared.telemetry.opening import Both, Telemetries, open_telemetry
+
+LONGEST_REQUEST = timedelta(seconds=20)
+"""How long a request of Event Grid, which waits for 30 s, may wait for its targets."""
+_SYSTEMS = {STORAGE_QUEUE: names.STORAGE_QUEUES, EVENT_GRID: names.EVENT_GRID}
 
 
 def pipelines(
@@ -124,9 +129,9 @@ def _task(
     facts: TaskFacts,
 ) -> Task:
     source = configuration.connections[file.source.connection].kind
-    has_texts = source == STORAGE_QUEUE
+    has_texts = source in {STORAGE_QUEUE, EVENT_GRID}
     is_opened = file.source.form == "envelope" or has_texts
-    # What a storage queue holds beside envelopes becomes a message of Service Bus.
+    # What a storage queue or a topic of Event Grid holds beside envelopes becomes a message of Service Bus.
     own: Kind = "service-bus" if has_texts else source
     bindings: dict[tuple[Target, bool, int], BindingOutput] = {}
 
@@ -134,15 +139,16 @@ def _task(
         kind = configuration.connections[model.connection].kind
         site = configuration.site(model.connection)
         texts = None
-        if kind == STORAGE_QUEUE:
+        if kind in {STORAGE_QUEUE, EVENT_GRID}:
             texts = TextForm(
                 file.task,
                 f"{site}/{model.entity}",
                 own,
-                MOST_BYTES,
+                MOST_BYTES if kind == STORAGE_QUEUE else MOST_EVENT_BYTES,
                 body_only,
                 model.encoding or "text",
-                is_xml=True,
+                is_event=kind == EVENT_GRID,
+                is_xml=kind == STORAGE_QUEUE,
             )
         return RoutedTarget(
             outputs[model.connection],
@@ -200,7 +206,7 @@ def _task(
         partitions=None if partitions is None else frozenset(map(str, partitions)),
         one_by_one=file.levers.dispatch == "single" or has_texts,
         locks=locks,
-        hold=file.limits.hold,
+        hold=file.limits.hold if file.source.webhook is None else min(file.limits.hold, LONGEST_REQUEST),
         rate=file.limits.rate,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
         edit_seconds=file.limits.edit_time.total_seconds(),
@@ -211,6 +217,8 @@ def _task(
 
 def _restored(file: TaskFile, kind: Kind) -> Callable[[Message], None] | None:
     """Return what the task does with each message as it arrives."""
+    if kind == EVENT_GRID:
+        return None
     if kind == STORAGE_QUEUE:
         return decode_base64 if file.source.encoding == "base64" else None
     return restore_event if kind == "event-hubs" and file.source.form != "envelope" else None
@@ -235,12 +243,13 @@ def source_attributes(file: TaskFile, configuration: Configuration) -> dict[str,
     """Return the attributes that every measurement of a task has."""
     source = file.source
     is_hub = source.hub is not None
-    is_storage = configuration.connections[source.connection].kind == STORAGE_QUEUE
     attributes = {
         names.TASK: file.task,
         names.SOURCE: f"{configuration.site(source.connection)}/{source.entity}",
-        names.SYSTEM: names.EVENT_HUBS if is_hub else names.STORAGE_QUEUES if is_storage else names.SERVICE_BUS,
-        names.DESTINATION: source.queue or source.topic or source.hub,
+        names.SYSTEM: names.EVENT_HUBS
+        if is_hub
+        else _SYSTEMS.get(configuration.connections[source.connection].kind, names.SERVICE_BUS),
+        names.DESTINATION: source.queue or source.topic or source.hub or source.webhook,
         names.SUBSCRIPTION: source.subscription,
         names.CONSUMER_GROUP: (source.consumer_group or DEFAULT_CONSUMER_GROUP) if is_hub else None,
     }

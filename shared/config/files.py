@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from shared.config.brokers import broker_problems
+from shared.config.event_grid import event_grid_problems
 from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
@@ -76,6 +77,20 @@ class Configuration:
                 names.setdefault(connection.key, set()).add(end.entity)
         return names
 
+    def sends_to(self, alias: str) -> bool:
+        """Return whether a task has a target with a connection."""
+        return any(target.connection == alias for task in self.tasks for target in task.targets())
+
+    def webhooks(self) -> dict[str, set[str]]:
+        """Return the topics of Event Grid whose events tasks take, by the key of each connection to Event Grid."""
+        names: dict[str, set[str]] = {
+            each.key: set() for each in self.connections.values() if each.kind == "event-grid"
+        }
+        for task in self.tasks:
+            if task.source.webhook is not None:
+                names.setdefault(self.connections[task.source.connection].key, set()).add(task.source.webhook)
+        return names
+
 
 def load(folder: Path) -> Configuration:
     """Return the configuration in *folder*; raises ConfigError with every problem of every file."""
@@ -121,6 +136,7 @@ def load(folder: Path) -> Configuration:
     problems += _dispatch_problems(tasks, journal, places)
     problems += broker_problems(tasks, usable, places)
     problems += storage_queue_problems(tasks, usable, journal, places)
+    problems += event_grid_problems(tasks, usable, journal, places)
     if problems:
         raise ConfigError(problems)
     return Configuration(usable, tasks, places, taps, journal)
@@ -223,7 +239,7 @@ def _connection_problems(
             yield Problem(where, f"unknown connection {alias!r}", hint)
         elif connection is not None and connection.kind not in kinds:
             yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {' or '.join(kinds)}")
-        elif connection is not None and connection.setting is None and path == "source":
+        elif connection is not None and connection.setting is None and path == "source" and "event-grid" not in kinds:
             # The host opens the trigger, and it reads app settings.
             hint = (
                 "give it a `setting` as well; on Azure that app setting may be a reference to the vault,"
@@ -269,10 +285,17 @@ def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
         return ("event-hubs",)
     if entity.get("address") is not None:
         return ("amqp",)
+    if entity.get("webhook") is not None:
+        return ("event-grid",)
     is_queue = entity.get("queue") is not None
     if path in {"source", "event_hub"}:
         return ("service-bus", "storage-queue") if is_queue and path == "source" else ("service-bus",)
-    return ("service-bus", "amqp", *(("storage-queue",) if is_queue else ()), *(("kafka",) if not is_queue else ()))
+    return (
+        "service-bus",
+        "amqp",
+        *(("storage-queue",) if is_queue else ()),
+        *(("kafka", "event-grid") if not is_queue else ()),
+    )
 
 
 def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:

@@ -36,11 +36,12 @@ type PartitionId = Annotated[int, Field(ge=0)]
 class Connection(Strict):
     """A namespace or broker: its kind, and the app setting or the secret with its address and credentials."""
 
-    kind: Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue"]
+    kind: Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue", "event-grid"]
     """
     `amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST.
     `storage-queue`: the queues of a storage account; the setting is a connection string, or NAME__queueServiceUri an
-    address such as https://ACCOUNT.queue.core.windows.net.
+    address such as https://ACCOUNT.queue.core.windows.net. `event-grid`: a topic, or the topics of a namespace; the
+    setting is Endpoint=https://…;SharedAccessKey=KEY, or NAME__topicEndpointUri an address.
     """
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret with the connection string for sending; sources are opened with the app setting."""
@@ -90,6 +91,8 @@ class Source(Strict):
     queue: str | None = None
     topic: str | None = None
     subscription: str | None = None
+    webhook: Annotated[str, Field(pattern=NAME)] | None = None
+    """For a connection of kind event-grid: the name of the topic; its events are taken at /api/events/NAME."""
     hub: str | None = None
     consumer_group: str | None = None
     """Consumer group of the hub; by default $Default. Two tasks must not use the same one."""
@@ -109,7 +112,7 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
-        kinds = [kind for kind in ("queue", "topic", "hub") if getattr(self, kind) is not None]
+        kinds = [kind for kind in ("queue", "topic", "webhook", "hub") if getattr(self, kind) is not None]
         if len(kinds) != 1:
             msg = f"names {' and '.join(kinds) or 'no entity'}, expected one of queue, topic with subscription, hub"
             raise ValueError(msg)
@@ -139,7 +142,7 @@ class Source(Strict):
     @property
     def entity(self) -> str:
         """The entity's path in its namespace."""
-        path = self.queue or self.hub or f"{self.topic}/Subscriptions/{self.subscription}"
+        path = self.queue or self.hub or self.webhook or f"{self.topic}/Subscriptions/{self.subscription}"
         return path + self.sub_queue
 
     @property
@@ -197,8 +200,8 @@ class Route(Strict):
     """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
     body_only: bool = False
     """
-    With `via: binding` or to a storage queue: send only the body, which must be UTF-8 text unless its encoding is
-    base64, instead of envelopes with whole messages.
+    With `via: binding`, to a storage queue or to Event Grid, where it must be a CloudEvent: send only the body, which
+    must be UTF-8 text unless its encoding is base64, instead of envelopes with whole messages.
     """
     max_message_bytes: Annotated[int, Field(ge=1000, le=100_000_000)] = DEFAULT_MAX_MESSAGE_BYTES
     """With `via: binding`: size of the largest text; one message that needs more is rejected."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from shared.azure.connections import setting_problem
+from shared.azure.event_grid_endpoint import event_grid_setting_problem
 from shared.azure.outputs import amqp_setting_problem, open_locks, open_output, open_output_with_secret
 from shared.azure.secrets import open_secrets
 from shared.azure.senders.kafka_endpoint import kafka_setting_problem
@@ -50,6 +51,10 @@ def _setting_problem(configuration: Configuration, alias: str, settings: Mapping
         return amqp_setting_problem(connection.setting, settings)
     if connection.kind == "kafka":
         return kafka_setting_problem(connection.setting, settings)
+    if connection.kind == "event-grid":
+        # A task that only takes events by a webhook needs no address.
+        sends = configuration.sends_to(alias)
+        return event_grid_setting_problem(connection.setting, settings) if sends else None
     if connection.kind == "storage-queue":
         return queue_setting_problem(connection.setting, settings)
     return setting_problem(connection.setting, settings, configuration.hubs(alias))

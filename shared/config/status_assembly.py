@@ -216,8 +216,8 @@ class StatusReader:
         if journal is None or journal.blob is None:
             return "losses are found only with a journal in blobs"
         states = reading.losses if not isinstance(reading.losses, str) else {}
-        if self.kind(file.source.connection) == STORAGE_QUEUE:
-            return "a storage queue does not number its messages"
+        if not self._configuration.connections[file.source.connection].is_namespace:
+            return "the source does not number its messages"
         if file.journal is False:
             return "a task with `journal: off` cannot be watched for losses"
         state = states.get(file.task) or next((each for each in states.values() if file.task in each.offsets), None)
@@ -318,6 +318,8 @@ class _Sites:
         return Look(found, dead)  # type: ignore[arg-type] # never a number
 
     async def _source(self, source: Source) -> _Answer | BuswayError:
+        if source.webhook is not None:
+            return Waiting(0, is_minimum=True)  # Event Grid does not show what it still delivers
         if source.hub is None:
             return await self._waiting(source.connection, source.entity)
         hub = source.hub
@@ -332,7 +334,7 @@ class _Sites:
 
     def _dead_letters(self, file: TaskFile) -> Iterable[Awaitable[DeadLetters]]:
         source = file.source
-        if source.hub is None and not source.dead_letter:
+        if source.hub is None and source.webhook is None and not source.dead_letter:
             yield self._dead_letters_of(source, source.entity)
         for target in {each.entity: each for each in (route.target for route in file.routes)}.values():
             if target.hub is None and self._reader.kind(target.connection) == "service-bus":

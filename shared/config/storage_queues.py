@@ -11,7 +11,7 @@ STORAGE_QUEUE = "storage-queue"
 # Azure Storage, "Naming queues and metadata"; with room for the end of the name of the poison queue.
 _NAME = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LONGEST_SOURCE = 63 - len("-poison")
-_CHAINS = frozenset(("chain", "verify-chain"))
+CHAINS = frozenset(("chain", "verify-chain"))
 _ONE_BY_ONE = "the host delivers each message of a storage queue by itself"
 
 
@@ -40,7 +40,7 @@ def _of_source(task: TaskFile, journal: JournalFile | None, place: str) -> Itera
     if source.form == "envelope":
         text = "is envelope, expected none: envelopes of a storage queue are always opened"
         yield Problem(f"{place}: source.from", text)
-    elif any(step.verb() in _CHAINS for step in task.editors):
+    elif any(step.verb() in CHAINS for step in task.editors):
         text = "has editors that need an order, and a storage queue keeps none"
         yield Problem(f"{place}: editors", text, "take from a queue or subscription of Service Bus")
     if task.rejects is None:
@@ -71,17 +71,18 @@ def _of_targets(task: TaskFile, connections: Mapping[str, Connection], place: st
         if path not in queues and target.encoding is not None:
             yield Problem(f"{place}: {path}", "has an encoding, expected only for a storage queue")
     for index, route in enumerate(task.routes):
-        if route.via == "sdk" and route.body_only and f"routes[{index}].target" not in queues:
-            text = "has body_only, expected only with `via: binding` or for a storage queue"
+        takes_bodies = connections[route.target.connection].kind in {STORAGE_QUEUE, "event-grid"}
+        if route.via == "sdk" and route.body_only and not takes_bodies:
+            text = "has body_only, expected only with `via: binding`, for a storage queue or for Event Grid"
             yield Problem(f"{place}: routes[{index}]", text)
-    if any(path != "rejects" for path in queues) and _is_ordered(task):
+    if any(path != "rejects" for path in queues) and keeps_order(task):
         text = "keeps an order of messages, and a storage queue has none"
         yield Problem(place, text, "send to a queue or topic of Service Bus, or take from a queue without sessions")
 
 
-def _is_ordered(task: TaskFile) -> bool:
+def keeps_order(task: TaskFile) -> bool:
     """Return whether a task keeps the order of sessions or of a chain; that of partitions may be given up."""
-    return task.source.sessions or any(step.verb() in {*_CHAINS, "partition"} for step in task.editors)
+    return task.source.sessions or any(step.verb() in {*CHAINS, "partition"} for step in task.editors)
 
 
 def _name(queue: str, path: str, longest: int) -> Iterator[Problem]:

@@ -34,6 +34,8 @@ class TextForm:
     """The largest text in bytes, as it is sent."""
     body_only: bool = False
     encoding: Encoding = "text"
+    is_event: bool = False
+    """Whether the channel takes CloudEvents only: the body must be one, in structured mode."""
     is_xml: bool = False
     """Whether the channel writes the text into XML, which does not have all characters."""
 
@@ -55,6 +57,8 @@ class TextForm:
             text = base64.b64encode(_data(message)).decode()
         else:
             text = body_text(message)
+            if self.is_event:
+                _check_event(text.encode())
             if self.is_xml and _NOT_XML.search(text):
                 description = (
                     f"{self.place}: body has characters that XML changes or lacks, expected `encoding: base64`"
@@ -80,6 +84,12 @@ class TextForm:
         kind = self.source_kind if event is None else event.kind
         identity = f"{self.task}/{identity}"
         return Event(source, identity if part is None else f"{identity}/{part}", kind, content)
+
+
+def _check_event(content: bytes) -> None:
+    from shared.codecs.cloudevents import read  # noqa: PLC0415 - loaded by tasks that need it
+
+    read(content)
 
 
 def body_text(message: Message) -> str:

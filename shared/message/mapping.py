@@ -53,7 +53,7 @@ _LARGEST_UINT = 2**32 - 1
 _BINARIES = frozenset((0xA0, 0xB0))
 _REFUSED = _BINARIES | {0x45, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
 
-type Kind = Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue"]
+type Kind = Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue", "event-grid"]
 type Fit = Callable[[Message], None]
 type Changes = dict[str, Value | None]
 
@@ -273,4 +273,6 @@ _FITS: dict[tuple[Kind, Kind], Fit | None] = {
     # An envelope holds a message as it is.
     ("service-bus", "storage-queue"): None,
     ("event-hubs", "storage-queue"): None,
+    ("service-bus", "event-grid"): None,
+    ("event-hubs", "event-grid"): None,
 }

@@ -13,6 +13,8 @@ from shared.message.message import Message
 
 MOST_BYTES = 64 * 1024
 """The largest text of a message, as it is sent."""
+MOST_EVENT_BYTES = 1024 * 1024 - 2
+"""The largest event of Event Grid, in an array of its own."""
 
 _HEADER, _ANNOTATIONS, _PROPERTIES = b"\x00\x53\x70", b"\x00\x53\x72", b"\x00\x53\x73"
 _NULL = b"\x40"
@@ -20,25 +22,38 @@ _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_UINT = 2**32 - 1
 
 
-def queue_message(identity: str, text: bytes, enqueued: int, expires: int | None, deliveries: int) -> bytes:
+def queue_message(
+    identity: str,
+    text: bytes,
+    enqueued: int | None,
+    expires: int | None,
+    deliveries: int,
+    *,
+    message_id: str | None = None,
+    content_type: str | None = None,
+) -> bytes:
     """
     Return the message *identity* of a storage queue as an encoded AMQP message, whose body is its *text*.
+
+    The message id is the identity unless another one is given.
 
     The number that identifies it at every delivery is made from its id; it is no order. Units: milliseconds since 1970
     UTC, *expires* None for never; *deliveries* counts from 1.
     """
-    annotations = {
-        "x-opt-sequence-number": long(number_of(identity)),
-        "x-opt-enqueued-time": timestamp(enqueued),
-    }
-    life = None if expires is None else expires - enqueued
+    annotations = {"x-opt-sequence-number": long(number_of(identity))}
+    if enqueued is not None:
+        annotations["x-opt-enqueued-time"] = timestamp(enqueued)
+    life = None if expires is None or enqueued is None else expires - enqueued
     fields = [_NULL, _NULL, encode(uint(life)) if life is not None and 0 < life <= _LARGEST_UINT else _NULL]
     fields += [_NULL, encode(uint(max(deliveries - 1, 0)))]
+    properties = [encode(string(message_id or identity))]
+    if content_type is not None:
+        properties += [_NULL] * 5 + [encode(symbol(content_type))]
     pairs = [encode(symbol(name)) + encode(value) for name, value in annotations.items()]
     return Sections(
         header=join_list(_HEADER, fields),
         message_annotations=join_map(_ANNOTATIONS, pairs, len(pairs)),
-        properties=join_list(_PROPERTIES, [encode(string(identity))]),
+        properties=join_list(_PROPERTIES, properties),
         body=data(text),
     ).encode()
 

@@ -9,7 +9,14 @@ APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors", "shared.printable")
 
 ONLY_THERE = {
-    "aiohttp": ("local.host", "local.broker.admin", "local.broker.web_sockets", "shared.nightly", "clients"),
+    "aiohttp": (
+        "local.host",
+        "local.event_grid",
+        "local.broker.admin",
+        "local.broker.web_sockets",
+        "shared.nightly",
+        "clients",
+    ),
     "cryptography": ("local.broker.admin", "shared.editors", "clients"),
     "defusedxml": ("local.broker.admin",),
     "dns": ("clients", "cli.failover"),

@@ -12,7 +12,7 @@ from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
 PAGE = "".join(
     (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
-    for page in ("patterns", "output-bindings", "amqp", "kafka", "storage-queues")
+    for page in ("patterns", "output-bindings", "amqp", "kafka", "storage-queues", "event-grid")
 )
 FOLDERS = sorted(path for path in (ROOT / "config/examples").iterdir() if path.is_dir())
 SHOWN = dict(re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", PAGE, re.DOTALL))

@@ -2,6 +2,7 @@
 
 from tests.faults.cuts import CUTS
 from tests.faults.envelopes import ENVELOPED
+from tests.faults.event_grid import EVENT_GRID
 from tests.faults.kafka import KAFKA
 from tests.faults.kills import KILLS
 from tests.faults.outages import OUTAGES
@@ -10,7 +11,10 @@ from tests.faults.soak import SOAK
 from tests.faults.stops import STOPS
 from tests.faults.storage_queues import STORAGE_QUEUES
 
-SCENARIOS = [*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *STORAGE_QUEUES, *KAFKA, *SINGLE_DISPATCH, *SOAK]
+SCENARIOS = [
+    *(*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *STORAGE_QUEUES, *EVENT_GRID, *KAFKA),
+    *(*SINGLE_DISPATCH, *SOAK),
+]
 
 # A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
 CONCURRENT_SCENARIOS = 4

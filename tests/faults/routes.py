@@ -9,6 +9,8 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Subscri
 # East has the Standard tier and west Premium: a message that is too large goes to rejects.
 EAST_LIMIT = 256 * 1024
 WEST_LIMIT = 1024 * 1024
+# An envelope with this body is larger than an event may be.
+GRID_LIMIT = 850_000
 REJECTED = "rejected"
 CARRIER = "carrier"
 CONSUMER_GROUP = "$Default"
@@ -33,6 +35,8 @@ class Route:
     """Whether messages go in envelopes through a third queue: the host sends them there, a second task opens them."""
     has_storage: bool = False
     """Whether the third queue is one of a storage account."""
+    has_grid: bool = False
+    """Whether messages go through a topic of Event Grid."""
     lanes: int = 1
     is_single: bool = False
     """Whether the host delivers one message at a time (`dispatch: single`)."""
@@ -41,6 +45,8 @@ class Route:
         """Return the text in the table."""
         if self.has_storage:
             return f"{self.source} → storage queue → {self.target}"
+        if self.has_grid:
+            return f"{self.source} → Event Grid → {self.target}"
         if self.has_carrier:
             return f"{self.source} → envelopes → {self.target}"
         how = ", single dispatch" if self.is_single else f", {self.lanes} lanes" if self.lanes > 1 else ""
@@ -54,6 +60,8 @@ class Route:
     @property
     def too_large(self) -> int | None:
         """Return the size of a body that the source accepts and the target refuses; a hub refuses none."""
+        if self.has_grid:
+            return GRID_LIMIT
         return None if self.target in {Kind.HUB, Kind.TOPIC} else EAST_LIMIT + 5_000
 
     @property
@@ -77,6 +85,8 @@ class Route:
             return _THROUGH_CARRIER
         if self.has_storage:
             return _THROUGH_STORAGE
+        if self.has_grid:
+            return _THROUGH_GRID
         target = {
             Kind.HUB: "{connection: hub-east, hub: stream}",
             Kind.TOPIC: "{connection: stream, topic: stream}",
@@ -126,6 +136,21 @@ routes: [{{target: {{connection: east, queue: jobs}}}}]
 rejects: {{connection: west, queue: {REJECTED}}}
 """
 
+_THROUGH_GRID = f"""
+task: carry
+source: {{connection: west, queue: jobs}}
+routes:
+  - when: skip IS NULL
+    target: {{connection: grid, topic: {CARRIER}}}
+rejects: {{connection: west, queue: {REJECTED}}}
+---
+task: open
+source: {{connection: grid, webhook: {CARRIER}}}
+routes: [{{target: {{connection: east, queue: jobs}}}}]
+rejects: {{connection: west, queue: {REJECTED}}}
+"""
+
+THROUGH_GRID = Route(Kind.QUEUE, Kind.QUEUE, has_grid=True)
 THROUGH_STORAGE = Route(Kind.QUEUE, Kind.QUEUE, has_storage=True)
 ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
 QUEUES = Route(Kind.QUEUE, Kind.QUEUE)

@@ -39,9 +39,9 @@ SETTINGS = {
 REJECTS = "rejects: {connection: west, queue: rejected}\n"
 
 
-def written(folder: Path, task: str, journal: str = "") -> Path:
+def written(folder: Path, task: str, journal: str = "", *, connections: str = CONNECTIONS) -> Path:
     folder.joinpath("tasks").mkdir()
-    folder.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
+    folder.joinpath("connections.yaml").write_text(connections, encoding="utf-8")
     folder.joinpath("tasks/copy.yaml").write_text(task, encoding="utf-8")
     if journal:
         folder.joinpath("journal.yaml").write_text(journal, encoding="utf-8")
@@ -79,7 +79,7 @@ ONE_BY_ONE = "the host delivers each message of a storage queue by itself"
         (into().replace("orders}\nrejects", "orders}\n    via: binding\nrejects"), "routes[0].via: 'store' is of kind"),
         (
             out_of(route=", body_only: true"),
-            "routes[0]: has body_only, expected only with `via: binding` or for a storage",
+            "routes[0]: has body_only, expected only with `via: binding`, for a storage",
         ),
         (_ELSEWHERE, "source: has an encoding"),
         (

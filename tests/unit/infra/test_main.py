@@ -217,6 +217,7 @@ SET_BY_OTHERS = re.compile(r"WEBSITE_|REGION_NAME|BUSWAY_(LOSS_WATCH|TELEMETRY|N
 OTHERS = {
     "kafka": "kafkas://u:p@broker.example",
     "amqp": "amqps://broker.example",
+    "event-grid": "Endpoint=https://orders.example/api/events;SharedAccessKey=azE=",
     "storage-queue": "DefaultEndpointsProtocol=https;AccountName=store;AccountKey=azE=;EndpointSuffix=core.windows.net",
 }
 

@@ -1,0 +1,130 @@
+"""
+The webhook of Event Grid: one HTTP function for each task whose source is a topic of Event Grid.
+
+1. The answer is 200 only when every event of the request has its outcome on record. Otherwise it is 503, and Event Grid
+   delivers the events again.
+2. The host asks for the key of the function (`?code=` in the address of the subscription), also in the handshake. Only
+   Event Grid is allowed as the origin.
+
+Source: CloudEvents 1.0.2, HTTP 1.1 Web Hooks; Microsoft Learn, "Webhook event delivery" and "Endpoint validation".
+"""
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import azure.functions as func
+
+from functions.answers import failure, response
+from shared.codecs.cloudevents import BATCH, INVALID, split_batch
+from shared.codecs.envelope import event_key
+from shared.errors import BuswayError, MessageRejected
+from shared.line.gathering import Gathering
+from shared.message.queue_text import queue_message
+from shared.printable import printable
+
+_LOGGER = logging.getLogger("busway.event_grid")
+
+ORIGIN = "eventgrid.azure.net"
+MOST_BYTES = 2 * 1024 * 1024
+_VALIDATION = "Microsoft.EventGrid.SubscriptionValidationEvent"
+_EVENT, _JSON = "application/cloudevents+json", "application/json"
+
+
+def register_webhook(app: func.FunctionApp, task: str, webhook: str, gathering: Gathering) -> None:
+    """Add the function of *task*, which takes events at events/*webhook*."""
+
+    async def receive(request: func.HttpRequest) -> func.HttpResponse:
+        if request.method == "OPTIONS":
+            return _handshake(request)
+        return await _received(request, task, gathering)
+
+    decorated = app.route(
+        route=f"events/{webhook}",
+        trigger_arg_name="request",
+        methods=["POST", "OPTIONS"],
+        auth_level=func.AuthLevel.FUNCTION,
+    )(receive)
+    app.function_name(task)(decorated)
+
+
+def _handshake(request: func.HttpRequest) -> func.HttpResponse:
+    """Agree to get events from Event Grid, and from nobody else."""
+    origin = request.headers.get("WebHook-Request-Origin", "")
+    if not hmac.compare_digest(origin.encode(), ORIGIN.encode()):
+        return failure(f"WebHook-Request-Origin: expected {ORIGIN}", 403)
+    return response(b"", _JSON, headers={"WebHook-Allowed-Origin": ORIGIN, "WebHook-Allowed-Rate": "*"})
+
+
+async def _received(request: func.HttpRequest, task: str, gathering: Gathering) -> func.HttpResponse:
+    body = request.get_body()
+    if len(body) > MOST_BYTES:
+        return failure(f"the request has {len(body)} bytes, expected at most {MOST_BYTES}", 413)
+    try:
+        contents = _contents(body, request.headers.get("Content-Type", ""))
+    except (ValueError, RecursionError, MessageRejected) as fault:
+        reason = fault.description if isinstance(fault, MessageRejected) else "the body is not JSON"
+        return failure(f"expected CloudEvents or events of Event Grid: {reason}", 400)
+    if isinstance(contents, str):
+        return response(json.dumps({"validationResponse": contents}).encode(), _JSON)
+    runs = (gathering.run(content, key=key) for content, key in contents)
+    results = await asyncio.gather(*runs, return_exceptions=True)
+    errors = [each for each in results if each is not None]
+    for error in errors:
+        if not isinstance(error, BuswayError):
+            raise error
+    if errors:
+        _LOGGER.warning("%s: events stay at Event Grid: %s", task, printable(str(errors[0])))
+        return failure(f"{len(errors)} of {len(results)} events have no result yet", 503)
+    return response(b"", _JSON)
+
+
+def _contents(body: bytes, content_type: str) -> Sequence[tuple[bytes, bytes | None]] | str:
+    """
+    Return an encoded message for each event, with its key, or the code of a validation; raises MessageRejected.
+
+    A CloudEvent comes alone or in an array; events of the schema of Event Grid always come in an array.
+    """
+    is_array = body.lstrip()[:1] == b"["
+    if content_type.startswith(BATCH) and not is_array:
+        raise MessageRejected(INVALID, "got a JSON value that is not an array")
+    found = []
+    for text in split_batch(body) if is_array else [body]:
+        event = json.loads(text)
+        if not isinstance(event, dict):
+            raise MessageRejected(INVALID, "got a JSON value that is not an object")
+        if event.get("eventType") == _VALIDATION:
+            return _code(event)
+        found.append((_message(event, text), event_key(text)))
+    return found
+
+
+def _code(event: dict[str, Any]) -> str:
+    data = event.get("data")
+    code = data.get("validationCode") if isinstance(data, dict) else None
+    if not isinstance(code, str):
+        raise MessageRejected(INVALID, "got a validation without validationCode")
+    return code
+
+
+def _message(event: dict[str, Any], text: bytes) -> bytes:
+    is_cloud_event = "specversion" in event
+    source, time = (event.get(name) for name in (("source", "time") if is_cloud_event else ("topic", "eventTime")))
+    identity = event.get("id")
+    if not isinstance(identity, str) or not identity or (is_cloud_event and not isinstance(source, str)):
+        raise MessageRejected(INVALID, "got an event without id or source")
+    enqueued = _milliseconds(time) if isinstance(time, str) else None
+    kind = _EVENT if is_cloud_event else _JSON
+    return queue_message(f"{source or ''}\n{identity}", text, enqueued, None, 1, message_id=identity, content_type=kind)
+
+
+def _milliseconds(time: str) -> int | None:
+    try:
+        at = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,81 @@
+"""The address and the credentials of an Event Grid topic or namespace, from the app's settings."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from shared.errors import Problem, TargetRefused
+
+ADDRESS_SUFFIX = "__topicEndpointUri"
+"""After the name of a setting: the address for managed identity, as in the Functions host."""
+EXPECTED = "expected Endpoint=https://TOPIC.REGION-1.eventgrid.azure.net/api/events;SharedAccessKey=KEY"
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+_TOPIC_PATH = "/api/events"
+
+
+class EventGridEndpoint(NamedTuple):
+    """The address of a topic, or of a namespace with topics; without a key the app's identity is used."""
+
+    url: str
+    key: str | None
+
+    @property
+    def is_namespace(self) -> bool:
+        """Whether the address is that of a namespace, which has any number of topics."""
+        return urlsplit(self.url).path in {"", "/"}
+
+    def __repr__(self) -> str:
+        """Return the address only."""
+        return f"EventGridEndpoint({self.url})"
+
+
+def event_grid_fault(text: str) -> tuple[str, str] | None:
+    """Return the problem of the text of a setting or secret, and how to fix it; quotes nothing of it."""
+    parts = _parts(text)
+    if set(parts) != {"endpoint", "sharedaccesskey"} or not parts["sharedaccesskey"]:
+        return "is not the address and key of an Event Grid topic", EXPECTED
+    return _address_fault(parts["endpoint"])
+
+
+def _address_fault(text: str) -> tuple[str, str] | None:
+    try:
+        url = urlsplit(text)
+        host = url.hostname
+    except ValueError:
+        host = None
+    if not host or url.path not in {"", "/", _TOPIC_PATH} or url.query:
+        return "has no valid endpoint", EXPECTED
+    if url.scheme != "https" and not (url.scheme == "http" and host in _LOOPBACK):
+        return "has an endpoint without TLS", "expected https://"
+    return None
+
+
+def event_grid_setting_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
+    """Return the problem of the app setting that names a topic or namespace, or None."""
+    if text := settings.get(setting):
+        fault = event_grid_fault(text)
+    elif address := settings.get(setting + ADDRESS_SUFFIX):
+        fault = _address_fault(address)
+    else:
+        fault = "is missing", f"{EXPECTED}, or {setting}{ADDRESS_SUFFIX} with the address alone"
+    return None if fault is None else Problem(setting, f"the app setting {fault[0]}", fault[1])
+
+
+def event_grid_endpoint_of(setting: str, settings: Mapping[str, str]) -> EventGridEndpoint:
+    """Return the endpoint that an app setting names; raises TargetRefused."""
+    problem = event_grid_setting_problem(setting, settings)
+    if problem is not None:
+        raise TargetRefused(str(problem))
+    text = settings.get(setting)
+    return event_grid_endpoint(text) if text else EventGridEndpoint(settings[setting + ADDRESS_SUFFIX], None)
+
+
+def event_grid_endpoint(text: str) -> EventGridEndpoint:
+    """Return the endpoint that a valid *text* has."""
+    parts = _parts(text)
+    return EventGridEndpoint(parts["endpoint"], parts["sharedaccesskey"])
+
+
+def _parts(text: str) -> dict[str, str]:
+    pairs = (each.partition("=") for each in text.split(";") if each.strip())
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,134 @@
+"""The webhook of Event Grid: handshake, both schemas, and an answer only after the outcome."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import azure.functions as func
+import pytest
+
+from functions.event_grid import register_webhook
+from shared.line.gathering import Gathering
+from shared.line.pipeline import Pipeline
+from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
+from shared.line.text_form import TextForm
+from shared.message.arrival import Origin
+from shared.message.ttl import Keep
+from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
+from tests.messages import message
+
+type Receive = Callable[[func.HttpRequest], Coroutine[Any, Any, func.HttpResponse]]
+
+
+def webhook(output: OutputThatAccepts) -> Receive:
+    target, clock = Target(output, "east", "orders"), clock_at_delivery()
+    task = Task("take", Origin("grid", "orders"), [], Router([Route(target)]), target, Keep(), None)
+    task = replace(task, opens_envelopes=True, opens_some=True, one_by_one=True)
+    line = Pipeline(task, JournalInMemory(), clock, sleep_by(clock))
+    app = func.FunctionApp()
+    register_webhook(app, "take", "orders", Gathering(line, has_sessions=False))
+    (function,) = app.get_functions()
+    trigger = function.get_dict_repr()["bindings"][0]
+    assert (trigger["route"], str(trigger["authLevel"]).upper()) == ("events/orders", "FUNCTION")
+    receive: Receive = function.get_user_function()
+    return receive
+
+
+def asked(receive: Receive, body: bytes = b"", method: str = "POST", **headers: str) -> tuple[int, bytes]:
+    request = func.HttpRequest(method=method, url="/api/events/orders", headers=headers, body=body)
+    answer = asyncio.run(receive(request))
+    return answer.status_code, answer.get_body()
+
+
+def event(identity: str = "1", **attributes: object) -> dict[str, object]:
+    return {"specversion": "1.0", "id": identity, "source": "/shop", "type": "order", **attributes}
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("eventgrid.azure.net", 200), ("evil.example", 403), ("", 403), ("ä", 403)]
+)
+def test_only_event_grid_may_deliver(origin: str, status: int) -> None:
+    request = func.HttpRequest(method="OPTIONS", url="/", headers={"WebHook-Request-Origin": origin}, body=b"")
+    answer = asyncio.run(webhook(OutputThatAccepts())(request))
+    assert answer.status_code == status
+    assert answer.headers.get("WebHook-Allowed-Origin") == ("eventgrid.azure.net" if status == 200 else None)
+
+
+def test_the_validation_of_the_event_grid_schema_is_answered() -> None:
+    validation = {
+        "id": "1",
+        "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
+        "data": {"validationCode": "A-1"},
+    }
+    assert asked(webhook(OutputThatAccepts()), json.dumps([validation]).encode()) == (
+        200,
+        b'{"validationResponse": "A-1"}',
+    )
+
+
+@pytest.mark.parametrize("is_batch", [True, False])
+def test_events_arrive_as_they_were_published(*, is_batch: bool) -> None:
+    output = OutputThatAccepts()
+    text = b'{"specversion":"1.0","id":"7","source":"/shop","type":"order","data":{"n":1e3}}'
+    assert asked(webhook(output), b"[%b]" % text if is_batch else text)[0] == 200
+    (found,) = output.messages("orders")
+    assert (found.body, found.content_type) == (text, "application/cloudevents+json")
+    assert found.message_id is not None
+    assert found.message_id.payload == "7"
+
+
+def test_an_event_of_the_event_grid_schema_arrives_as_json() -> None:
+    output = OutputThatAccepts()
+    text = b'{"id":"7","topic":"/t","subject":"s","eventType":"a","eventTime":"2026-01-01T00:00:00Z","data":{}}'
+    assert asked(webhook(output), b"[%b]" % text)[0] == 200
+    (found,) = output.messages("orders")
+    assert (found.body, found.content_type) == (text, "application/json")
+
+
+def test_an_envelope_is_opened_and_delivered_twice_is_sent_once() -> None:
+    output = OutputThatAccepts()
+    receive = webhook(output)
+    text = TextForm("send", "grid/orders", "service-bus", 10**6).text(message(3, session_id="s"), None).encode()
+    assert [asked(receive, text)[0], asked(receive, text)[0]] == [200, 200]
+    (found,) = output.messages("orders")
+    assert (found.session_id, found.body) == ("s", b"body")
+
+
+def test_no_success_is_answered_before_the_target_has_the_event() -> None:
+    down = OutputThatIsDown()
+    receive = webhook(down)
+    status, body = asked(receive, json.dumps([event("1"), event("2")]).encode())
+    assert (status, json.loads(body)) == (503, {"error": "2 of 2 events have no result yet"})
+    down.put_up()
+    assert asked(receive, json.dumps([event("1"), event("2")]).encode())[0] == 200
+    assert sorted(str(each) for each in down.ids("orders")) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no json",
+        b"1",
+        b"[1]",
+        b"{}",
+        b"\xff",
+        b"[" * 10_000,
+        json.dumps(event(id=1)).encode(),
+        json.dumps(event(source=None)).encode(),
+        json.dumps([{"eventType": "Microsoft.EventGrid.SubscriptionValidationEvent"}]).encode(),
+        base64.b64encode(b"{}"),
+    ],
+)
+def test_what_is_not_an_event_is_a_bad_request(body: bytes) -> None:
+    output = OutputThatAccepts()
+    assert asked(webhook(output), body)[0] == 400
+    assert output.calls == []
+
+
+def test_a_request_that_is_too_large_is_refused() -> None:
+    assert asked(webhook(OutputThatAccepts()), b" " * (2 * 1024 * 1024 + 1))[0] == 413
