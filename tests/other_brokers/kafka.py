@@ -32,6 +32,7 @@ class Kafka(OtherBroker):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.tls_port, self.token_port, self._controller_port = free_port(), free_port(), free_port()
+        self._node = 1
 
     @staticmethod
     def missing() -> str | None:
@@ -78,10 +79,10 @@ class Kafka(OtherBroker):
             subprocess.run([*java, *format_], check=True, capture_output=True)  # noqa: S603 - a fixed command
         return [*java, "kafka.Kafka", str(properties)], dict(os.environ)
 
-    def create(self, topic: str, partitions: int = 4, **settings: str) -> str:
+    def create(self, topic: str, partitions: int = 4, replicas: int = 1, **settings: str) -> str:
         """Create a topic with settings, whose dots are underscores here; return its name."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
-        created = self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
+        created = self.admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])
         created[topic].result(_SECONDS)
         return topic
 
@@ -95,6 +96,13 @@ class Kafka(OtherBroker):
         change = UserScramCredentialUpsertion(name, info, password.encode())
         self.admin.alter_user_scram_credentials([change])[name].result(_SECONDS)
 
+    def second(self) -> "Kafka":
+        """Return another broker of this cluster, which is not started."""
+        other = Kafka(self.folder / "second")
+        other.folder.mkdir()
+        other._controller_port, other._node = self._controller_port, 2
+        return other
+
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1):
@@ -105,10 +113,12 @@ class Kafka(OtherBroker):
     def _properties(self) -> str:
         secret = f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}" user_reader="reader"'
         lines = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
+            "process.roles": "broker,controller" if self._node == 1 else "broker",
+            "node.id": str(self._node),
+            "broker.session.timeout.ms": "3000",
+            "replica.lag.time.max.ms": "3000",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"{self._listeners()},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "listeners": ",".join([self._listeners(), *self._controller()]),
             "advertised.listeners": self._listeners(),
             "listener.security.protocol.map": (
                 "PASSWORD:SASL_PLAINTEXT,TLS:SASL_SSL,TOKEN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
@@ -137,6 +147,9 @@ class Kafka(OtherBroker):
             "auto.create.topics.enable": "true",
         }
         return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+    def _controller(self) -> list[str]:
+        return [f"CONTROLLER://127.0.0.1:{self._controller_port}"] if self._node == 1 else []
 
     def _listeners(self) -> str:
         ports = {"PASSWORD": self.port, "TLS": self.tls_port, "TOKEN": self.token_port}

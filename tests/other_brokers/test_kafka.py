@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import KafkaException
 
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint
@@ -159,6 +160,46 @@ def test_a_kill_in_the_middle_loses_nothing_and_keeps_the_order_of_keys(kafka: K
     assert killed
     assert is_good(found)
     assert found.delivered == 3_000
+
+
+def test_too_few_replicas_hold_messages_until_there_are_enough_and_leaders_move(kafka: Kafka) -> None:
+    other = kafka.second()
+    other.start()
+    try:
+        topic = created_with_replicas(kafka)
+        messages = [outgoing(number, f"k{number % 20}") for number in range(3_000)]
+        steps: list[str] = []
+
+        def disturb(done: int) -> None:
+            if done >= 600 and not steps:
+                # The partitions that it leads get another leader, which refuses: too few replicas.
+                other.kill()
+                steps.append("killed")
+            elif steps == ["killed"] and done < 3_000:
+                steps.append("held")
+            elif steps == ["killed", "held"]:
+                other.start()
+                steps.append("started")
+
+        sending = sent_until_done(kafka, topic, messages, disturb)
+        assert steps == ["killed", "held", "started"]
+        assert {type(each) for each in sending.errors} == {TargetUnavailable}
+        found = balance_of(kafka, topic, messages, sending, 3)
+        assert is_good(found)
+        assert found.delivered == 3_000
+    finally:
+        other.kill()
+
+
+def created_with_replicas(kafka: Kafka) -> str:
+    """Create a topic with two replicas, once the second broker has registered."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return kafka.create("replicas", replicas=2, min_insync_replicas="2")
+        except KafkaException:
+            assert time.monotonic() < end, "the second broker did not register"
+            time.sleep(0.5)
 
 
 def test_messages_that_are_too_large_are_rejected_and_no_other(kafka: Kafka) -> None:
