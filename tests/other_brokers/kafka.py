@@ -20,7 +20,7 @@ from tests.other_brokers.processes import ENCODED, FETCHED, PASSWORD, USER, Othe
 
 _JARS = FETCHED / "kafka-4.1.2"
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
-_SECONDS = 30
+_SECONDS = 60
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _TOKEN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -115,8 +115,6 @@ class Kafka(OtherBroker):
         lines = {
             "process.roles": "broker,controller" if self._node == 1 else "broker",
             "node.id": str(self._node),
-            "broker.session.timeout.ms": "3000",
-            "replica.lag.time.max.ms": "3000",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "listeners": ",".join([self._listeners(), *self._controller()]),
             "advertised.listeners": self._listeners(),

@@ -6,7 +6,6 @@ those that were held back say so; the next call opens a new producer.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from shared.protocols import Outgoing
 _BATCH_BYTES = 1_000_000
 _SMALLEST_BATCH = 16_384
 _LONGEST_TEXT = 200
+_UNANSWERED = Failure("_TIMED_OUT", "no answer in time; a partition may have no leader or too few in-sync replicas")
 
 type Answers = list[BuswayError | None]
 
@@ -75,6 +75,8 @@ class _Topic:
         self._tokens = tokens
         self._producer: KafkaProducer | None = None
         self._opening = asyncio.Lock()
+        self._alone = asyncio.Lock()
+        """Held while there are suspects: records of other calls would join the batch of one."""
         self._batch_bytes = _BATCH_BYTES
         self._smaller = 0
         """The bytes of a batch from now on, unless one of the suspects proves to be too large by itself."""
@@ -86,7 +88,7 @@ class _Topic:
         """Return the answers to *messages*."""
         answers: Answers = []
         while len(answers) < len(messages):
-            answers += await self._together(self._next(messages[len(answers) :]), deadline)
+            answers += await self._some(messages[len(answers) :], deadline)
             stop = next((each for each in answers if isinstance(each, TargetUnavailable | TargetRefused)), None)
             if stop is not None:
                 return answers + [stop] * (len(messages) - len(answers))
@@ -98,10 +100,22 @@ class _Topic:
             self._retire(self._producer)
         await asyncio.gather(*self._closing)
 
+    async def _some(self, messages: Sequence[Outgoing], deadline: float) -> Answers:
+        """Return the answers to the first of *messages*, which are sent together."""
+        if not self._suspects:
+            return await self._together(messages, deadline)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._alone.acquire()
+        except TimeoutError:
+            return [TargetUnavailable(f"{self._name}: no answer in time")] * len(messages)
+        try:
+            return await self._together(self._next(messages), deadline)
+        finally:
+            self._alone.release()
+
     def _next(self, messages: Sequence[Outgoing]) -> Sequence[Outgoing]:
         """Return the messages to send together: up to the next suspect, or that alone."""
-        if not self._suspects:
-            return messages
         for position, message in enumerate(messages):
             if hash(message) in self._suspects:
                 return messages[: max(position, 1)]
@@ -174,38 +188,38 @@ class _Topic:
     def _answers(self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer) -> Answers:
         """Return the error of each message, and note how the next attempt finds a refused one among several."""
         failures = [each for each in call.answers.values() if each is not None]
-        together = Counter((each.name, each.partition) for each in failures)
         causes = [each for each in failures if not is_consequence(each.name)]
         cause = causes[0] if causes else producer.last_error
-        unanswered = producer.last_error or Failure("_TIMED_OUT", "no answer in time")
         answers: Answers = []
         for position in range(len(messages)):
-            failure = call.answers.get(position, unanswered)
+            failure = call.answers.get(position, producer.last_error or _UNANSWERED)
+            if failure is _UNANSWERED:
+                answers.append(TargetUnavailable(f"{self._name}: {_UNANSWERED.text}"))
+                continue
             if failure is None:
                 answers.append(None)
                 continue
             if is_consequence(failure.name):
-                text = "no answer in time" if cause is None else _text(cause)
+                text = _UNANSWERED.text if cause is None else _text(cause)
                 answers.append(TargetUnavailable(f"{self._name}: held back behind another message: {text}"))
                 continue
             answer = as_error(reaction_to(failure.name), self._name, _text(failure), KafkaFailed(failure.name))
-            count = together[failure.name, failure.partition]
+            count = producer.failures[failure.name, failure.partition]
             if isinstance(answer, MessageRejected) and count > 1:
                 answer = TargetUnavailable(f"{self._name}: one of {count} messages is refused, {_text(failure)}")
             answers.append(answer)
-        self._note_refused(messages, call, together)
+        self._note_refused(messages, call, producer)
         return answers
 
-    def _note_refused(
-        self, messages: Sequence[Outgoing], call: Call, together: Counter[tuple[str, int | None]]
-    ) -> None:
-        for (name, partition), count in together.items():
+    def _note_refused(self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer) -> None:
+        for (name, partition), count in producer.failures.items():
             if count == 1 or is_consequence(name) or reaction_to(name).error is not MessageRejected:
                 continue
             batch = [messages[at] for at, each in call.answers.items() if each and each[::2] == (name, partition)]
-            self._suspects = set(map(hash, batch))
+            self._suspects.update(map(hash, batch))
             if reaction_to(name) is TOO_LARGE:
-                self._smaller = min(sum(len(each.content) for each in batch), self._batch_bytes) // 2
+                size = sum(len(each.content) for each in batch)
+                self._smaller = min(size, self._batch_bytes) // 2 if batch else self._smaller
 
 
 class KafkaFailed(Exception):

@@ -8,8 +8,9 @@ leaving the producer.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -80,16 +81,16 @@ class Call:
         failure = None if error is None else Failure(error.name(), error.str(), message.partition())
         self._reports.append((position, failure))
 
-    def settle(self) -> bool:
-        """Put what was reported among the answers; return whether any message has failed."""
-        has_failed = False
+    def settle(self) -> list[Failure | None]:
+        """Put what was reported among the answers, and return it."""
+        found = []
         while self._reports:
             position, failure = self._reports.popleft()
             self.answers[position] = failure
-            has_failed = has_failed or failure is not None
+            found.append(failure)
         if len(self.answers) == self.expected and not self.done.done():
             self.done.set_result(None)
-        return has_failed
+        return found
 
 
 class KafkaProducer:
@@ -99,6 +100,8 @@ class KafkaProducer:
         """Send to *topic*; `open` makes it."""
         self.last_error: Failure | None = None
         """The last error of a connection, such as that a broker refuses it."""
+        self.failures: Counter[tuple[str, int | None]] = Counter()
+        """How many messages have failed, of all calls, by the name of the error and the partition."""
         self.failed = False
         self._topic = topic
         self._calls: set[Call] = set()
@@ -159,8 +162,10 @@ class KafkaProducer:
         self._thread.shutdown(wait=False)
 
     def _close(self) -> None:
-        self._client.purge(in_queue=True, in_flight=True)
-        self._client.close()
+        # A fatal error is raised again, which adds nothing.
+        with contextlib.suppress(confluent_kafka.KafkaException):
+            self._client.purge(in_queue=True, in_flight=True)
+            self._client.close()
 
     async def _serve(self) -> None:
         """Wait for delivery reports as long as a call waits for one."""
@@ -174,8 +179,8 @@ class KafkaProducer:
                 self._fail()
             is_refused = self.last_error is not None and self.last_error.name in LASTING
             for call in tuple(self._calls):
-                if call.settle():
-                    self._fail()
+                for failure in call.settle():
+                    self._note_answer(failure)
                 if is_refused and not call.done.done():
                     call.done.set_result(None)
                 if call.done.done():
@@ -185,6 +190,13 @@ class KafkaProducer:
             if self.failed:
                 # Again, because what was on its way to a broker returns to the queue.
                 self._client.purge(in_queue=True, in_flight=False, blocking=False)
+
+    def _note_answer(self, failure: Failure | None) -> None:
+        if failure is None:
+            self.last_error = None
+            return
+        self.failures[failure.name, failure.partition] += 1
+        self._fail()
 
     def _fail(self) -> None:
         """Send nothing that is not under way."""
