@@ -20,6 +20,11 @@ RUNS: list[tuple[str, str, str]] = re.findall(
     r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL
 )
 
+# `make faults` runs these; the fidelity table has their journeys.
+_SLOW = {"config/examples/storage-queue", "config/examples/event-grid"}
+SLOW_RUNS = [run for run in RUNS if run[0] in _SLOW]
+QUICK_RUNS = [run for run in RUNS if run[0] not in _SLOW]
+
 
 def own_app(folder: Path) -> Path:
     """Give the repository's app a folder of its own, so that logs and settings of other runs stay as they are."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.pattern_pages import RUNS, own_app, run_as_shown
+from tests.end_to_end.pattern_pages import QUICK_RUNS, own_app, run_as_shown
 
-HALF = RUNS[len(RUNS) // 2 :]
+HALF = QUICK_RUNS[len(QUICK_RUNS) // 2 :]
 
 
 @pytest.mark.parametrize(("pattern", "commands", "printed"), HALF, ids=[Path(run[0]).name for run in HALF])

@@ -6,9 +6,7 @@ webhook sends each event once while it remembers it.
 """
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +17,7 @@ from local.broker.faults import Effect, Fault, Operation
 from local.event_grid import EventGrid, Subscription
 from shared.codecs.envelope import open_envelope
 from tests.end_to_end.host_process import HostProcess
+from tests.event_grid_thread import RunningGrid
 from tests.faults.kills import SENT_BUT_UNSETTLED, held
 from tests.faults.line import Line, named
 from tests.faults.parties import drafts
@@ -56,26 +55,12 @@ class GridLine(Line):
         self.grid = StrikingGrid("key", sleep=lambda seconds: asyncio.sleep(seconds / _FASTER))
         self.grid.strikes = []
         self.subscription = Subscription("")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
         """Start the broker and Event Grid."""
         super().__enter__()
-        self._thread.start()
-        self._stack.callback(self._end)
-        self._run(self.grid.__aenter__())
+        self.running = self._stack.enter_context(RunningGrid(self.grid))
         return self
-
-    def _end(self) -> None:
-        self._run(self.grid.__aexit__())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, object]) -> None:
-        future: Future[object] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        future.result(20)
 
     def _settings(self) -> dict[str, str]:
         return super()._settings() | {"GRID": self.grid.setting()}
@@ -90,7 +75,7 @@ class GridLine(Line):
         host = super().host(is_awaited=True, settings=settings)
         self.subscription.endpoint = f"http://127.0.0.1:{host.http_port}/api/events/{CARRIER}"
         if len(self.hosts) == 1:
-            self._run(self.grid.subscribe(CARRIER, self.subscription))
+            self.running.subscribe(CARRIER, self.subscription)
         return host
 
     def carried(self) -> list[str]:

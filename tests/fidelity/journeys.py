@@ -16,6 +16,7 @@ from azure.storage.queue import QueueServiceClient
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
+from local.event_grid import EventGrid, Subscription
 from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotBind, CannotReceive
 from local.host.received_message import ReceivedMessage
@@ -29,6 +30,7 @@ from shared.message.message import Message
 from shared.protocols import Outgoing, Output
 from tests.azurite import running_queues
 from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.event_grid_thread import RunningGrid
 from tests.fidelity.specimens import SPECIMEN, SPECIMENS
 
 ONE_HOP = ("SS", "SE", "ES", "EE")
@@ -38,6 +40,8 @@ WIRE, AZURE, STOCK = "wire", "azure", "stock"
 ENVELOPE, BODY = "envelope", "body"
 # Through a queue of a storage account.
 STORAGE = "storage"
+# Through a topic of Event Grid.
+GRID = "grid"
 _SECONDS = 90
 
 
@@ -60,6 +64,8 @@ class Journey(NamedTuple):
         ]
         if self.mode == STORAGE:
             return _THROUGH_STORAGE.format(source=ends[0], target=ends[1])
+        if self.mode == GRID:
+            return _THROUGH_GRID.format(source=ends[0], target=ends[1])
         if self.mode == ENVELOPE:
             return _THROUGH_ENVELOPES.format(source=ends[0], target=ends[1])
         if self.mode == BODY:
@@ -111,10 +117,23 @@ rejects: {{connection: s9, queue: rejected}}
 loop_prevention: off
 """
 
+_THROUGH_GRID = """
+task: into-grid
+source: {source}
+routes: [{{target: {{connection: grid, topic: carrier}}}}]
+rejects: {{connection: s9, queue: rejected}}
+---
+task: out-of-grid
+source: {{connection: grid, webhook: carrier}}
+routes: [{{target: {target}}}]
+rejects: {{connection: s9, queue: rejected}}
+loop_prevention: off
+"""
+
 JOURNEYS = [
     *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
     *(Journey(STOCK, kinds) for kinds in ONE_HOP),
-    *(Journey(mode, "SS") for mode in (ENVELOPE, BODY, STORAGE)),
+    *(Journey(mode, "SS") for mode in (ENVELOPE, BODY, STORAGE, GRID)),
 ]
 # No task reads these: they show what the services themselves preserve.
 CONTROL = {"S": "control-queue", "E": "control-hub"}
@@ -140,11 +159,15 @@ def observe(folder: Path) -> Observations:
         (configuration / mode / "tasks" / "all.yaml").write_text("---\n".join(hops), encoding="utf-8")
         aliases = {f"{kind}{stage}" for each in JOURNEYS for stage, kind in enumerate(each.kinds.lower())} | {"s9"}
         kinds = {"s": "service-bus", "e": "event-hubs"}
-        lines = ["store: {kind: storage-queue, setting: STORE}\n"]
+        lines = ["store: {kind: storage-queue, setting: STORE}\n", "grid: {kind: event-grid, setting: GRID}\n"]
         lines += [f"{alias}: {{kind: {kinds[alias[0]]}, setting: CLOUD}}\n" for alias in sorted(aliases)]
         (configuration / mode / "connections.yaml").write_text("".join(lines), encoding="utf-8")
-    with RunningBroker([_namespace()]) as broker, running_queues(folder) as account:
-        settings = {"CLOUD": broker.connection_string("cloud"), "STORE": account}
+    with (
+        RunningBroker([_namespace()]) as broker,
+        running_queues(folder) as account,
+        RunningGrid(EventGrid("key")) as running,
+    ):
+        settings = {"CLOUD": broker.connection_string("cloud"), "STORE": account, "GRID": running.grid.setting()}
         with QueueServiceClient.from_connection_string(account) as service:
             service.create_queue(_CARRIER)
         hosts = [
@@ -155,10 +178,11 @@ def observe(folder: Path) -> Observations:
             for mode in (WIRE, AZURE)
         ]
         with hosts[0], hosts[1]:
+            hosts[0].wait_until_ready(60)
+            running.subscribe(_CARRIER, Subscription(f"http://127.0.0.1:{hosts[0].http_port}/api/events/{_CARRIER}"))
             asyncio.run(_send(settings))
             delivered = {kind: _arrivals(broker, kind, name) for kind, name in CONTROL.items()}
-            for host in hosts:
-                host.wait_until_ready(60)
+            hosts[1].wait_until_ready(60)
             withheld = {each: _withheld(each, delivered) for each in JOURNEYS}
             wanted = {each: set(delivered[each.kinds[0]]) - withheld[each] for each in JOURNEYS}
             end = time.monotonic() + _SECONDS
@@ -181,7 +205,7 @@ def observe(folder: Path) -> Observations:
 
 
 def _host(journey: Journey) -> str:
-    return {STOCK: AZURE, ENVELOPE: WIRE, BODY: WIRE, STORAGE: WIRE}.get(journey.mode, journey.mode)
+    return {STOCK: AZURE, ENVELOPE: WIRE, BODY: WIRE, STORAGE: WIRE, GRID: WIRE}.get(journey.mode, journey.mode)
 
 
 def _made(folder: Path) -> Path:

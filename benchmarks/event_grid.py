@@ -1,0 +1,107 @@
+"""
+The output for Event Grid beside loops by hand with the same library: events per second, in alternating runs.
+
+    python -m benchmarks.event_grid
+
+The counterpart is the local Event Grid in a process of its own, without subscriptions.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+
+from azure.core import AsyncPipelineClient
+from azure.core.credentials import AzureKeyCredential
+from azure.core.pipeline.policies import AzureKeyCredentialPolicy
+from azure.core.rest import AsyncHttpResponse, HttpRequest
+
+from local.event_grid import EventGrid
+from shared.azure.event_grid_endpoint import EventGridEndpoint
+from shared.azure.senders.event_grid import EventGridOutput
+from shared.protocols import Outgoing
+
+_EVENTS = 2000
+_BATCH = 250
+_SIZE = 1024
+_KEY = "key"
+
+type _Client = AsyncPipelineClient[HttpRequest, AsyncHttpResponse]
+
+
+def _serve(pipe: Connection) -> None:
+    async def serve() -> None:
+        async with EventGrid(_KEY) as grid:
+            pipe.send(grid.address)
+            await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+async def _measure(address: str, rounds: int) -> None:
+    url = f"{address}/api/events"
+    policy = AzureKeyCredentialPolicy(AzureKeyCredential(_KEY), "aeg-sas-key")
+    client: _Client = AsyncPipelineClient(url, policies=[policy])
+    output = EventGridOutput("grid", lambda: EventGridEndpoint(url, _KEY))
+    event = json.dumps({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": "x" * _SIZE}).encode()
+
+    async def post(kind: str, content: bytes) -> None:
+        request = HttpRequest("POST", url, headers={"Content-Type": kind}, content=content)
+        (await client.send_request(request)).raise_for_status()
+
+    async def one_by_one() -> None:
+        for _ in range(_EVENTS):
+            await post("application/cloudevents+json", event)
+
+    async def in_batches() -> None:
+        for _ in range(_EVENTS // _BATCH):
+            await post("application/cloudevents-batch+json", b"[%b]" % b",".join([event] * _BATCH))
+
+    async def busway() -> None:
+        messages = [Outgoing(event, None, None, None)] * _BATCH
+        for _ in range(_EVENTS // _BATCH):
+            answers = await output.send("orders", messages, timeout_seconds=60)
+            if any(answer is not None for answer in answers):
+                raise RuntimeError("an event was not accepted")
+
+    ways: dict[str, Callable[[], Awaitable[None]]] = {
+        "a loop, one event after the other": one_by_one,
+        "a loop, batches of 250": in_batches,
+        "Busway's output, batches of 250": busway,
+    }
+    wall: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            started, used = time.perf_counter(), time.process_time()
+            await way()
+            wall[name].append(_EVENTS / (time.perf_counter() - started))
+            cpu[name].append((time.process_time() - used) / _EVENTS * 1000)
+    for name, rates in wall.items():
+        low, middle, high = min(rates), statistics.median(rates), max(rates)
+        own = statistics.median(cpu[name])
+        print(f"{name:34} {middle:7,.0f} events/s ({low:,.0f} to {high:,.0f}), {own:.3f} ms of CPU each")
+    await output.close()
+    await client.close()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(there,), daemon=True)
+    server.start()
+    try:
+        asyncio.run(_measure(here.recv(), rounds))
+    finally:
+        server.kill()
+
+
+if __name__ == "__main__":
+    main()
