@@ -75,6 +75,8 @@ _USUAL_CONTENTS = {
     if code in codes
 }
 _REPEATABLE = frozenset((DATA, SEQUENCE))
+_NOTHING = HEADER - 1
+_PLACES = FOOTER - _NOTHING + 1
 
 
 @dataclass(slots=True)
@@ -123,7 +125,8 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     Order, descriptors and sizes are checked, the contents are not decoded. A message without a body is accepted, as
     the services accept it; anything else that the specification forbids is Malformed.
     """
-    parts = [b""] * (FOOTER + 1)
+    # By number, from that of the header; the first place is for nothing.
+    parts = [b""] * _PLACES
     end = len(buffer)
     last_head = end - _HEAD.size
     head_at, usual_of = _HEAD.unpack_from, _USUAL_CONTENTS.get
@@ -153,19 +156,14 @@ def split(buffer: bytes, position: int = 0) -> Sections:
             raise Malformed(f"{NAMES[number]} at byte {position}: it reaches beyond the end of the message")
         if number != previous:
             # Several data or sequence sections form one body, which is sliced at its end.
-            parts[previous] = buffer[start:position]
+            if previous:
+                parts[previous - _NOTHING] = buffer[start:position]
             start = position
         previous, position = number, stop
-    parts[previous] = buffer[start:end]
-    return Sections(
-        parts[HEADER],
-        parts[DELIVERY_ANNOTATIONS],
-        parts[MESSAGE_ANNOTATIONS],
-        parts[PROPERTIES],
-        parts[APPLICATION_PROPERTIES],
-        parts[DATA] or parts[SEQUENCE] or parts[VALUE],
-        parts[FOOTER],
-    )
+    if previous:
+        parts[previous - _NOTHING] = buffer[start:end]
+    _, header, delivery, annotations, properties, application, data_, sequence, value, footer = parts
+    return Sections(header, delivery, annotations, properties, application, data_ or sequence or value, footer)
 
 
 def _check_order(number: int, previous: int, position: int) -> None:

@@ -16,9 +16,10 @@ from local.broker import errors
 from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode
-from shared.amqp.map_section import check_unique
-from shared.amqp.scan import BINARIES, compound_content, join_list, list_fields, map_entries, skip
+from shared.amqp.map_section import check_unique, walk
+from shared.amqp.scan import BINARIES, compound_content, extent_bytes, join_list, list_fields, map_entries, skip
 from shared.amqp.sections import DATA, Sections, descriptor, fields_of
+from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value
 
 MAX_HEADERS_BYTES = 64 * 1024
@@ -99,9 +100,10 @@ def read_content(message: bytes) -> Content:
             else _read_annotations(sections.message_annotations)
         )
         properties, session_id = _read_properties(sections.properties)
-        if sections.application_properties:
+        if sections.application_properties and _ACCEPTED.find(sections.application_properties) is None:
             _check_application_properties(sections.application_properties)
-        check_unique_keys(sections)
+            check_unique(sections.application_properties, "application-properties")
+        _check_annotations(sections)
         kept = _without_lock_token(sections.delivery_annotations) if sections.delivery_annotations else b""
     except Malformed as error:
         raise Refusal(errors.DECODE_ERROR, error.description) from error
@@ -134,8 +136,11 @@ def _without_lock_token(section: bytes) -> bytes:
 
 def check_unique_keys(sections: Sections) -> None:
     """Raise Malformed if the application properties, the annotations or the footer have the same key twice."""
-    if sections.application_properties:
-        check_unique(sections.application_properties, "application-properties")
+    check_unique(sections.application_properties, "application-properties")
+    _check_annotations(sections)
+
+
+def _check_annotations(sections: Sections) -> None:
     if sections.message_annotations not in _NO_ANNOTATIONS:
         check_unique(sections.message_annotations, "message-annotations")
     if sections.footer:
@@ -239,6 +244,26 @@ def _check_application_properties(section: bytes) -> None:
                 errors.MESSAGE_SIZE_EXCEEDED,
                 f"application property {key!r} is binary, expected a type Service Bus takes (Base64 text for bytes)",
             )
+
+
+def _accepted(section: bytes) -> tuple[list[Part], bool] | None:
+    """Return the entries of application properties that are accepted, None for others: see `shared.amqp.shapes`."""
+    parts: list[Part] = []
+    keys = set()
+    try:
+        for start, key_start, value_start, stop in walk(section):
+            extent = extent_bytes(section[value_start])
+            key = section[key_start:value_start]
+            if extent is None or not key_start or key in keys or section[value_start] in BINARIES:
+                return None
+            parts.append((start, value_start + extent, stop))
+            keys.add(key)
+    except Malformed:
+        return None
+    return parts, True
+
+
+_ACCEPTED = Shapes(_accepted)
 
 
 def read_batch(message: bytes) -> list[bytes]:
