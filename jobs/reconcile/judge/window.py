@@ -1,11 +1,12 @@
 """The judgement of a window: its steps in order, from compacted records to one verdict per message."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.compact.coverage import total
@@ -65,11 +66,10 @@ class Judged(NamedTuple):
 
 
 class _Paired(NamedTuple):
-    """The pairs of a window, the numbers of messages to judge one by one, and the counts of pairs."""
+    """The pairs of a window, and the numbers of messages to judge one by one."""
 
     pairs: DataFrame
     numbers: DataFrame
-    counts: list[Count]
 
 
 class _Kept(NamedTuple):
@@ -120,17 +120,15 @@ def judge_window(
     changed = None if opened is None else records.of(hours.changed)
     opened = selection.open_records(opened, changed)
     parts += [] if opened is None else [opened]
-    counted = [] if paired is None else paired.counts
+    found, counted = _select(parts, paired, of_streams, cache)
     found_problems = clock_problems(counted, settings)
-    if not parts:
+    if found is None:
         return Judged(None, None, counted, found_problems, [])
     progress("judging the messages that are not settled")
     earlier = selection.earlier_hours(hours.before, first_enqueued(counted), start, settings)
     before = records.of(earlier)
-    many = _fit_to_hours(records.spark, tasks, earlier)
     shared = shared_targets(tasks.active)
-    found = cache.cut(number_repeats(reduce(DataFrame.unionByName, parts)))
-    kept = _kept(found)
+    kept, many = _kept(found), _most_records(tasks, earlier)
     # What follows reads few records, except for evidence about some of them in those of the window.
     few, many = max(kept.number, many // _EVIDENCE_SHARE), max(kept.number, many)
     fit(records.spark, few * RECORD_BYTES)
@@ -166,13 +164,22 @@ def judge_window(
     )
 
 
-def _fit_to_hours(spark: SparkSession, tasks: Tasks, earlier: Sequence[str]) -> int:
-    """Set the options for the records of the window and of the *earlier* hours, whichever are more; return how many."""
+def _most_records(tasks: Tasks, earlier: Sequence[str]) -> int:
+    """Return the number of records of the window or of the *earlier* hours, whichever are more."""
     wanted = set(earlier)
     before = total([row for row in tasks.coverage_before if row["landed"] in wanted], "n")
-    many = max(total(tasks.coverage, "n"), before)
-    fit(spark, many * RECORD_BYTES)
-    return many
+    return max(total(tasks.coverage, "n"), before)
+
+
+def _select(
+    parts: Sequence[DataFrame], paired: _Paired | None, of_streams: DataFrame, cache: Cache
+) -> tuple[DataFrame | None, list[Count]]:
+    """Return the records of *parts* with `nth`, None without parts, and the counts of the pairs."""
+    # Spark plans the one while it computes the other.
+    with ThreadPoolExecutor(1) as pool:
+        counting = None if paired is None else pool.submit(counts, paired.pairs, paired.numbers, of_streams)
+        found = cache.cut(number_repeats(reduce(DataFrame.unionByName, parts))) if parts else None
+        return found, [] if counting is None else counting.result()
 
 
 def _pair(
@@ -191,7 +198,7 @@ def _pair(
         without_part = loose.where("src_seq is not null and src_part is null")
         numbers = numbers.unionByName(hashed_numbers(without_part, of_streams))
     wanted = selection.few(cache.keep(numbers.distinct()))
-    return _Paired(pairs, wanted, counts(pairs, wanted, of_streams))
+    return _Paired(pairs, wanted)
 
 
 def _behind(
