@@ -275,6 +275,19 @@ def test_a_compacted_topic_takes_tombstones_and_no_message_without_a_key(kafka: 
     assert [each.value() for each in read_topic(kafka.options, topic, _PARTITIONS)] == [b"body", None]
 
 
+def test_a_cluster_that_is_not_there_is_reported_long_before_the_deadline() -> None:
+    async def run() -> list[BuswayError | None]:
+        output = KafkaOutput("there", kafka_endpoint("kafka://127.0.0.1:1"))
+        async with asyncio.timeout(120):
+            answers = await output.send("topic", [outgoing(0), outgoing(1)], timeout_seconds=1_000)
+        await output.close()
+        return answers
+
+    answers = asyncio.run(run())
+    assert [type(each) for each in answers] == [TargetUnavailable] * 2
+    assert "there/topic: the target cannot be reached, _TRANSPORT: 127.0.0.1:1" in str(answers[0])
+
+
 def test_a_missing_topic_is_refused_and_not_created_by_a_broker_that_would(kafka: Kafka) -> None:
     [answer] = sent(kafka.url, "missing", [outgoing(0)])
     assert isinstance(answer, TargetRefused)

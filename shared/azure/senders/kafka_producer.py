@@ -10,6 +10,7 @@ leaving the producer.
 import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from shared.azure.senders.kafka_record import Record
 
 _POLL_SECONDS = 0.1
 _LARGEST_MESSAGE = 100_000_000
+# A broker that restarts is back by then; an outage is reported after it.
+_PATIENCE_SECONDS = 10.0
 _OPTIONS: Mapping[str, object] = {
     "client.id": "busway",
     "linger.ms": 1,  # the messages of a call are handed over within this time
@@ -103,6 +106,7 @@ class KafkaProducer:
         self.failures: Counter[tuple[str, int | None]] = Counter()
         """How many messages have failed, of all calls, by the name of the error and the partition."""
         self.failed = False
+        self._down_since: float | None = None
         self._topic = topic
         self._calls: set[Call] = set()
         self._serving: asyncio.Task[None] | None = None
@@ -177,7 +181,7 @@ class KafkaProducer:
                 # A fatal error is raised here, and the reports of its messages follow.
                 self._note_failure(_failure_of(error))
                 self._fail()
-            is_refused = self.last_error is not None and self.last_error.name in LASTING
+            is_refused = self._is_refused()
             for call in tuple(self._calls):
                 for failure in call.settle():
                     self._note_answer(failure)
@@ -191,9 +195,15 @@ class KafkaProducer:
                 # Again, because what was on its way to a broker returns to the queue.
                 self._client.purge(in_queue=True, in_flight=False, blocking=False)
 
+    def _is_refused(self) -> bool:
+        """Return whether waiting longer does not help: no broker lets it in, or none was there for a while."""
+        if self.last_error is not None and self.last_error.name in LASTING:
+            return True
+        return self._down_since is not None and time.monotonic() > self._down_since + _PATIENCE_SECONDS
+
     def _note_answer(self, failure: Failure | None) -> None:
         if failure is None:
-            self.last_error = None
+            self.last_error = self._down_since = None
             return
         self.failures[failure.name, failure.partition] += 1
         self._fail()
@@ -208,7 +218,9 @@ class KafkaProducer:
         self._note_failure(Failure(error.name(), error.str()))
 
     def _note_failure(self, failure: Failure) -> None:
-        if failure.name != "_ALL_BROKERS_DOWN" and not is_consequence(failure.name):
+        if failure.name == "_ALL_BROKERS_DOWN":
+            self._down_since = self._down_since or time.monotonic()
+        elif not is_consequence(failure.name):
             self.last_error = failure
 
 
