@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_urlsafe
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cli.children import Child
 from cli.together import beside, together
-from local.event_grid import EventGrid, Subscription
 from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from local.event_grid import EventGrid
 
 ROOT = Path(__file__).parents[1]
 """The repository, which is the function app's folder too."""
@@ -117,7 +119,7 @@ async def running_stack(
             (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
             settings |= dict.fromkeys(topics, line[1])
             others.append(kafka)
-        grids = {setting: await ends.enter_async_context(EventGrid(token_urlsafe())) for setting in webhooks}
+        grids = {setting: await ends.enter_async_context(_event_grid()) for setting in webhooks}
         settings |= {setting: grid.setting() for setting, grid in grids.items()}
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
@@ -130,7 +132,7 @@ async def running_stack(
         address = "" if http is None else http[1]
         for setting, grid in grids.items() if address else ():
             for name in webhooks[setting]:
-                await grid.subscribe(name, Subscription(f"{address}/api/events/{name}"))
+                await grid.subscribe_at(name, f"{address}/api/events/{name}")
         status = None if http is None else f"{http[1]}/api/status"
         yield Stack((azurite, broker, *others, host), settings, storage_string, line[1].split(), administration, status)
 
@@ -186,6 +188,13 @@ def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
     keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
     ports = [] if use_default_ports else [f"--{service.lower()}Port=0" for service in _SERVICES]
     return ["node", str(ROOT / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
+
+
+def _event_grid() -> "EventGrid":
+    # Import lazily: only configurations with Event Grid need a web server.
+    from local.event_grid import EventGrid
+
+    return EventGrid(token_urlsafe())
 
 
 def _create_queues(storage: str, queues: Collection[str]) -> None:

@@ -6,7 +6,6 @@ from typing import List, Protocol  # noqa: UP035 - see its use
 
 import azure.functions as func
 
-from functions.event_grid import register_webhook
 from functions.output_bindings import with_outputs
 from functions.queue_message import queue_content, queue_trigger
 from functions.raw_message import RawMessage
@@ -56,6 +55,9 @@ def register(
     *journal* is the output binding of a journal that is kept in an event hub, *kind* the kind of the connection.
     """
     if task.source.webhook is not None:
+        # Import lazily: only apps with webhooks need this.
+        from functions.event_grid import register_webhook  # noqa: PLC0415 - see above
+
         register_webhook(app, task.task, task.source.webhook, Gathering(pipeline, has_sessions=False))
         return
     if kind == "storage-queue":

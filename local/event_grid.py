@@ -134,6 +134,10 @@ class EventGrid:
                 raise TargetRefused(f"{subscription.endpoint}: answers the handshake with {answer.status}, {allowed}")
         self._subscriptions.setdefault(topic, []).append(subscription)
 
+    async def subscribe_at(self, topic: str, endpoint: str) -> None:
+        """Subscribe the webhook *endpoint* with the usual attempts and time to live; as `subscribe`."""
+        await self.subscribe(topic, Subscription(endpoint))
+
     async def _publish(self, request: web.Request) -> web.Response:
         given = request.headers.get("aeg-sas-key")
         if request.path.startswith("/topics/"):
