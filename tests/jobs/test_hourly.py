@@ -5,8 +5,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.judge.ordering import ARRIVAL, first_position, may_be_later, out_of_order
 from jobs.reconcile.judge.verdicts import FINDINGS
 from jobs.reconcile.read.due_hours import due_hours
 from jobs.reconcile.settings import Window
@@ -124,3 +126,36 @@ def write_summary(out: Path, window: Window, counted: datetime | None = None) ->
         renamed={}, tables={},
     )  # fmt: skip
     (folder / "summary.json").write_text(summary.to_json())
+
+
+@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="thousands of random arrivals; make spark runs it")
+def test_only_possible_later_messages_are_evidence_of_a_wrong_order(spark: SparkSession) -> None:
+    nth, view = F.floor(F.col("id") / 600), ["session", "src_seq", "major", "minor"]
+    enqueued = nth * 20_000_000 + F.floor(F.rand(1) * 30_000_000)
+    arrivals = (
+        spark.range(30_000)
+        .select(
+            (F.col("id") % 600).alias("session"),
+            F.lit(1).cast("bigint").alias("stream"),
+            # Some entities are deleted and created: their numbers begin again.
+            F.when(F.rand(2) < 0.1, F.floor(F.rand(3) * 30)).otherwise(nth + F.floor(F.rand(4) * 4)).alias("src_seq"),
+            F.when(F.rand(5) > 0.05, enqueued).alias("enqueued"),
+            (nth * 20_000_000 + F.floor(F.rand(6) * 150_000_000)).alias("major"),
+            F.floor(F.rand(7) * 3).alias("minor"),
+            F.when(F.rand(8) < 0.8, F.floor(F.rand(9) * 3)).alias("clock"),
+            (F.rand(10) < 0.08).alias("judged"),
+        )
+        .localCheckpoint()
+    )
+    judged, others = arrivals.where("judged").drop("judged"), arrivals.where("not judged").drop("judged")
+    sessions = judged.groupBy("session").agg(*first_position("src_seq", F.col("enqueued")))
+    later = others.join(sessions, "session").where(may_be_later("src_seq", F.col("enqueued"))).select(*ARRIVAL)
+
+    def behind(evidence: DataFrame) -> set[Row]:
+        found = out_of_order(judged.unionByName(evidence)).select(*view)
+        return {*found.join(judged.select(*view).distinct(), view, "left_semi").collect()}
+
+    expected = behind(others)
+    assert expected
+    assert behind(later) == expected
+    assert later.count() < others.count()
