@@ -179,6 +179,8 @@ class Imprinter:
             pairs.append((start, value_start + (1 if width else 2), stop))
             keys.append(section[start:value_start])
         cut = cut_into(pairs)
+        if len(set(keys)) < len(keys):
+            return None
         # No encoded key is the beginning of another one, so the keys alone decide the order of the pairs.
         order = sorted(range(len(keys)), key=keys.__getitem__)
         if order == list(range(len(keys))):
