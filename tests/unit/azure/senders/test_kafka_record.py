@@ -54,7 +54,7 @@ def test_every_value_comes_back_from_its_header_with_its_type(value: Value) -> N
     assert repr(found.payload) == repr(value.payload)  # as text, because of NaN
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_characters="\0"), max_size=5), values, max_size=4))
+@given(st.dictionaries(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5), values, max_size=4))
 def test_properties_come_back_from_their_headers_by_the_shape_of_their_section(named: dict[str, Value]) -> None:
     content = delivered(None, named={f"p{name}": value for name, value in named.items()})
     # The second time, the shape of the section is known.
