@@ -117,6 +117,21 @@ def _names_of(section: bytes) -> tuple[list[Part], Mapping[bytes, tuple[int, int
 
 
 _NAMES = Shapes(_names_of)
+_last: tuple[bytes, Mapping[bytes, tuple[int, int]] | None] = (b"", None)
+
+
+def shape_of(section: bytes) -> Mapping[bytes, tuple[int, int]] | None:
+    """
+    Return where the entries of a section of a known shape are, by their keys in lower case; None for another one.
+
+    Sections of one shape have the same object. Asked for the same section again, it answers from memory.
+    """
+    global _last  # noqa: PLW0603 - a message is checked and then imprinted
+    last, found = _last
+    if section is not last:
+        found = _NAMES.find(section)
+        _last = section, found
+    return found
 
 
 def check_unique(section: bytes, name: str) -> None:
@@ -126,7 +141,7 @@ def check_unique(section: bytes, name: str) -> None:
     Two readers would understand such a section differently. Strings and symbols with the same text are the same key.
     """
     # A section of a known shape has no key twice.
-    if not section or _NAMES.find(section) is not None:
+    if not section or shape_of(section) is not None:
         return
     is_wide = section[3:4] == _WIDE_MAP
     first = WIDE_CONTENT if is_wide else 6

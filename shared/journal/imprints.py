@@ -22,7 +22,7 @@ from operator import itemgetter
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import text
-from shared.amqp.shapes import Cut, Part, Shapes, cut_into
+from shared.amqp.shapes import Cut, Part, cut_into
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.message.loop_prevention import path_before
@@ -36,6 +36,8 @@ from shared.rules.syntax import Scope
 
 BODY_DIGEST_BYTES = 16
 PROPERTY_DIGEST_BYTES = 8
+# Copying one takes less time than making one.
+_OF_BODY, _OF_PROPERTIES = blake2b(digest_size=BODY_DIGEST_BYTES), blake2b(digest_size=PROPERTY_DIGEST_BYTES)
 
 _NULL = b"\x40"
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
@@ -80,7 +82,8 @@ class Imprinter:
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
         covered = tuple(index for index, name in _COVERED.items() if name not in system)
         self._counts_correlation_id = _CORRELATION_ID in covered
-        self._usual = Shapes(self._cut_of)
+        self._cuts: dict[int, tuple[object, Cut | None]] = {}
+        """For each shape by its identity, which lasts as long as it is kept here, how to cut sections."""
         self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
 
     def arriving(self, message: Message) -> Imprint:
@@ -140,7 +143,9 @@ class Imprinter:
         except Malformed:
             # The properties cannot be read, so the digest covers their bytes.
             content = b"".join(sorted((section, message.sections.properties)))
-        return blake2b(content, digest_size=PROPERTY_DIGEST_BYTES).digest()
+        digest = _OF_PROPERTIES.copy()
+        digest.update(content)
+        return digest.digest()
 
     def _covered_fields(self, fields: Sequence[bytes]) -> bytes:
         # Without the ids, most messages share a few of these.
@@ -157,9 +162,13 @@ class Imprinter:
         """Return the application properties that the digest covers, each canonical, in the order of their bytes."""
         if not section:
             return ()
-        cut = self._usual.find(section)
-        if cut is not None:
-            return cut(section)
+        shape = map_section.shape_of(section)
+        if shape is not None:
+            known = self._cuts.get(id(shape))
+            if known is None:
+                known = self._cuts[id(shape)] = shape, self._cut_of(section)
+            if known[1] is not None:
+                return known[1](section)
         if _ENCODINGS in section:
             return sorted(self._decoded_pairs(section))
         return sorted(
@@ -168,25 +177,23 @@ class Imprinter:
             if self._counts(section[key_start:value_start])
         )
 
-    def _cut_of(self, section: bytes) -> tuple[list[Part], Cut] | None:
-        """Return the pairs of a map if the digest covers all of them and all are canonical, else None."""
+    def _cut_of(self, section: bytes) -> Cut | None:
+        """Return how to cut maps of this shape if the digest covers all pairs and all are canonical, else None."""
         pairs: list[Part] = []
         keys: list[bytes] = []
         for start, key_start, value_start, stop in map_section.walk(section):
-            width = CANONICAL_WIDTHS.get(section[value_start])
-            if width is None or section[start] != _SHORT_STRING or not self._counts(section[key_start:value_start]):
+            is_canonical = section[value_start] in CANONICAL_WIDTHS and section[start] == _SHORT_STRING
+            if not is_canonical or not self._counts(section[key_start:value_start]):
                 return None
-            pairs.append((start, value_start + (1 if width else 2), stop))
+            pairs.append((start, value_start, stop))
             keys.append(section[start:value_start])
         cut = cut_into(pairs)
-        if len(set(keys)) < len(keys):
-            return None
         # No encoded key is the beginning of another one, so the keys alone decide the order of the pairs.
         order = sorted(range(len(keys)), key=keys.__getitem__)
         if order == list(range(len(keys))):
-            return pairs, cut
+            return cut
         in_order = itemgetter(*order)
-        return pairs, lambda section: in_order(cut(section))
+        return lambda section: in_order(cut(section))
 
     def _counts(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _SET_BY_SERVICE and key.lower() not in self._left_out
@@ -233,7 +240,9 @@ def body_digest(body: bytes) -> tuple[bytes, int]:
         content = body[5:]
     else:
         content = _unusual_content(body)
-    return blake2b(content, digest_size=BODY_DIGEST_BYTES).digest(), len(content)
+    digest = _OF_BODY.copy()
+    digest.update(content)
+    return digest.digest(), len(content)
 
 
 def _unusual_content(body: bytes) -> bytes:

@@ -59,14 +59,19 @@ class OutcomeLine(Line):
 
 def received_line(entry: Entry) -> ReceivedLine:
     """Return the line of a message that has been received."""
-    arrival, imprint, attempt = entry.arrival, entry.imprint, entry.imprint.attempt
-    line = content_line(arrival.sequence_number, arrival.enqueued_time, imprint)
-    line.hops, line.given_up_by = _history(arrival.origin, arrival.dead_letter_source, tuple(imprint.hops))
+    arrival, imprint = entry.arrival, entry.imprint
+    origin, sequence_number, _, enqueued_time, _, dead_letter_source = arrival[:6]
+    line = content_line(sequence_number, enqueued_time, imprint)
+    line.hops, line.given_up_by = _history(origin, dead_letter_source, tuple(imprint.hops))
+    # Most messages have none of these.
     if line.given_up_by is not None:
         line.dead_letter_reason = imprint.dead_letter_reason
-    line.attempt = attempt if attempt is not None and attempt > 1 else None
-    line.parts = entry.parts if entry.parts > 1 else None
-    line.scheduled_time = microseconds(arrival.scheduled_time)
+    if imprint.attempt is not None and imprint.attempt > 1:
+        line.attempt = imprint.attempt
+    if entry.parts > 1:
+        line.parts = entry.parts
+    if arrival.scheduled_time is not None:
+        line.scheduled_time = microseconds(arrival.scheduled_time)
     return line
 
 
