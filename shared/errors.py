@@ -56,6 +56,22 @@ class MessageRejected(BuswayError):
         self.description = description
 
 
+_LONGEST_WAIT = timedelta(days=1)
+
+
+def requested_wait(retry_after: str | None) -> timedelta | None:
+    """
+    Return the wait that a service requests with the header Retry-After, a day at most; None without seconds in it.
+
+    Source: RFC 9110, 10.2.3; its other form, a date, is not used by Azure.
+    """
+    if retry_after is None or not (retry_after.isascii() and retry_after.isdecimal()):
+        return None
+    # More digits may not fit into a timedelta, or not even into what Python converts.
+    is_longer = len(retry_after) > len(f"{_LONGEST_WAIT.total_seconds():.0f}")
+    return _LONGEST_WAIT if is_longer else min(timedelta(seconds=int(retry_after)), _LONGEST_WAIT)
+
+
 class TargetUnavailable(BuswayError):
     """The network or the target is at fault (timeout, throttling) and a retry can help."""
 

@@ -8,7 +8,6 @@ While the vault is unavailable or denies access, the last version that was read 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from urllib.parse import urlsplit
 
 from azure.core.exceptions import (
@@ -22,7 +21,7 @@ from azure.identity.aio import DefaultAzureCredential
 from azure.keyvault.secrets.aio import SecretClient
 
 from shared.clock import Clock, SystemClock
-from shared.errors import BuswayError, Problem, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, Problem, TargetRefused, TargetUnavailable, requested_wait
 from shared.protocols import Secret
 
 _LOGGER = logging.getLogger("busway.secrets")
@@ -125,6 +124,5 @@ def _translated(where: str, error: HttpResponseError) -> BuswayError:
         return TargetRefused(f"{where}: the vault denies access, {status}")
     # The SDK's declared response type has no headers.
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
-    retry_after = headers.get("Retry-After", "")
-    wait = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else None
+    wait = requested_wait(headers.get("Retry-After"))
     return TargetUnavailable(f"{where}: the vault is busy or failing, {status}", retry_after=wait)

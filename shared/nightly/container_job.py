@@ -10,7 +10,7 @@ Source: Azure REST API reference, Container Apps 2024-03-01: Jobs (Get, Start), 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,7 @@ import aiohttp
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.identity.aio import DefaultAzureCredential
 
-from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable, requested_wait
 
 API_VERSION = "2024-03-01"
 DATE = "--date"
@@ -154,8 +154,7 @@ def _translate(where: str, status: int, content: bytes, headers: Mapping[str, st
         code = None
     text = f"{status} ({code})" if isinstance(code, str) and code.isalnum() else str(status)
     if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        asked = headers.get("Retry-After", "")
-        wait = timedelta(seconds=int(asked)) if asked.isdecimal() else None
+        wait = requested_wait(headers.get("Retry-After"))
         return TargetUnavailable(f"{where}: Azure Resource Manager is busy or failing, {text}", retry_after=wait)
     hint = "expected an existing job, and the role Container Apps Jobs Operator on it for the app's identity"
     return TargetRefused(f"{where}: Azure Resource Manager refuses the request, {text}; {hint}")

@@ -1,6 +1,16 @@
 from datetime import timedelta
 
-from shared.errors import BuswayError, ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
+import pytest
+
+from shared.errors import (
+    BuswayError,
+    ConfigError,
+    MessageRejected,
+    Problem,
+    TargetRefused,
+    TargetUnavailable,
+    requested_wait,
+)
 
 PROBLEMS = [
     Problem("tasks/orders.yaml: routes[0].target", "no connection is named 'esat'", "did you mean 'east'?"),
@@ -45,6 +55,24 @@ def test_an_unavailable_target_may_say_how_long_to_wait() -> None:
     error = TargetUnavailable("orders: busy", retry_after=timedelta(seconds=4))
     assert error.retry_after == timedelta(seconds=4)
     assert str(error) == "orders: busy"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0),
+        ("7", 7),
+        ("86401", 86_400),
+        ("9" * 5_000, 86_400),  # more than a timedelta holds, and more than Python converts
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("\N{SUPERSCRIPT TWO}", None),
+        ("Fri, 31 Dec 2099 23:59:59 GMT", None),
+    ],
+)
+def test_a_requested_wait_is_at_most_a_day(header: str | None, seconds: int | None) -> None:
+    assert requested_wait(header) == (None if seconds is None else timedelta(seconds=seconds))
 
 
 def test_a_refusal_says_what_was_refused() -> None:

@@ -7,7 +7,7 @@ Sources: Microsoft Learn, "AMQP 1.0 in Service Bus: error conditions" and "Servi
 from datetime import timedelta
 from typing import NamedTuple
 
-from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable, requested_wait
 
 SIZE_EXCEEDED = "MessageSizeExceeded"
 REFUSED = "TargetRefusedMessage"
@@ -88,6 +88,12 @@ def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) ->
         error = TargetUnavailable(f"{where}: {reaction.text}, {seen}", retry_after=reaction.retry_after)
     error.__cause__ = cause
     return error
+
+
+def after_requested_wait(reaction: Reaction, retry_after: str | None) -> Reaction:
+    """Return the row of a passing error with the wait that the header Retry-After requests; other rows as they are."""
+    wait = requested_wait(retry_after) if reaction.error is TargetUnavailable else None
+    return reaction if wait is None else reaction._replace(retry_after=wait)
 
 
 def about_the_link(error: BuswayError, where: str) -> BuswayError:

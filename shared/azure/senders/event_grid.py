@@ -12,7 +12,6 @@ v1.0 schema with Azure Event Grid"; CloudEvents 1.0.2, HTTP Protocol Binding.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -31,6 +30,7 @@ from shared.azure.senders.conditions import (
     TOO_LARGE,
     UNAUTHORIZED,
     UNREACHABLE,
+    after_requested_wait,
     as_error,
 )
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -130,9 +130,7 @@ class EventGridOutput:
         if response.status_code in _ACCEPTED:
             return None
         reaction = _BY_STATUS.get(response.status_code, UNREACHABLE)
-        asked = response.headers.get("Retry-After", "")
-        if reaction in {THROTTLED, UNREACHABLE} and asked.isdecimal():
-            reaction = reaction._replace(retry_after=timedelta(seconds=int(asked)))
+        reaction = after_requested_wait(reaction, response.headers.get("Retry-After"))
         seen = f"Event Grid answers {response.status_code}"
         return as_error(reaction, where, seen, HttpResponseError(seen))
 

@@ -8,7 +8,6 @@ Sends texts to the queues of a storage account.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
@@ -22,6 +21,7 @@ from shared.azure.senders.conditions import (
     UNAUTHORIZED,
     UNREACHABLE,
     Reaction,
+    after_requested_wait,
     as_error,
 )
 from shared.clock import Clock, SystemClock
@@ -143,7 +143,4 @@ def translated(where: str, error: AzureError | TimeoutError | OSError) -> Busway
 def _reaction(error: HttpResponseError, code: str) -> Reaction:
     reaction = _BY_CODE.get(code) or _BY_STATUS.get(error.status_code or 0, UNREACHABLE)
     headers = getattr(error.response, "headers", None)
-    asked = None if headers is None else headers.get("Retry-After")
-    if reaction in {THROTTLED, UNREACHABLE} and asked is not None and asked.isdecimal():
-        return reaction._replace(retry_after=timedelta(seconds=int(asked)))
-    return reaction
+    return after_requested_wait(reaction, None if headers is None else headers.get("Retry-After"))
