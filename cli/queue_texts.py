@@ -12,7 +12,7 @@ from shared.azure.identity import credential
 from shared.azure.storage_queues import QUEUE_SUFFIX, queue_setting_problem
 from shared.codecs.envelope import envelope_in, open_envelope
 from shared.errors import ConfigError, Problem
-from shared.message.queue_text import MOST_BYTES
+from shared.message.text_messages import MOST_QUEUE_BYTES
 from shared.printable import printable
 
 _POLL_SECONDS = 0.2
@@ -24,8 +24,8 @@ _MOST = 32
 def send_texts(place: Place, texts: Sequence[str]) -> None:
     """Send each of *texts* as a message of its own, as another producer does; raises ConfigError."""
     for text in texts:
-        if len(text.encode()) > MOST_BYTES:
-            raise ConfigError([Problem(str(place), f"a message has more than {MOST_BYTES} bytes")])
+        if len(text.encode()) > MOST_QUEUE_BYTES:
+            raise ConfigError([Problem(str(place), f"a message has more than {MOST_QUEUE_BYTES} bytes")])
     with _client(place) as queue:
         for text in texts:
             queue.send_message(text)

@@ -24,7 +24,7 @@ from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key
 from shared.errors import BuswayError, MessageRejected
 from shared.line.gathering import Gathering
-from shared.message.queue_text import queue_message
+from shared.message.text_messages import text_message
 from shared.printable import printable
 
 _LOGGER = logging.getLogger("busway.event_grid")
@@ -119,7 +119,7 @@ def _message(event: dict[str, Any], text: bytes) -> bytes:
         raise MessageRejected(INVALID, "got an event without id or source")
     enqueued = _milliseconds(time) if isinstance(time, str) else None
     kind = _EVENT if is_cloud_event else _JSON
-    return queue_message(f"{source or ''}\n{identity}", text, enqueued, None, 1, message_id=identity, content_type=kind)
+    return text_message(f"{source or ''}\n{identity}", text, enqueued, None, 1, message_id=identity, content_type=kind)
 
 
 def _milliseconds(time: str) -> int | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import azure.functions as func
 
-from shared.message.queue_text import queue_message
+from shared.message.text_messages import text_message
 
 # The host reports a message that never expires with the last time that it knows.
 _FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ def queue_content(message: func.QueueMessage) -> bytes:
         raise ValueError("trigger data: got a queue message without id or insertion time, expected both")
     expires = None if message.expiration_time is None else _in_utc(message.expiration_time)
     end = None if expires is None or expires >= _FOR_EVER else _milliseconds(expires)
-    return queue_message(identity, message.get_body(), _milliseconds(_in_utc(enqueued)), end, deliveries or 1)
+    return text_message(identity, message.get_body(), _milliseconds(_in_utc(enqueued)), end, deliveries or 1)
 
 
 def queue_trigger(app: func.FunctionApp, queue: str, setting: str) -> Callable[[object], object]:

@@ -20,8 +20,8 @@ from shared.errors import BuswayError, MessageRejected
 from shared.line.task import Task
 from shared.line.text_form import TextForm
 from shared.message.message import Message
-from shared.message.queue_text import MOST_BYTES
 from shared.message.rule_properties import RuleProperties
+from shared.message.text_messages import MOST_QUEUE_BYTES
 from shared.protocols import Outcome, Outgoing
 from shared.rules import Rule, RuleEvaluationError, RuleSet, parse_action, parse_filter
 from shared.rules.rule import SqlFilter
@@ -137,7 +137,7 @@ class Chooser:
         named = str(route.task.source.partitions[0]) if route.task.source.partitions else None
         content = message.encode()
         if self._configuration.connections[route.task.source.connection].kind in {"storage-queue", "event-grid"}:
-            form = TextForm(route.task.task, str(line.origin.entity), "service-bus", MOST_BYTES)
+            form = TextForm(route.task.task, str(line.origin.entity), "service-bus", MOST_QUEUE_BYTES)
             content = form.text(message, None).encode()
         outgoing = Outgoing(content, *message.envelope(), named if partition is not None else None)
         return Probe(route, outgoing, identity, None if is_hub else identity, shown)

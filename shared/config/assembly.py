@@ -32,7 +32,7 @@ from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
-from shared.message.queue_text import MOST_BYTES, MOST_EVENT_BYTES, decode_base64
+from shared.message.text_messages import MOST_EVENT_BYTES, MOST_QUEUE_BYTES, decode_base64
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Locks, Output, Telemetry
 from shared.rules.rule import parse_action, parse_filter
@@ -144,7 +144,7 @@ def _task(
                 file.task,
                 f"{site}/{model.entity}",
                 own,
-                MOST_BYTES if kind == STORAGE_QUEUE else MOST_EVENT_BYTES,
+                MOST_QUEUE_BYTES if kind == STORAGE_QUEUE else MOST_EVENT_BYTES,
                 body_only,
                 model.encoding or "text",
                 is_event=kind == EVENT_GRID,

@@ -20,7 +20,7 @@ from shared.line.task import Task
 from shared.line.text_form import TextForm
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
-from shared.message.queue_text import MOST_BYTES, decode_base64, number_of, queue_message
+from shared.message.text_messages import MOST_QUEUE_BYTES, decode_base64, number_of, text_message
 from shared.message.ttl import Keep
 from shared.protocols import Outcome
 from tests.fakes import JournalInMemory, OutputThatAccepts
@@ -28,12 +28,12 @@ from tests.messages import ENQUEUED, ORIGIN, delivered, message
 from tests.strategies import messages
 
 STORE = Origin("store", "orders")
-ENVELOPE = TextForm("copy", "store/orders", "service-bus", MOST_BYTES, is_xml=True)
+ENVELOPE = TextForm("copy", "store/orders", "service-bus", MOST_QUEUE_BYTES, is_xml=True)
 IN_BASE64 = replace(ENVELOPE, encoding="base64")
 
 
 def received(text: str, identity: str = "7d3", *, expires: int | None = None, deliveries: int = 1) -> Message:
-    return Message.received(queue_message(identity, text.encode(), ENQUEUED, expires, deliveries), STORE)
+    return Message.received(text_message(identity, text.encode(), ENQUEUED, expires, deliveries), STORE)
 
 
 @given(sections=messages, form=st.sampled_from([ENVELOPE, IN_BASE64]))
@@ -60,7 +60,7 @@ def pipeline(output: OutputThatAccepts, **options: object) -> Pipeline:
 
 
 def run(line: Pipeline, texts: Sequence[str]) -> Counter[Outcome]:
-    contents = [queue_message(f"id-{number}", text.encode(), ENQUEUED, None, 1) for number, text in enumerate(texts)]
+    contents = [text_message(f"id-{number}", text.encode(), ENQUEUED, None, 1) for number, text in enumerate(texts)]
     return asyncio.run(line.run(contents))
 
 
@@ -133,7 +133,7 @@ def test_a_body_that_xml_would_change_is_rejected(text: str) -> None:
 
 def test_a_text_has_at_most_64_kib() -> None:
     form = replace(ENVELOPE, body_only=True)
-    assert len(form.text(message(1, body=b"x" * MOST_BYTES), None)) == MOST_BYTES
+    assert len(form.text(message(1, body=b"x" * MOST_QUEUE_BYTES), None)) == MOST_QUEUE_BYTES
     with pytest.raises(MessageRejected, match="MessageSizeExceeded: store/orders: the text has 65538 bytes"):
         form.text(message(1, body="ä".encode() * 32769), None)
     with pytest.raises(MessageRejected, match="MessageSizeExceeded"):

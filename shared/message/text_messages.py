@@ -1,4 +1,4 @@
-"""What a message of a storage queue becomes: an AMQP message whose body is the text."""
+"""AMQP messages made from texts: those of storage queues, and events of Event Grid."""
 
 import base64
 import binascii
@@ -11,8 +11,8 @@ from shared.amqp.values import long, string, symbol, timestamp, uint
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
-MOST_BYTES = 64 * 1024
-"""The largest text of a message, as it is sent."""
+MOST_QUEUE_BYTES = 64 * 1024
+"""The largest text of a message in a storage queue, as it is sent."""
 MOST_EVENT_BYTES = 1024 * 1024 - 2
 """The largest event of Event Grid, in an array of its own."""
 
@@ -22,7 +22,7 @@ _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_UINT = 2**32 - 1
 
 
-def queue_message(
+def text_message(
     identity: str,
     text: bytes,
     enqueued: int | None,
@@ -33,12 +33,12 @@ def queue_message(
     content_type: str | None = None,
 ) -> bytes:
     """
-    Return the message *identity* of a storage queue as an encoded AMQP message, whose body is its *text*.
+    Return the message or event *identity* as an encoded AMQP message, whose body is its *text*.
 
-    The message id is the identity unless another one is given.
+    The message id is the identity unless another one is given. The sequence number, the same at every delivery, is made
+    from the identity; it is no order.
 
-    The number that identifies it at every delivery is made from its id; it is no order. Units: milliseconds since 1970
-    UTC, *expires* None for never; *deliveries* counts from 1.
+    Units: milliseconds since 1970 UTC, *expires* None for never; *deliveries* counts from 1.
     """
     annotations = {"x-opt-sequence-number": long(number_of(identity))}
     if enqueued is not None:
