@@ -78,6 +78,9 @@ class Item(Struct, eq=False):
     followers: Sequence["Item"] = ()
     first: "Item | None" = None
 
+    # A Struct would show the body of the message.
+    __repr__ = object.__repr__
+
     @property
     def outcome(self) -> Outcome | None:
         """The outcome of a terminal state, None before."""
