@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shared.config.journal_models import JournalFile
 from shared.config.models import Connection, TaskFile
-from shared.config.storage_queues import CHAINS, keeps_order
+from shared.config.one_by_one import has_chains, keeps_order, one_by_one_problems
 from shared.errors import Problem
 
 EVENT_GRID = "event-grid"
@@ -35,16 +35,6 @@ def _of_source(task: TaskFile, journal: JournalFile | None, place: str) -> Itera
         yield Problem(
             f"{place}: source", text, "envelopes are always opened; Event Grid keeps its dead letters in a blob"
         )
-    elif any(step.verb() in CHAINS for step in task.editors):
+    elif has_chains(task):
         yield Problem(f"{place}: editors", "has editors that need an order, and Event Grid keeps none")
-    if task.rejects is None:
-        yield Problem(place, "has no rejects, expected a queue, topic or hub for rejected events")
-    if task.trigger == "stock" or task.throughput is not None or task.model_fields_set & {"lanes", "dispatch"}:
-        yield Problem(place, f"has trigger, lanes, dispatch or throughput, expected none of them: {_BY_REQUEST}")
-    if task.heartbeat is not None:
-        yield Problem(f"{place}: heartbeat", "has heartbeats, expected none for a webhook", "remove it")
-    if any(route.via == "binding" for route in task.routes):
-        yield Problem(f"{place}: routes", f"has `via: binding`, expected none: {_BY_REQUEST}", "send with the SDK")
-    if journal is not None and journal.event_hub is not None and task.journal is not False:
-        hint = "keep the journal in `blob`, or set `journal: off` in this task"
-        yield Problem(f"{place}: source", f"the journal is in an event hub, and {_BY_REQUEST}", hint)
+    yield from one_by_one_problems(task, journal, place, _BY_REQUEST)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shared.config.journal_models import JournalFile
 from shared.config.models import Connection, TaskFile
+from shared.config.one_by_one import has_chains, keeps_order, one_by_one_problems
 from shared.errors import Problem
 
 STORAGE_QUEUE = "storage-queue"
 # Azure Storage, "Naming queues and metadata"; with room for the end of the name of the poison queue.
 _NAME = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LONGEST_SOURCE = 63 - len("-poison")
-CHAINS = frozenset(("chain", "verify-chain"))
 _ONE_BY_ONE = "the host delivers each message of a storage queue by itself"
 
 
@@ -40,24 +40,10 @@ def _of_source(task: TaskFile, journal: JournalFile | None, place: str) -> Itera
     if source.form == "envelope":
         text = "is envelope, expected none: envelopes of a storage queue are always opened"
         yield Problem(f"{place}: source.from", text)
-    elif any(step.verb() in CHAINS for step in task.editors):
+    elif has_chains(task):
         text = "has editors that need an order, and a storage queue keeps none"
         yield Problem(f"{place}: editors", text, "take from a queue or subscription of Service Bus")
-    if task.rejects is None:
-        text = (
-            "has no rejects, expected a queue, topic or hub for rejected messages: a storage queue has no dead letters"
-        )
-        yield Problem(place, text)
-    if task.trigger == "stock" or task.throughput is not None or task.model_fields_set & {"lanes", "dispatch"}:
-        yield Problem(place, "has trigger, lanes, dispatch or throughput, expected none of them: " + _ONE_BY_ONE)
-    if task.heartbeat is not None:
-        text = "has heartbeats, expected none: they are not sent to storage queues"
-        yield Problem(f"{place}: heartbeat", text, "remove it")
-    if any(route.via == "binding" for route in task.routes):
-        yield Problem(f"{place}: routes", f"has `via: binding`, expected none: {_ONE_BY_ONE}", "send with the SDK")
-    if journal is not None and journal.event_hub is not None and task.journal is not False:
-        hint = "keep the journal in `blob`, or set `journal: off` in this task"
-        yield Problem(f"{place}: source", f"the journal is in an event hub, and {_ONE_BY_ONE}", hint)
+    yield from one_by_one_problems(task, journal, place, _ONE_BY_ONE)
 
 
 def _of_targets(task: TaskFile, connections: Mapping[str, Connection], place: str) -> Iterator[Problem]:
@@ -78,11 +64,6 @@ def _of_targets(task: TaskFile, connections: Mapping[str, Connection], place: st
     if any(path != "rejects" for path in queues) and keeps_order(task):
         text = "keeps an order of messages, and a storage queue has none"
         yield Problem(place, text, "send to a queue or topic of Service Bus, or take from a queue without sessions")
-
-
-def keeps_order(task: TaskFile) -> bool:
-    """Return whether a task keeps the order of sessions or of a chain; that of partitions may be given up."""
-    return task.source.sessions or any(step.verb() in {*CHAINS, "partition"} for step in task.editors)
 
 
 def _name(queue: str, path: str, longest: int) -> Iterator[Problem]:

@@ -52,11 +52,14 @@ BY_REQUEST = "each request of Event Grid is answered by itself"
         (from_grid("webhook: a/b"), "source.webhook"),
         (from_grid("webhook: a, queue: b"), "names queue and webhook, expected one"),
         (from_grid().replace("grid", "west", 1), "'west' is of kind service-bus, expected event-grid"),
-        (from_grid(more=""), "has no rejects, expected a queue, topic or hub for rejected events"),
+        (from_grid(more=""), "has no rejects, expected a queue, topic or hub for rejected messages"),
         (from_grid("webhook: orders, sessions: true"), "has sessions, dead_letter or from, expected none of them"),
         (from_grid("webhook: orders, from: envelope"), "has sessions, dead_letter or from, expected none of them"),
         (from_grid(more="lanes: 2\n" + REJECTS), f"expected none of them: {BY_REQUEST}"),
-        (from_grid(more="heartbeat: {every: PT1M}\n" + REJECTS), "has heartbeats, expected none for a webhook"),
+        (
+            from_grid(more="heartbeat: {every: PT1M}\n" + REJECTS),
+            "has heartbeats, expected none: each request of Event Grid",
+        ),
         (from_grid(route=", via: binding"), f"has `via: binding`, expected none: {BY_REQUEST}"),
     ],
 )

@@ -106,7 +106,7 @@ ONE_BY_ONE = "the host delivers each message of a storage queue by itself"
         ),
         (
             out_of(more="heartbeat: {every: PT1M}\n" + REJECTS),
-            "heartbeat: has heartbeats, expected none: they are not sent",
+            "heartbeat: has heartbeats, expected none: the host delivers each message",
         ),
         (
             out_of(route=", via: binding"),
