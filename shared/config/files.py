@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from shared.config.brokers import broker_problems
@@ -17,6 +16,7 @@ from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
 from shared.config.storage_queues import STORAGE_QUEUE, storage_queue_problems
 from shared.config.taps import tap_problems
+from shared.config.yaml_documents import documents_in
 from shared.editors.options import FOLDER
 from shared.errors import ConfigError, Problem
 
@@ -106,7 +106,7 @@ def load(folder: Path) -> Configuration:
     if not files:
         problems.append(Problem(str(folder / TASKS), "there are no task files", "add one, such as tasks/copy.yaml"))
     for path in files:
-        for place, document in _documents(path, problems):
+        for place, document in documents_in(path, problems):
             # Check the raw document, so that another problem in it does not hide those of its connections.
             problems += _connection_problems(document, place, connections)
             task: TaskFile | TapFile | None
@@ -161,7 +161,7 @@ def _check_folder(folder: Path) -> None:
 def read_one[Model: BaseModel](path: Path, model: type[Model]) -> Model:
     """Return the only document of a YAML file; raises ConfigError with every problem of it."""
     problems: list[Problem] = []
-    documents = list(_documents(path, problems))
+    documents = list(documents_in(path, problems))
     if len(documents) > 1:
         problems.append(Problem(str(path), f"has {len(documents)} documents, expected one"))
     read = [_validated(model, document, place, problems) for place, document in documents]
@@ -175,7 +175,7 @@ def _journal(path: Path, connections: Mapping[str, Connection | None], problems:
     if not path.exists():
         return None
     journal = None
-    for place, document in _documents(path, problems):
+    for place, document in documents_in(path, problems):
         journal = _validated(JournalFile, document, place, problems)
         if journal is not None:
             problems += _connection_problems(document, place, connections)
@@ -198,7 +198,7 @@ def _dispatch_problems(
 def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | None]:
     """Return the connections by alias; None for an invalid one, so that it is reported once and not at every use."""
     connections: dict[str, Connection | None] = {}
-    for place, document in _documents(path, problems):
+    for place, document in documents_in(path, problems):
         if not isinstance(document, dict):
             problems.append(Problem(place, "expected a mapping of aliases to connections"))
             continue
@@ -298,26 +298,6 @@ def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
     )
 
 
-def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        loader = _CarefulLoader if _may_be_deep(text) else _Loader
-        documents = [document for document in yaml.load_all(text, loader) if document is not None]
-    except FileNotFoundError:
-        problems.append(Problem(str(path), "the file is missing"))
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(str(path), f"cannot be read as UTF-8 text: {error}"))
-    except RecursionError:
-        problems.append(Problem(str(path), "is nested too deeply, expected at most a few dozen levels"))
-    except yaml.YAMLError as error:
-        problems.append(Problem(str(path), f"is not valid YAML: {' '.join(str(error).split())}"))
-    else:
-        if not documents:
-            problems.append(Problem(str(path), "the file is empty"))
-        for number, document in enumerate(documents, 1):
-            yield (f"{path}: document {number}" if len(documents) > 1 else str(path)), document
-
-
 def _validated[Model: BaseModel](
     model: type[Model], document: object, place: str, problems: list[Problem], folder: Path | None = None
 ) -> Model | None:
@@ -359,54 +339,3 @@ def _where(place: str, location: tuple[int | str, ...]) -> str:
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
     return f"{place}: {path}" if path else place
-
-
-_STRING = "tag:yaml.org,2002:str"
-_TEXT = frozenset((_STRING, "tag:yaml.org,2002:merge"))
-
-
-class _UniqueKeys:
-    """Makes a YAML loader reject duplicate keys, and take text, of which files mostly consist, as it is."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        if node.tag == _STRING and isinstance(node, yaml.ScalarNode):
-            return node.value
-        return super().construct_object(node, deep)  # type: ignore[misc]  # the loader's
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            # Only scalars can be text, and the value of one that is text is the text.
-            if key_node.tag not in _TEXT:
-                continue
-            key = key_node.value
-            if key in seen:
-                problem = f"duplicate key {key!r}"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            seen.add(key)
-        constructed: dict[object, object] = super().construct_mapping(node, deep)  # type: ignore[misc]  # likewise
-        return constructed
-
-
-class _CarefulLoader(_UniqueKeys, yaml.SafeLoader):
-    """The loader in Python, which refuses what is nested too deeply."""
-
-
-# libyaml reads a file several times as fast; it comes with PyYAML's wheels.
-class _Loader(_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two classes
-    """The loader in C if there is one; it does not notice when the stack ends."""
-
-
-def _may_be_deep(text: str) -> bool:
-    """Return whether *text* may be nested more deeply than any configuration; brackets in quotes count too."""
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(text):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest > _MOST_LEVELS or _DEEP_BLOCK.search(text) is not None
-
-
-_MOST_LEVELS = 50
-_BRACKETS = re.compile(r"[\[\]{}]")
-# Far to the right, or a list in a list in a list in one line.
-_DEEP_BLOCK = re.compile(rf"(?m)^(?: {{{4 * _MOST_LEVELS}}}|(?:[-?] +){{{_MOST_LEVELS}}})")

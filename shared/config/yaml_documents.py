@@ -1,0 +1,81 @@
+"""The documents of a YAML file, with every fault as a problem: no key twice, nothing nested too deeply."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from shared.errors import Problem
+
+
+def documents_in(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:
+    """Yield the documents of the file *path* with the place of each for errors; add what is wrong to *problems*."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        loader = _CarefulLoader if _may_be_deep(text) else _Loader
+        documents = [document for document in yaml.load_all(text, loader) if document is not None]
+    except FileNotFoundError:
+        problems.append(Problem(str(path), "the file is missing"))
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(Problem(str(path), f"cannot be read as UTF-8 text: {error}"))
+    except RecursionError:
+        problems.append(Problem(str(path), "is nested too deeply, expected at most a few dozen levels"))
+    except yaml.YAMLError as error:
+        problems.append(Problem(str(path), f"is not valid YAML: {' '.join(str(error).split())}"))
+    else:
+        if not documents:
+            problems.append(Problem(str(path), "the file is empty"))
+        for number, document in enumerate(documents, 1):
+            yield (f"{path}: document {number}" if len(documents) > 1 else str(path)), document
+
+
+_STRING = "tag:yaml.org,2002:str"
+_TEXT = frozenset((_STRING, "tag:yaml.org,2002:merge"))
+
+
+class _UniqueKeys:
+    """Makes a YAML loader reject duplicate keys, and take text, of which files mostly consist, as it is."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        if node.tag == _STRING and isinstance(node, yaml.ScalarNode):
+            return node.value
+        return super().construct_object(node, deep)  # type: ignore[misc]  # the loader's
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            # Only scalars can be text, and the value of one that is text is the text.
+            if key_node.tag not in _TEXT:
+                continue
+            key = key_node.value
+            if key in seen:
+                problem = f"duplicate key {key!r}"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
+        constructed: dict[object, object] = super().construct_mapping(node, deep)  # type: ignore[misc]  # likewise
+        return constructed
+
+
+class _CarefulLoader(_UniqueKeys, yaml.SafeLoader):
+    """The loader in Python, which refuses what is nested too deeply."""
+
+
+# libyaml reads a file several times as fast; it comes with PyYAML's wheels.
+class _Loader(_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two classes
+    """The loader in C if there is one; it does not notice when the stack ends."""
+
+
+def _may_be_deep(text: str) -> bool:
+    """Return whether *text* may be nested more deeply than any configuration; brackets in quotes count too."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest > _MOST_LEVELS or _DEEP_BLOCK.search(text) is not None
+
+
+_MOST_LEVELS = 50
+_BRACKETS = re.compile(r"[\[\]{}]")
+# Far to the right, or a list in a list in a list in one line.
+_DEEP_BLOCK = re.compile(rf"(?m)^(?: {{{4 * _MOST_LEVELS}}}|(?:[-?] +){{{_MOST_LEVELS}}})")
