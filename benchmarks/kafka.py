@@ -1,10 +1,12 @@
 """
 Messages per second to Kafka: Busway's output against a hand-written loop with the same library, in turns.
 
-Both send batches of 250 messages of 1 KB with 50 keys and four properties to a topic of four partitions, and have the
-answer to each message before the next round: one batch in a round, or eight, as concurrent invocations do. Both start
-with encoded messages; the loop decodes them with Microsoft's SDK, as its receiver does. The cluster is a process of its
-own: librdkafka's mock, or another one that has the topic `benchmark`, `python -m benchmarks.kafka kafka://HOST:PORT`.
+Both send batches of 250 messages of 1 KB with 50 keys and four properties to a topic, and have the answer to each
+message before the next round: one batch in a round, or eight, as concurrent invocations do. Both start with encoded
+messages; the loop decodes them with Microsoft's SDK, as its receiver does. The loop's producer is idempotent with
+`acks=all` too, and has librdkafka's five requests in flight. The cluster is a process of its own: librdkafka's mock,
+also with a round trip on three brokers and twelve partitions, or another one that has the topic `benchmark`,
+`python -m benchmarks.kafka kafka://HOST:PORT`.
 """
 
 import asyncio
@@ -13,9 +15,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 from azure.servicebus import ServiceBusReceivedMessage
@@ -30,10 +32,21 @@ from shared.protocols import Outgoing
 
 _TOPIC = "benchmark"
 _BATCH = 250
-_MESSAGES = 10_000
 _KEYS = 50
 _TURNS = 5
 _SECONDS = 60.0
+
+
+class _Cluster(NamedTuple):
+    name: str
+    options: Sequence[str]
+    messages: int
+
+
+_CLUSTERS = (
+    _Cluster("no distance", (), 10_000),
+    _Cluster("80 ms", ("--brokers", "3", "--partitions", "12", "--round-trip", "80"), 4_000),
+)
 
 
 def _batches(count: int) -> list[list[Outgoing]]:
@@ -78,12 +91,12 @@ def _text(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-async def _measure(url: str) -> list[Measurement]:
+async def _measure(url: str, cluster: _Cluster) -> list[Measurement]:
     endpoint = kafka_endpoint(url)
     output = KafkaOutput("there", endpoint)
     options = {**endpoint.options(), "enable.idempotence": True, "partitioner": "murmur2_random"}
     producer = await asyncio.to_thread(confluent_kafka.Producer, options)
-    batches = _batches(_MESSAGES)
+    batches = _batches(cluster.messages)
     found = []
     for at_once in (1, 8):
         rates: dict[str, list[float]] = {"busway": [], "loop": []}
@@ -92,35 +105,44 @@ async def _measure(url: str) -> list[Measurement]:
                 ("busway", partial(_busway, output, batches, at_once)),
                 ("loop", partial(asyncio.to_thread, _by_hand, producer, batches, at_once)),
             ):
-                rate = await _rate(run)
+                rate = await _rate(run, cluster.messages)
                 if turn:  # the first opens connections
                     rates[name].append(rate)
         busway, loop = (statistics.median(each) for each in rates.values())
-        name = f"Kafka, {at_once} batch{'es' if at_once > 1 else ''} at once: Busway against a loop by hand"
+        what = f"{at_once} batch{'es' if at_once > 1 else ''} at once, {cluster.name}"
         beside = {"Busway/s": busway, "loop/s": loop}
-        found.append(Measurement(name, busway / loop, "times", 1.0, "at least", beside))
+        found.append(
+            Measurement(
+                f"Kafka, {what}: Busway against a loop by hand", busway / loop, "times", 1.0, "at least", beside
+            )
+        )
     await output.close()
     return found
 
 
-async def _rate(run: Callable[[], Any]) -> float:
+async def _rate(run: Callable[[], Any], messages: int) -> float:
     started = time.perf_counter()
     await run()
-    return _MESSAGES / (time.perf_counter() - started)
+    return messages / (time.perf_counter() - started)
+
+
+def _in_memory(cluster: _Cluster) -> list[Measurement]:
+    """Measure at a cluster in memory."""
+    command = [sys.executable, "-m", "local.kafka", _TOPIC, *cluster.options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - a fixed command
+        line = process.stdout.readline() if process.stdout is not None else ""
+        try:
+            return asyncio.run(_measure(line.removeprefix("ready ").strip(), cluster))
+        finally:
+            process.terminate()
 
 
 def main() -> None:
-    """Measure at the cluster of the command line, or at one in memory."""
+    """Measure at the cluster of the command line, or at two in memory."""
     if sys.argv[1:]:
-        report(asyncio.run(_measure(sys.argv[1])))
+        report(asyncio.run(_measure(sys.argv[1], _CLUSTERS[0])))
         return
-    command = [sys.executable, "-m", "local.kafka", _TOPIC]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cluster:  # noqa: S603 - a fixed command
-        line = cluster.stdout.readline() if cluster.stdout is not None else ""
-        try:
-            report(asyncio.run(_measure(line.removeprefix("ready ").strip())))
-        finally:
-            cluster.terminate()
+    report([each for cluster in _CLUSTERS for each in _in_memory(cluster)])
 
 
 if __name__ == "__main__":

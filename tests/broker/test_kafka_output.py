@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.kafka.cluster import KafkaCluster
+from local.kafka.cluster import PRODUCE, KafkaCluster
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import kafka_endpoint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -205,3 +205,27 @@ def test_calls_at_the_same_time_get_their_own_answers(cluster: KafkaCluster, top
 
     assert asyncio.run(run()) == [[None] * 10] * 5
     assert len(read(cluster, topic)) == 50
+
+
+def test_a_batch_for_many_partitions_takes_one_round_trip(cluster: KafkaCluster) -> None:
+    topic, partitions, held_milliseconds = f"t{next(_topics)}", 12, 20_000
+    cluster.create_topic(topic, partitions)
+    messages = keyed(400, keys=100)
+
+    async def run() -> None:
+        output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
+        assert await output.send(topic, messages, timeout_seconds=SECONDS) == [None] * 400
+        cluster.forget_requests()
+        for broker in (1, 2, 3):
+            cluster.set_round_trip(broker, held_milliseconds)
+        sending = asyncio.create_task(output.send(topic, messages, timeout_seconds=SECONDS))
+        # Before any of them is answered.
+        async with asyncio.timeout(held_milliseconds / 1000 - 2):
+            while cluster.requests(PRODUCE) < partitions:  # noqa: ASYNC110 - what the cluster gets sets no event
+                await asyncio.sleep(0.05)
+        sending.cancel()
+        for broker in (1, 2, 3):
+            cluster.set_round_trip(broker, 0)
+        await output.close()
+
+    asyncio.run(run())

@@ -1,8 +1,8 @@
 """
 Sends encoded messages to the topics of Kafka brokers, with the order that each key has.
 
-All messages of a call leave together. If one is not accepted, no later one with its key is sent, and the answers to
-those that were held back say so; the next call opens a new producer.
+All messages of a call leave together, by several producers, of which each key has one. If a message is not accepted, no
+later one with its key is sent, and the answers to those that were held back say so; the next call opens a new producer.
 """
 
 import asyncio
@@ -13,8 +13,9 @@ from shared.azure.identity import credential
 from shared.azure.senders.conditions import TOO_LARGE, as_error
 from shared.azure.senders.kafka_answers import is_consequence, reaction_to
 from shared.azure.senders.kafka_endpoint import TOKENS, KafkaEndpoint
+from shared.azure.senders.kafka_partitions import Partitions
 from shared.azure.senders.kafka_producer import Call, Failure, KafkaError, KafkaProducer
-from shared.azure.senders.kafka_record import HeaderForm, Record, record_of
+from shared.azure.senders.kafka_record import HeaderForm, Record, key_of, record_of
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.printable import printable
 from shared.protocols import Outgoing
@@ -28,7 +29,7 @@ type Answers = list[BuswayError | None]
 
 
 class KafkaOutput:
-    """Sends to the topics of one cluster, with a producer for each, opened at the first send and kept."""
+    """Sends to the topics of one cluster, with producers for each, opened at the first send and kept."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class KafkaOutput:
 
 
 class _Topic:
-    """A topic, and the producer for it, which is opened when it is needed."""
+    """A topic, and the producers for it, which are opened when they are needed."""
 
     def __init__(
         self, name: str, entity: str, form: HeaderForm, options: Mapping[str, object], tokens: "_Tokens | None"
@@ -73,7 +74,8 @@ class _Topic:
         self._form: HeaderForm = form
         self._options = options
         self._tokens = tokens
-        self._producer: KafkaProducer | None = None
+        self._producers: dict[int, KafkaProducer] = {}
+        self._partitions = Partitions()
         self._opening = asyncio.Lock()
         self._alone = asyncio.Lock()
         """Held while there are suspects: records of other calls would join the batch of one."""
@@ -95,9 +97,8 @@ class _Topic:
         return answers
 
     async def close(self) -> None:
-        """Close the producer."""
-        if self._producer is not None:
-            self._retire(self._producer)
+        """Close the producers."""
+        self._retire(*self._producers.values())
         await asyncio.gather(*self._closing)
 
     async def _some(self, messages: Sequence[Outgoing], deadline: float) -> Answers:
@@ -122,47 +123,74 @@ class _Topic:
         return messages
 
     async def _together(self, messages: Sequence[Outgoing], deadline: float) -> Answers:
-        call = Call()
-        rejected: dict[int, MessageRejected] = {}
-
-        def records() -> Iterator[tuple[int, Record]]:
-            for position, message in enumerate(messages):
-                try:
-                    yield position, record_of(message, self._form)
-                except MessageRejected as error:
-                    rejected[position] = error
-
+        """Return the answers to *messages*, which several producers send beside each other."""
+        answers: Answers = [None] * len(messages)
         try:
             async with asyncio.timeout_at(deadline):
-                producer = await self._opened()
+                producers = await self._opened(messages)
         except TimeoutError:
             return [TargetUnavailable(f"{self._name}: the producer was not opened in time")] * len(messages)
         except KafkaError as error:
             reason = (self._tokens.error if self._tokens is not None else None) or str(error)
             return [TargetRefused(f"{self._name}: no producer can be opened: {printable(reason)}")] * len(messages)
-        producer.produce(call, records())
+        calls = [
+            (producer, self._produced(producer, positions, messages, answers)) for producer, positions in producers
+        ]
         try:
             async with asyncio.timeout_at(deadline):
-                if call.expected:
+                for _, call in calls:
                     await asyncio.shield(call.done)
         except TimeoutError:
-            producer.abandon(call)
-            self._retire(producer)
-        answers = self._answers(messages, call, producer)
-        if producer.failed:
-            self._retire(producer)
-        for position, rejection in rejected.items():
-            answers[position] = rejection
+            late = [(producer, call) for producer, call in calls if not call.done.done()]
+            for producer, call in late:
+                producer.abandon(call)
+                self._retire(producer)
+        for producer, call in calls:
+            for position, answer in self._answers(messages, call, producer):
+                answers[position] = answer
+            if producer.failed:
+                self._retire(producer)
         self._note_single(messages, answers)
         return answers
 
-    async def _opened(self) -> KafkaProducer:
+    def _produced(
+        self, producer: KafkaProducer, positions: Sequence[int], messages: Sequence[Outgoing], answers: Answers
+    ) -> Call:
+        """Send the messages at *positions*, and put among the *answers* those that are no records."""
+        records: list[tuple[int, Record]] = []
+        for position in positions:
+            try:
+                records.append((position, record_of(messages[position], self._form)))
+            except MessageRejected as error:
+                answers[position] = error
+        call = Call([position for position, _ in records])
+        producer.produce(call, records)
+        return call
+
+    async def _opened(self, messages: Sequence[Outgoing]) -> list[tuple[KafkaProducer, list[int]]]:
+        """Return the producers for *messages*, each with the positions of those that it sends."""
         async with self._opening:
-            if self._producer is not None and self._producer.failed:
-                self._retire(self._producer)
-            if self._producer is None:
-                self._producer = await KafkaProducer.open(self._options, self._entity, self._batch_bytes)
-            return self._producer
+            self._retire(*(each for each in self._producers.values() if each.failed))
+            if not self._producers:
+                # Only now, because a key stays with its producer as long as there is one.
+                self._producers[0] = first = await self._open()
+                try:
+                    self._partitions = Partitions(await first.leaders())
+                except asyncio.CancelledError:
+                    self._retire(first)
+                    raise
+            shares: dict[int, list[int]] = {}
+            without_key = self._partitions.next_producer()
+            for position, message in enumerate(messages):
+                key = key_of(message)
+                shares.setdefault(self._partitions.producer_of(key) if key else without_key, []).append(position)
+            for number in shares:
+                if number not in self._producers:
+                    self._producers[number] = await self._open()
+            return [(self._producers[number], positions) for number, positions in shares.items()]
+
+    async def _open(self) -> KafkaProducer:
+        return await KafkaProducer.open(self._options, self._entity, self._batch_bytes)
 
     def _note_single(self, messages: Sequence[Outgoing], answers: Answers) -> None:
         """Note that a suspect was sent alone, and after the last of them whether batches have to be smaller."""
@@ -174,42 +202,43 @@ class _Topic:
             self._suspects.discard(hash(messages[0]))
         if not self._suspects and self._smaller:
             self._batch_bytes, self._smaller = max(self._smaller, _SMALLEST_BATCH), 0
-            if self._producer is not None:
-                self._retire(self._producer)
+            self._retire(*self._producers.values())
 
-    def _retire(self, producer: KafkaProducer) -> None:
-        """Close a producer that is not used again, without waiting for it."""
-        if self._producer is producer:
-            self._producer = None
-            task = asyncio.create_task(producer.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+    def _retire(self, *producers: KafkaProducer) -> None:
+        """Close producers that are not used again, without waiting for it."""
+        for number, producer in list(self._producers.items()):
+            if producer in producers:
+                del self._producers[number]
+                task = asyncio.create_task(producer.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
 
-    def _answers(self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer) -> Answers:
-        """Return the error of each message, and note how the next attempt finds a refused one among several."""
+    def _answers(
+        self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer
+    ) -> Iterator[tuple[int, BuswayError | None]]:
+        """Yield the error of each message of a call, and note how the next attempt finds a refused one of several."""
         failures = [each for each in call.answers.values() if each is not None]
         causes = [each for each in failures if not is_consequence(each.name)]
         cause = causes[0] if causes else producer.last_error
-        answers: Answers = []
-        for position in range(len(messages)):
+        is_refused = not causes and cause is not None and reaction_to(cause.name).error is TargetRefused
+        for position in call.positions:
             failure = call.answers.get(position, producer.last_error or _UNANSWERED)
+            if is_refused and failure is not None:
+                failure = cause  # the broker refuses the client, before any message
             if failure is _UNANSWERED:
-                answers.append(TargetUnavailable(f"{self._name}: {_UNANSWERED.text}"))
-                continue
-            if failure is None:
-                answers.append(None)
-                continue
-            if is_consequence(failure.name):
+                yield position, TargetUnavailable(f"{self._name}: {_UNANSWERED.text}")
+            elif failure is None:
+                yield position, None
+            elif is_consequence(failure.name):
                 text = _UNANSWERED.text if cause is None else _text(cause)
-                answers.append(TargetUnavailable(f"{self._name}: held back behind another message: {text}"))
-                continue
-            answer = as_error(reaction_to(failure.name), self._name, _text(failure), KafkaFailed(failure.name))
-            count = producer.failures[failure.name, failure.partition]
-            if isinstance(answer, MessageRejected) and count > 1:
-                answer = TargetUnavailable(f"{self._name}: one of {count} messages is refused, {_text(failure)}")
-            answers.append(answer)
+                yield position, TargetUnavailable(f"{self._name}: held back behind another message: {text}")
+            else:
+                answer = as_error(reaction_to(failure.name), self._name, _text(failure), KafkaFailed(failure.name))
+                count = producer.failures[failure.name, failure.partition]
+                if isinstance(answer, MessageRejected) and count > 1:
+                    answer = TargetUnavailable(f"{self._name}: one of {count} messages is refused, {_text(failure)}")
+                yield position, answer
         self._note_refused(messages, call, producer)
-        return answers
 
     def _note_refused(self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer) -> None:
         for (name, partition), count in producer.failures.items():

@@ -3,8 +3,8 @@ A producer of librdkafka in an event loop, which stops at the first error.
 
 It is idempotent and sends one batch at a time to each broker, and after a batch that is not accepted it sends nothing
 more (`enable.gapless.guarantee`): so what a topic has is always the beginning of what a partition was given, and no
-later message of a key overtakes an earlier one. Messages do not expire in it; the deadline of a call does that, by
-leaving the producer.
+later message of a key overtakes an earlier one. What comes while it waits for answers is sent together afterwards.
+Messages do not expire in it; the deadline of a call does that, by leaving the producer.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -26,9 +26,10 @@ _POLL_SECONDS = 0.1
 _LARGEST_MESSAGE = 100_000_000
 # A broker that restarts is back by then; an outage is reported after it.
 _PATIENCE_SECONDS = 10.0
+_METADATA_SECONDS = 2.0
 _OPTIONS: Mapping[str, object] = {
     "client.id": "busway",
-    "linger.ms": 1,  # the messages of a call are handed over within this time
+    "linger.ms": 1_000,  # a flush ends it
     "enable.idempotence": True,
     "enable.gapless.guarantee": True,
     "max.in.flight.requests.per.connection": 1,
@@ -71,13 +72,13 @@ _NOT_SENT = Failure("_PURGE_QUEUE", "not sent")
 class Call:
     """The answers to the records of one call, by their position: None for an accepted one."""
 
-    def __init__(self) -> None:
-        """Start without records."""
-        self.expected = 0
-        """How many records were handed over."""
+    def __init__(self, positions: Sequence[int]) -> None:
+        """Start without answers to the records at these *positions*."""
+        self.positions = positions
         self.answers: dict[int, Failure | None] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reports: deque[tuple[int, Failure | None]] = deque()
+        self.settle()  # without records it is done
 
     def report(self, position: int, error: Any, message: Any) -> None:
         """Take a delivery report, in the thread that polls."""
@@ -91,7 +92,7 @@ class Call:
             position, failure = self._reports.popleft()
             self.answers[position] = failure
             found.append(failure)
-        if len(self.answers) == self.expected and not self.done.done():
+        if len(self.answers) == len(self.positions) and not self.done.done():
             self.done.set_result(None)
         return found
 
@@ -108,6 +109,8 @@ class KafkaProducer:
         self.failed = False
         self._down_since: float | None = None
         self._topic = topic
+        self._waiting: deque[tuple[Call, Sequence[tuple[int, Record]]]] = deque()
+        """What is handed over once there are answers to all that was handed over before."""
         self._calls: set[Call] = set()
         self._serving: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="busway-kafka")
@@ -132,30 +135,53 @@ class KafkaProducer:
                 self._thread.shutdown(wait=False)
         return self
 
-    def produce(self, call: Call, records: Iterator[tuple[int, Record]]) -> None:
-        """Hand over *records* with their positions; the answers come to *call* while the event loop runs."""
-        self._calls.add(call)
-        for position, record in records:
-            call.expected += 1
+    async def leaders(self) -> list[int]:
+        """Return the broker of each partition; nothing if there is no such topic, or no broker lets it in."""
+        loop = asyncio.get_running_loop()
+        while True:
             try:
-                self._client.produce(
-                    self._topic,
-                    value=record.value,
-                    key=record.key,
-                    headers=record.headers,
-                    on_delivery=partial(call.report, position),
+                found = await loop.run_in_executor(
+                    self._thread, partial(self._client.list_topics, self._topic, timeout=_METADATA_SECONDS)
                 )
-            except (self._error, BufferError) as error:
-                call.answers[position] = _failure_of(error)
-                call.answers |= {other: _NOT_SENT for other, _ in records}
-                call.expected += len(call.answers) - 1
-                self._fail()
+                partitions = found.topics[self._topic].partitions
+                return [partitions[each].leader for each in sorted(partitions)]
+            except self._error:
+                # The error of the connection says more, and comes with the poll.
+                await loop.run_in_executor(self._thread, self._client.poll, 0)
+            if self._is_refused():
+                return []
+
+    def produce(self, call: Call, records: Sequence[tuple[int, Record]]) -> None:
+        """Send *records* with their positions; the answers come to *call* while the event loop runs."""
+        self._waiting.append((call, records))
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve())
+
+    def _hand_over(self) -> None:
+        """Hand over all that waits; together, because it leaves in one request for each partition."""
+        while self._waiting:
+            call, records = self._waiting.popleft()
+            self._calls.add(call)
+            for number, (position, record) in enumerate(records):
+                if self.failed:
+                    call.answers |= {other: _NOT_SENT for other, _ in records[number:]}
+                    break
+                try:
+                    self._client.produce(
+                        self._topic,
+                        value=record.value,
+                        key=record.key,
+                        headers=record.headers,
+                        on_delivery=partial(call.report, position),
+                    )
+                except (self._error, BufferError) as error:
+                    call.answers[position] = _failure_of(error)
+                    self._fail()
 
     def abandon(self, call: Call) -> None:
         """Wait no longer for answers to *call*; what is under way may still be accepted."""
         self._calls.discard(call)
+        self._waiting = deque(each for each in self._waiting if each[0] is not call)
 
     async def close(self) -> None:
         """Drop what has no answer, and end its threads."""
@@ -174,9 +200,12 @@ class KafkaProducer:
     async def _serve(self) -> None:
         """Wait for delivery reports as long as a call waits for one."""
         loop = asyncio.get_running_loop()
-        while self._calls:
+        while self._calls or self._waiting:
+            if not self._calls:
+                self._hand_over()
             try:
-                await loop.run_in_executor(self._thread, self._client.poll, _POLL_SECONDS)
+                # A flush does not linger, and ends with the last answer.
+                await loop.run_in_executor(self._thread, self._client.flush, _POLL_SECONDS)
             except self._error as error:
                 # A fatal error is raised here, and the reports of its messages follow.
                 self._note_failure(_failure_of(error))

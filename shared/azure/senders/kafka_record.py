@@ -78,11 +78,16 @@ class Record(NamedTuple):
     headers: list[Header]
 
 
+def key_of(message: Outgoing) -> str | None:
+    """Return the key of a message: its partition key, or else its session id."""
+    return message.partition_key or message.session_id
+
+
 def record_of(message: Outgoing, form: HeaderForm) -> Record:
     """Return the record of a message; raises MessageRejected for one that Kafka cannot hold."""
     raw = sections.split(message.content)
     value, body_kind = _value(raw.body)
-    key = message.partition_key or message.session_id
+    key = key_of(message)
     headers, types = _text_headers(raw) if form == "text" else (_amqp_headers(raw), ())
     if raw.footer:
         headers.append(("amqp-footer", raw.footer))
