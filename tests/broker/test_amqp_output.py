@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from local.broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
-from shared.amqp.values import TRUE, uint
+from shared.amqp.codec import encode
+from shared.amqp.values import FALSE, NULL, TRUE, Value, boolean, uint
 from shared.azure.senders import amqp_frames
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
@@ -101,6 +102,58 @@ def test_frames_of_a_message_fit_and_join_to_its_bytes(content: bytes, largest: 
     assert max(map(len, found)) <= largest
     assert [int.from_bytes(each[:4]) for each in found] == list(map(len, found))
     assert b"".join(each[13 + each[12] :] for each in found) == content
+
+
+@given(
+    st.sampled_from([ACCEPTED, RELEASED, rejected()]),
+    st.tuples(st.booleans(), st.booleans()),
+    st.tuples(*[st.integers(0, 3) | st.integers(0, 2**32 - 1)] * 2),
+    st.sampled_from([[], [NULL], [TRUE], [FALSE]]),
+)
+def test_a_range_of_accepted_deliveries_is_read_as_by_the_general_way(
+    state: Value, flags: tuple[bool, bool], numbers: tuple[int, int], batchable: list[Value]
+) -> None:
+    first, last = (uint(each) for each in numbers)
+    fields = [boolean(flags[0]), first, last if numbers[1] else NULL, boolean(flags[1]), state, *batchable]
+    content = bytes([len(fields), *b"".join(encode(each) for each in fields)])
+    body = b"\x00\x53\x15\xc0" + bytes([len(content)]) + content
+    is_accepted = state is ACCEPTED and all(flags)
+    expected = (numbers[0], numbers[1] or numbers[0]) if is_accepted else None
+    assert amqp_frames.accepted_range(body) == expected
+    damaged = body[:4] + bytes([body[4] + 1]) + body[5:]
+    assert amqp_frames.accepted_range(damaged) is None
+    assert amqp_frames.accepted_range(body + b"\x40") is None
+
+
+def test_what_a_cancelled_call_has_not_sent_is_not_sent_later() -> None:
+    async def run() -> None:
+        third, cancelled = asyncio.Event(), asyncio.Event()
+
+        class Waiting(AnsweringBroker):
+            async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+                self.contents.append(content)
+                if len(self.contents) == 3:
+                    third.set()
+                    await cancelled.wait()
+                if len(self.contents) >= 3:
+                    peer.send(amqp_frames.DISPOSITION, [TRUE, uint(0), uint(delivery), TRUE, ACCEPTED])
+                    self.grant(peer, delivery + 1)
+                return True
+
+        broker = Waiting(credit=3)
+        async with broker.running() as url:
+            output = AmqpOutput("there", amqp_endpoint(url), {})
+            call = asyncio.create_task(output.send("q", some(9), timeout_seconds=SECONDS))
+            await third.wait()
+            call.cancel()
+            await asyncio.wait([call])
+            cancelled.set()
+            other = outgoing(100)
+            assert await output.send("q", [other], timeout_seconds=SECONDS) == [None]
+            assert broker.contents[3:] == [other.content]
+            await output.close()
+
+    asyncio.run(run())
 
 
 def test_a_message_larger_than_a_frame_goes_in_several() -> None:

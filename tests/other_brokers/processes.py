@@ -155,6 +155,8 @@ class RabbitMQ(OtherBroker):
         return ["/bin/sh", "-c", shell, f"{home}/sbin/rabbitmq-server"], environment
 
 
+BROKERS: tuple[type[Artemis] | type[RabbitMQ], ...] = (Artemis, RabbitMQ)
+
 _DEFINITIONS = """\
 {
   "vhosts": [{"name": "/"}],

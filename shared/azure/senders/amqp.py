@@ -7,12 +7,14 @@ next. All others leave without waiting, so that their rate does not depend on th
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from shared.amqp.values import Malformed
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
 from shared.azure.senders.amqp_frames import AmqpError
-from shared.azure.senders.amqp_link import AmqpLink, NoCredit
+from shared.azure.senders.amqp_link import AmqpLink, Delivery, NoCredit
 from shared.azure.senders.conditions import (
     SIZE_EXCEEDED,
     UNREACHABLE,
@@ -24,8 +26,8 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.printable import printable
 from shared.protocols import Outgoing
 
-_MOST_IN_FLIGHT = 256
 _LONGEST_TEXT = 200
+_NO_CREDIT = "the broker takes no messages: it grants no credit"
 
 
 class AmqpOutput:
@@ -47,11 +49,10 @@ class AmqpOutput:
         if place is None:
             name, capability = f"{self._site}/{entity}", self._capabilities.get(entity)
             place = self._places[entity] = _Place(name, self._endpoint, entity, capability)
-        try:
-            await place.opened(deadline)
-        except (AmqpError, OSError, Malformed) as error:
-            return [about_the_link(translated(place.name, error), place.name)] * len(messages)
-        return await _Call(place, messages, deadline).run()
+        if not place.suspects:
+            return await _Call(place, messages, deadline).run()
+        async with place.alone:
+            return await _Call(place, messages, deadline).run()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -67,6 +68,8 @@ class _Place:
         self.name = name
         self.suspects = 0
         """Messages that were in flight when the broker closed the link because of one; they are sent one by one."""
+        self.alone = asyncio.Lock()
+        """Held by a call that sends them, so that no other call has messages in flight."""
         self._endpoint = endpoint
         self._address = address
         self._capability = capability
@@ -75,22 +78,15 @@ class _Place:
 
     async def opened(self, deadline: float) -> AmqpLink:
         """Return the open link; raises as `AmqpLink.open`, and TimeoutError at *deadline*."""
+        if self._link is not None and self._link.failure is None:
+            return self._link
         async with asyncio.timeout_at(deadline), self._opening:
             if self._link is None or self._link.failure is not None:
                 self._link = await AmqpLink.open(self._endpoint, self._address, self._capability)
             return self._link
 
-    async def deliver(self, message: Outgoing, deadline: float) -> BuswayError | None:
-        """Send one message; return None if it was accepted, or the error."""
-        try:
-            link = await self.opened(deadline)
-        except (AmqpError, OSError, Malformed) as error:
-            return about_the_link(translated(self.name, error), self.name)
-        size = len(message.content)
-        if 0 < link.largest_message < size:
-            text = f"{self.name}: the message has {size} bytes, expected at most {link.largest_message}"
-            return MessageRejected(SIZE_EXCEEDED, text)
-        failure = await link.deliver(message.content, deadline)
+    def answer(self, link: AmqpLink, failure: Exception | None) -> BuswayError | None:
+        """Return the error of a message that was sent over *link*, None if it was accepted."""
         if failure is None:
             self.suspects = max(self.suspects - 1, 0)
             return None
@@ -100,9 +96,6 @@ class _Place:
             text = "the broker closed the link because of one of several messages; the next attempt sends them singly"
             answer = TargetUnavailable(f"{self.name}: {text}")
             answer.__cause__ = failure
-        elif isinstance(failure, TimeoutError):
-            # A late answer must not meet the next attempt.
-            await link.close()
         return answer
 
     async def close(self) -> None:
@@ -113,31 +106,96 @@ class _Place:
 
 
 class _Call:
-    """The messages of one call: in flight together, except those with a key, which wait for their predecessor."""
+    """
+    The messages of one call: in flight together, except those with a key, which wait for their predecessor.
+
+    The answer to a message sends its successor at once; the call itself runs again when nothing is in flight.
+    """
 
     def __init__(self, place: _Place, messages: Sequence[Outgoing], deadline: float) -> None:
         self._place = place
         self._messages = messages
         self._deadline = deadline
-        self._answers: list[BuswayError | None] = [None] * len(messages)
+        self._room = 1 if place.suspects else len(messages)
+        self._answers: dict[int, BuswayError | None] = {}
         self._stop: BuswayError | None = None
-        self._room = asyncio.Semaphore(1 if place.suspects else _MOST_IN_FLIGHT)
+        self._in_flight: dict[int, Delivery] = {}
+        self._landed = asyncio.Event()
+        """Nothing is in flight."""
+        self._ready: deque[int] = deque()
+        self._successors: dict[int, int] = {}
+        last: dict[str, int] = {}
+        for position, message in enumerate(messages):
+            key = message.session_id or message.partition_key
+            if key and key in last:
+                self._successors[last[key]] = position
+            else:
+                self._ready.append(position)
+            if key:
+                last[key] = position
 
     async def run(self) -> list[BuswayError | None]:
         """Send and return the answers."""
-        chains: dict[object, list[int]] = {}
-        for position, message in enumerate(self._messages):
-            chains.setdefault(message.session_id or message.partition_key or position, []).append(position)
-        await asyncio.gather(*map(self._send, chains.values()))
-        return self._answers
+        try:
+            while self._ready and self._stop is None:
+                await self._send()
+        finally:
+            for delivery in self._in_flight.values():
+                delivery.withdraw()
+        return [self._answers.get(position, self._stop) for position in range(len(self._messages))]
 
-    async def _send(self, positions: Sequence[int]) -> None:
-        for position in positions:
-            async with self._room:
-                answer = self._stop or await self._place.deliver(self._messages[position], self._deadline)
-            self._answers[position] = answer
-            if self._stop is None and isinstance(answer, TargetUnavailable | TargetRefused):
-                self._stop = answer
+    async def _send(self) -> None:
+        """Send until nothing is in flight: all have answers, the link has ended, or the deadline has passed."""
+        try:
+            link = await self._place.opened(self._deadline)
+        except (AmqpError, OSError, Malformed) as error:
+            self._stop = about_the_link(translated(self._place.name, error), self._place.name)
+            return
+        self._give(link)
+        link.flush()
+        if not self._in_flight:
+            return
+        self._landed.clear()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._landed.wait()
+        except TimeoutError as error:
+            is_sent = any(each.is_sent for each in self._in_flight.values())
+            for position, delivery in self._in_flight.items():
+                delivery.withdraw()
+                failure = error if delivery.is_sent else NoCredit(None, _NO_CREDIT)
+                self._finish(position, self._place.answer(link, failure))
+            self._in_flight.clear()
+            if is_sent:
+                # A late answer must not meet the next attempt.
+                await link.close()
+
+    def _give(self, link: AmqpLink) -> None:
+        """Give *link* what may be in flight now."""
+        while self._ready and len(self._in_flight) < self._room:
+            position = self._ready.popleft()
+            content = self._messages[position].content
+            if 0 < link.largest_message < len(content):
+                text = f"the message has {len(content)} bytes, expected at most {link.largest_message}"
+                self._finish(position, MessageRejected(SIZE_EXCEEDED, f"{self._place.name}: {text}"))
+            else:
+                self._in_flight[position] = link.give(content, partial(self._answered, link, position))
+
+    def _answered(self, link: AmqpLink, position: int, failure: Exception | None) -> None:
+        del self._in_flight[position]
+        self._finish(position, self._place.answer(link, failure))
+        if self._ready and self._stop is None and link.failure is None:
+            self._give(link)  # the link sends it once it has handled all answers that have arrived
+        if not self._in_flight:
+            self._landed.set()
+
+    def _finish(self, position: int, answer: BuswayError | None) -> None:
+        """Note the answer to a message; its successor is ready unless the call has to stop."""
+        self._answers[position] = answer
+        if isinstance(answer, TargetUnavailable | TargetRefused):
+            self._stop = self._stop or answer
+        elif position in self._successors:
+            self._ready.append(self._successors[position])
 
 
 def translated(where: str, error: Exception) -> BuswayError:

@@ -13,6 +13,7 @@ import asyncio
 import ssl
 import uuid
 from collections import deque
+from collections.abc import Callable
 from typing import Self
 
 from shared.amqp.values import Malformed
@@ -28,19 +29,34 @@ _SMALLEST_FRAME = 512
 _REFUSED_CODES = frozenset((1, 3))
 
 
+type Answered = Callable[[Exception | None], None]
+
+
 class NoCredit(AmqpError):
     """The broker took no message in time; what was given was not sent."""
 
 
-class _Delivery:
-    """A message and the answer to it; it has a number once it is sent."""
+class Delivery:
+    """A message that was given to a link, and what to call with the answer to it."""
 
-    __slots__ = ("answer", "content", "number")
+    __slots__ = ("answered", "content", "is_sent")
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, answered: Answered) -> None:
+        """Call *answered* with None if the broker has accepted the message, or with the error."""
         self.content = content
-        self.number: int | None = None
-        self.answer: asyncio.Future[AmqpError | None] = asyncio.get_running_loop().create_future()
+        self.answered: Answered | None = answered
+        self.is_sent = False
+        """Whether the broker may have it."""
+
+    def withdraw(self) -> None:
+        """Do not send it if it is not sent yet, and pass no answer on."""
+        self.answered = None
+
+    def answer(self, failure: Exception | None) -> None:
+        """Pass the answer on."""
+        answered, self.answered = self.answered, None
+        if answered is not None:
+            answered(failure)
 
 
 class AmqpLink:
@@ -57,9 +73,9 @@ class AmqpLink:
         self._reader = reader
         self._writer = writer
         self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._unsent: deque[_Delivery] = deque()
+        self._unsent: deque[Delivery] = deque()
         self._pending: deque[bytes] = deque()  # frames of the message that is being sent
-        self._unanswered: dict[int, _Delivery] = {}
+        self._unanswered: dict[int, Delivery] = {}
         self._next_delivery = 0
         self._next_transfer = 0
         self._next_incoming = 0
@@ -94,28 +110,39 @@ class AmqpLink:
             raise
         return self
 
-    async def deliver(self, content: bytes, deadline: float) -> Exception | None:
+    def give(self, content: bytes, answered: Answered) -> Delivery:
         """
-        Send one message and return None if it was accepted, or the error.
+        Take one message, which the next `flush` sends as soon as the broker grants credit; the link must be usable.
 
-        Units:   *deadline* is a time of the event loop. Without an answer by then the error is a TimeoutError, and the
-                 message may have been accepted; NoCredit if it was not sent. A message whose answer is lost with the
-                 link gets the `failure`.
+        *answered* gets None if the broker accepts the message, or the error: the `failure` if the link ends before the
+        answer, ConnectionError if it ends before the message is sent. What it gives to the link needs no flush.
         """
-        if self.failure is not None:
-            return ConnectionError("the link is closed")
-        delivery = _Delivery(content)
+        delivery = Delivery(content, answered)
         self._unsent.append(delivery)
-        self._send()
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await delivery.answer
-        except TimeoutError as error:
-            if delivery.number is None:
-                return NoCredit(None, "the broker takes no messages: it grants no credit")
-            return error
-        except (AmqpError, OSError, Malformed) as error:
-            return error
+        return delivery
+
+    def flush(self) -> None:
+        """Send as much as credit and window allow."""
+        out: list[bytes] = []
+        while self._window and self.failure is None:
+            if self._pending:
+                out.append(self._pending.popleft())
+                self._next_transfer = (self._next_transfer + 1) % _SERIAL
+                self._window -= 1
+                continue
+            while self._unsent and self._unsent[0].answered is None:
+                self._unsent.popleft()
+            if not self._unsent or not self._credit:
+                break
+            delivery = self._unsent.popleft()
+            delivery.is_sent = True
+            self._unanswered[self._next_delivery] = delivery
+            self._pending.extend(frames.transfer_frames(self._next_delivery, delivery.content, self._largest_frame))
+            delivery.content = b""
+            self._next_delivery = (self._next_delivery + 1) % _SERIAL
+            self._credit -= 1
+        if out:
+            self._write(b"".join(out))
 
     async def close(self) -> None:
         """Close the connection; messages in flight get an error."""
@@ -161,14 +188,30 @@ class AmqpLink:
     async def _read(self) -> None:
         """Read frames until the connection ends."""
         try:
-            while True:
-                found = await self._frame()
-                if found is not None:
-                    self._handle(found)
-        except asyncio.IncompleteReadError:
+            rest = b""
+            while chunk := await self._reader.read(frames.LARGEST_FRAME):
+                self._heard = asyncio.get_running_loop().time()
+                rest = self._handle_all(rest + chunk)
+                self.flush()
             self._end(ConnectionError("the broker closed the connection"))
         except Exception as error:  # noqa: BLE001 - whatever ends the reading, each caller must get an answer
             self._end(error)
+
+    def _handle_all(self, received: bytes) -> bytes:
+        """Handle the frames in *received*; return the beginning of one that is not complete."""
+        start = 0
+        while len(received) - start >= frames.HEADER_BYTES:
+            extended, size = frames.frame_size(received[start : start + frames.HEADER_BYTES], is_sasl=False)
+            body = start + frames.HEADER_BYTES + extended
+            if len(received) < body + size:
+                break
+            start = body + size
+            accepted = frames.accepted_range(received[body:start])
+            if accepted is not None:
+                self._answer(*accepted, None)
+            elif (found := frames.read_performative(received[body:start])) is not None:
+                self._handle(found)
+        return received[start:]
 
     def _handle(self, frame: Performative) -> None:
         if frame.code == frames.OPEN:
@@ -196,8 +239,8 @@ class AmqpLink:
             credit = (frame.number(5, 0) + frame.number(6, 0) - self._next_delivery) % _SERIAL
             # A broker that reduces its credit may count messages that it had not received yet.
             self._credit = credit if credit < _SERIAL // 2 else 0
-        self._send()
         if frame.flag(8):
+            self.flush()
             self._next_delivery = (self._next_delivery + self._credit) % _SERIAL
             self._credit = 0
             self._write(frames.flow_frame(self._next_incoming, self._next_transfer, self._next_delivery))
@@ -210,36 +253,21 @@ class AmqpLink:
         last = frame.number(2, first)
         if state is None and not frame.flag(3):
             return
-        answer = _answer(state)
-        # What is unanswered, not the range: a broker may name any.
-        span = (last - first) % _SERIAL
-        numbers = [each for each in self._unanswered if (each - first) % _SERIAL <= span] if span else [first]
-        for number in numbers:
-            delivery = self._unanswered.pop(number, None)
-            if delivery is not None and not delivery.answer.done():
-                delivery.answer.set_result(answer)
+        self._answer(first, last, _error(state))
         if not frame.flag(3):
             self._write(frames.settled_frame(first, last))
 
-    def _send(self) -> None:
-        """Send as much as credit and window allow."""
-        while self._window and self.failure is None:
-            if self._pending:
-                self._write(self._pending.popleft())
-                self._next_transfer = (self._next_transfer + 1) % _SERIAL
-                self._window -= 1
-                continue
-            while self._unsent and self._unsent[0].answer.done():  # its caller no longer waits
-                self._unsent.popleft()
-            if not self._unsent or not self._credit:
-                return
-            delivery = self._unsent.popleft()
-            delivery.number = self._next_delivery
-            self._unanswered[delivery.number] = delivery
-            self._pending.extend(frames.transfer_frames(delivery.number, delivery.content, self._largest_frame))
-            delivery.content = b""
-            self._next_delivery = (self._next_delivery + 1) % _SERIAL
-            self._credit -= 1
+    def _answer(self, first: int, last: int, failure: Exception | None) -> None:
+        """Answer the deliveries from *first* to *last*, which is a range of any size."""
+        count = (last - first) % _SERIAL + 1
+        if count < len(self._unanswered):
+            numbers = [(first + each) % _SERIAL for each in range(count)]
+        else:
+            numbers = [each for each in self._unanswered if (each - first) % _SERIAL < count]
+        for number in numbers:
+            delivery = self._unanswered.pop(number, None)
+            if delivery is not None:
+                delivery.answer(failure)
 
     async def _tend(self, idle_seconds: float) -> None:
         """Send an empty frame in half of the time after which the broker gives up; give up if it is silent itself."""
@@ -272,13 +300,14 @@ class AmqpLink:
         sent, unsent = list(self._unanswered.values()), list(self._unsent)
         self._unanswered.clear()
         self._unsent.clear()
-        self.lost = sum(not each.answer.done() for each in sent)
-        for delivery in (*sent, *unsent):
-            if not delivery.answer.done():
-                delivery.answer.set_exception(error if delivery in sent else ConnectionError("the link is closed"))
+        self.lost = sum(each.answered is not None for each in sent)
+        for delivery in sent:
+            delivery.answer(error)
+        for delivery in unsent:
+            delivery.answer(ConnectionError("the link is closed"))
 
 
-def _answer(state: Performative | None) -> AmqpError | None:
+def _error(state: Performative | None) -> AmqpError | None:
     """Return the error of an outcome, None for accepted."""
     if state is None or state.code == frames.ACCEPTED:
         # Settled without a state: the broker forgets it, which AMQP 1.0 has no other meaning for.
