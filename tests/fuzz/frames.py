@@ -15,7 +15,7 @@ import time
 from collections import Counter
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.protocol import performatives
+from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fields import compose_list, number_field, text_field
 from local.broker.protocol.frames import AMQP_HEADER, SASL_HEADER, compose
 from local.broker.protocol.performatives import Attach, Flow
@@ -95,7 +95,7 @@ def conversation(draw: random.Random, payload: bytes) -> list[bytes]:
             _transfer(7, 4, lock),
         ],
         [_attach(9, "$cbs", receives=False), _attach(10, "$cbs", receives=True), _flow(10, 9), _transfer(9, 5, token)],
-        [compose(0, performatives.disposition(role=True, delivery_id=0, state=performatives.ACCEPTED_STATE))],
+        [compose(0, dispositions.disposition(role=True, delivery_id=0, state=performatives.ACCEPTED_STATE))],
         [compose(0, performatives.detach(draw.randrange(4), closed=True))],
     ]
     chosen = draw.sample(said, draw.randrange(1, len(said)))

@@ -116,13 +116,19 @@ def _delivery_annotations(token: bytes | None, kept: bytes) -> bytes:
     if token is None:
         pairs = kept
     else:
-        # The tag of a delivery has its bytes in the order of .NET's Guid, an AMQP uuid in that of the network.
-        uuid = token[3::-1], token[5:3:-1], token[7:5:-1], token[8:]
+        first, last = _in_network_order(token[:8]), token[8:]
         if not kept:
-            return b"%b%b%b%b%b" % (_ONLY_LOCK_TOKEN, *uuid)
-        pairs = b"%b%b%b%b%b%b" % (_LOCK_TOKEN_KEY, *uuid, kept)
+            return _ONLY_LOCK_TOKEN + first + last
+        pairs = b"%b%b%b%b" % (_LOCK_TOKEN_KEY, first, last, kept)
     count = sum(1 for _ in _values(pairs))
     return b"\x00\x53\x71\xd1%b%b" % (_SIZE_AND_COUNT.pack(len(pairs) + 4, count), pairs)
+
+
+# The first half of all lock tokens of an entity is the same.
+@lru_cache
+def _in_network_order(half: bytes) -> bytes:
+    """Return the first half of a lock token, which has the order of .NET's Guid, as an AMQP uuid has it."""
+    return half[3::-1] + half[5:3:-1] + half[7:5:-1]
 
 
 def _values(encoded: bytes) -> Iterator[int]:

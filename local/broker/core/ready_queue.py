@@ -100,10 +100,11 @@ class ReadyQueue:
     def next_consumer(self) -> Consumer | None:
         """Return the consumer whose turn it is, None if none can take a message."""
         consumers = self.consumers
+        if len(consumers) == 1:
+            return consumers[0] if consumers[0].can_take() else None
         for _ in range(len(consumers)):
             consumer = consumers[0]
-            if len(consumers) > 1:
-                consumers.rotate(-1)
+            consumers.rotate(-1)
             if consumer.can_take():
                 return consumer
         return None

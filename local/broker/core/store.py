@@ -172,7 +172,7 @@ class MessageStore:
             message = ready.next_ready(self.messages)
             if message is None:
                 return
-            if message.is_expired(now):
+            if message.time_to_live is not None and message.is_expired(now):
                 self._expire(message)
                 continue
             consumer = ready.next_consumer()

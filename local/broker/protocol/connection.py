@@ -20,6 +20,7 @@ from local.broker.core.transaction import Transactions
 from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
 from local.broker.protocol import claims, performatives
 from local.broker.protocol.claims import Claims
+from local.broker.protocol.dispositions import read_acceptance
 from local.broker.protocol.fields import Fields, compose_list, read_list, symbols_field
 from local.broker.protocol.frames import (
     AMQP_HEADER,
@@ -57,7 +58,7 @@ class _Phase(Enum):
     CLOSED = auto()
 
 
-_OPEN = _Phase.OPEN
+_WITHOUT_FRAMES = (_Phase.HEADER, _Phase.CLOSED)
 _IN_SESSION = frozenset(range(performatives.ATTACH, performatives.END))
 
 
@@ -76,6 +77,7 @@ class Connection:
         self.namespace = namespace
         self.container_id = ""
         self.is_writable = True
+        self.is_closed = False  # then the socket has to be closed after the output is written
         self.is_dropped = False
         self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
         self.sessions: dict[int, Session] = {}
@@ -102,11 +104,6 @@ class Connection:
         self._silence = 0.0
         self._untrusted_seconds = 0.0
 
-    @property
-    def is_closed(self) -> bool:
-        """Return whether the socket has to be closed after the output is written."""
-        return self._phase is _Phase.CLOSED
-
     def emit(self, frame: bytes) -> None:
         """Add a frame to the output; beyond the limit the connection is not writable until it is resumed."""
         self._output.append(frame)
@@ -127,7 +124,7 @@ class Connection:
 
     def drop(self) -> None:
         """Break the connection without closing it, as a fault asks for; `release` follows when the socket is closed."""
-        self._phase = _Phase.CLOSED
+        self._phase, self.is_closed = _Phase.CLOSED, True
         self.is_writable = False
         self.is_dropped = True
         self._wake()
@@ -156,10 +153,8 @@ class Connection:
         self._is_heard = True
         self._is_receiving = True
         try:
-            reader = self._reader
-            reader.feed(data)
-            while self._step() and reader.has_more:
-                pass
+            self._reader.feed(data)
+            self._handle()
         except ConnectionViolation as violation:
             self.close(violation)
         except Malformed as malformed:
@@ -168,36 +163,42 @@ class Connection:
             self._is_receiving = False
             if self.is_closed:
                 self._reader.clear()
-            self.holdings.set_unread(self._reader.trim())
+            self.holdings.set_unread(self._reader.unread)
 
     def _refuse_holdings(self, reason: str) -> None:
         self.close(Refusal(errors.RESOURCE_LIMIT_EXCEEDED, reason))
 
-    def _step(self) -> bool:
-        """Handle the next header or frame; return whether there was one."""
-        phase = self._phase
-        if phase is not _OPEN:
-            if phase is _Phase.CLOSED:
-                return False
-            if phase is _Phase.HEADER:
-                header = self._reader.next_header()
-                if header is None:
-                    return False
-                self._on_header(header.protocol_id, header.version)
-                return True
-        frame = self._reader.next_frame()
-        if frame is None:
-            return False
-        kind, channel, body = frame
-        if phase is _Phase.SASL:
+    def _handle(self) -> None:
+        """Handle the headers and frames that have arrived."""
+        while not self.is_closed and (self._phase is not _Phase.HEADER or self._read_header()):
+            for kind, channel, body in self._reader.frames():
+                session = self.sessions.get(channel)
+                acceptance = None if session is None or kind == SASL else read_acceptance(body)
+                if session is not None and acceptance is not None:
+                    session.on_acceptance(*acceptance)
+                    continue
+                self._on_frame(kind, channel, body)
+                if self._phase in _WITHOUT_FRAMES:
+                    break
+            else:
+                return
+
+    def _read_header(self) -> bool:
+        """Handle the next header; return whether it has arrived."""
+        header = self._reader.next_header()
+        if header is not None:
+            self._on_header(header.protocol_id, header.version)
+        return header is not None
+
+    def _on_frame(self, kind: int, channel: int, body: bytes) -> None:
+        if self._phase is _Phase.SASL:
             self._on_sasl(kind, body)
         elif kind == SASL:
             raise ConnectionViolation(errors.FRAMING_ERROR, "a SASL frame after SASL has ended")
         elif body:
             if len(body) > MAX_FIRST_FRAME_SIZE:
                 self._check_size(body)
-            self._on_frame(channel, body)
-        return True
+            self._on_performative(channel, body)
 
     def _check_size(self, body: bytes) -> None:
         """Raise ConnectionViolation for a large frame of a peer without a token, except for one that has a token."""
@@ -245,13 +246,8 @@ class Connection:
             return not self.claims.are_needed
         return True
 
-    def _on_frame(self, channel: int, body: bytes) -> None:
+    def _on_performative(self, channel: int, body: bytes) -> None:
         session = self.sessions.get(channel)
-        if session is not None:
-            disposition = performatives.usual_disposition(body)
-            if disposition is not None:
-                session.on_disposition(disposition)
-                return
         code, raw, position = read_list(body)
         if session is not None and code in _IN_SESSION:
             # Nearly all frames: there are sessions only on an open connection.
@@ -349,7 +345,7 @@ class Connection:
         self._end()
 
     def _end(self) -> None:
-        self._phase = _Phase.CLOSED
+        self._phase, self.is_closed = _Phase.CLOSED, True
         self._delayed_until = None
         self.namespace.open_connections -= self._is_counted
         self._is_counted = False

@@ -11,12 +11,13 @@ from local.broker.core.store import MessageStore, milliseconds
 from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
-from local.broker.protocol import performatives
+from local.broker.protocol import dispositions, performatives
+from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.fault_effects import apply_fault
-from local.broker.protocol.fields import ACCEPTED, fields_of
+from local.broker.protocol.fields import fields_of
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.outgoing_link import OutgoingLink
-from local.broker.protocol.performatives import Attach, Disposition
+from local.broker.protocol.performatives import Attach
 from local.broker.protocol.terminus import with_session_id
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, long, map_, string, symbol
@@ -65,14 +66,22 @@ class ConsumerLink(OutgoingLink):
         """Deliver a message of the store."""
         self.send(tag, message, settled=self.is_destructive)
 
+    def accept(self, tag: bytes) -> bool:
+        """Complete a message; return False, and do nothing, if a fault may strike or its lock is lost."""
+        # Nearly all settlements, without the calls of the other outcomes.
+        if self.faults.is_set:
+            return False
+        try:
+            self._store.complete(tag)
+        except Refusal:
+            return False
+        return True
+
     def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
         """Settle a message as the peer asks, and answer with the outcome unless it has settled it already."""
         state = disposition.state
         if state is None:
             return disposition.settled
-        if state is ACCEPTED and not self.faults.is_set:
-            # Nearly all, without the calls of the other outcomes.
-            return self._accept(delivery_id, tag, is_settled=disposition.settled)
         transaction_id = performatives.transaction_of(state)
         if transaction_id is not None:
             return self._settle_in_transaction(transaction_id, delivery_id, tag, disposition)
@@ -85,17 +94,7 @@ class ConsumerLink(OutgoingLink):
         if outcome is None:
             return disposition.settled
         if not disposition.settled:
-            self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=outcome))
-        return True
-
-    def _accept(self, delivery_id: int, tag: bytes, *, is_settled: bool) -> bool:
-        answer = performatives.ACCEPTED_STATE
-        try:
-            self._store.complete(tag)
-        except Refusal as refusal:
-            answer = performatives.rejected(refusal)
-        if not is_settled:
-            self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=answer))
+            self.session.emit_outcome(delivery_id, outcome, role=False)
         return True
 
     def _settle_in_transaction(
@@ -110,7 +109,7 @@ class ConsumerLink(OutgoingLink):
                 self.force_detach(refusal)
             else:
                 state = performatives.rejected(refusal)
-                self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=state))
+                self.session.emit_outcome(delivery_id, state, role=False)
             return True
         fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
         enlist = partial(self._enlist, transaction, delivery_id, tag, disposition)
@@ -120,7 +119,7 @@ class ConsumerLink(OutgoingLink):
             outcome = apply_fault(fault, self.session.connection, self.path, enlist, performatives.rejected)
         if outcome is not None and not disposition.settled:
             self.session.emit(
-                performatives.transactional_disposition(
+                dispositions.transactional_disposition(
                     role=False, delivery_id=delivery_id, transaction_id=transaction_id, outcome=outcome
                 )
             )

@@ -5,6 +5,7 @@ Source: OASIS AMQP 1.0, part 2, sections 2.2 and 2.3.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from local.broker import errors
@@ -15,6 +16,9 @@ SASL = 1
 MIN_MAX_FRAME_SIZE = 512
 
 HEADER = struct.Struct(">IBBH")
+_HEADER_SIZE = HEADER.size
+_USUAL_OFFSET = 2
+_unpack_header = HEADER.unpack_from
 EMPTY_FRAME = HEADER.pack(HEADER.size, 2, AMQP, 0)
 PROTOCOL_HEADER_SIZE = 8
 
@@ -44,44 +48,50 @@ class FrameReader:
     def __init__(self, max_frame_size: int) -> None:
         """Refuse frames of more than *max_frame_size* bytes."""
         self.max_frame_size = max_frame_size
-        self.has_more = False
         self._buffer = b""
-        self._position = 0
+
+    @property
+    def unread(self) -> int:
+        """Return how many bytes of an incomplete frame or header have arrived."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
-        self._buffer = self._buffer[self._position :] + data
-        self._position = 0
-        self.has_more = True
-
-    def trim(self) -> int:
-        """Release what has been read; return how many bytes of an incomplete frame remain."""
-        if self._position:
-            self._buffer = self._buffer[self._position :]
-            self._position = 0
-        return len(self._buffer)
+        self._buffer = self._buffer + data if self._buffer else data
 
     def clear(self) -> None:
         """Forget what has arrived."""
-        self._buffer, self._position = b"", 0
+        self._buffer = b""
 
     def next_header(self) -> ProtocolHeader | None:
         """Return the next protocol header, None if it has not arrived yet; anything else is a violation."""
-        start = self._position
-        arrived = self._buffer[start : start + 4]
+        arrived = self._buffer[:4]
         if arrived != b"AMQP"[: len(arrived)]:
             raise ConnectionViolation(errors.FRAMING_ERROR, "the stream does not start with a protocol header")
-        if len(self._buffer) - start < PROTOCOL_HEADER_SIZE:
+        if len(self._buffer) < PROTOCOL_HEADER_SIZE:
             return None
-        self._position += PROTOCOL_HEADER_SIZE
-        return ProtocolHeader(self._buffer[start + 4], self._buffer[start + 5 : start + 8])
+        header, self._buffer = self._buffer[:PROTOCOL_HEADER_SIZE], self._buffer[PROTOCOL_HEADER_SIZE:]
+        return ProtocolHeader(header[4], header[5:])
 
-    def next_frame(self) -> Frame | None:
-        """Return the next frame, None if it has not arrived completely."""
-        buffer, start = self._buffer, self._position
-        if len(buffer) - start < HEADER.size:
-            return None
-        size, offset, kind, channel = HEADER.unpack_from(buffer, start)
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames that have arrived completely, and keep what follows the last one that is taken."""
+        # In one loop: calls for each frame would cost a tenth of the time of a settlement.
+        buffer, start = self._buffer, 0
+        end = len(buffer)
+        try:
+            while end - start >= _HEADER_SIZE:
+                size, offset, kind, channel = _unpack_header(buffer, start)
+                if size > self.max_frame_size or offset != _USUAL_OFFSET or size < _HEADER_SIZE or kind > SASL:
+                    self._check(size, offset, kind)
+                if size > end - start:
+                    break
+                body = buffer[start + 4 * offset : start + size]
+                start += size
+                yield kind, channel, body
+        finally:
+            self._buffer = buffer[start:]
+
+    def _check(self, size: int, offset: int, kind: int) -> None:
         if size < HEADER.size or not 2 <= offset <= size // 4 or kind > SASL:
             raise ConnectionViolation(
                 errors.FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: invalid frame header"
@@ -90,12 +100,6 @@ class FrameReader:
             raise ConnectionViolation(
                 errors.FRAMING_ERROR, f"frame of {size} bytes, expected at most {self.max_frame_size}"
             )
-        stop = start + size
-        if len(buffer) < stop:
-            return None
-        self._position = stop
-        self.has_more = stop < len(buffer)
-        return kind, channel, buffer[start + 4 * offset : stop]
 
 
 def compose(channel: int, performative: bytes, payload: bytes = b"", kind: int = AMQP) -> bytes:

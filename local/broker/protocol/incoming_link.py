@@ -6,7 +6,7 @@ from local.broker import errors
 from local.broker.core.transaction import Transaction
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
-from local.broker.protocol import performatives
+from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
@@ -87,7 +87,7 @@ class IncomingLink(Link):
         state = self._answer(message, size, first.message_format or 0)
         if state is None or is_settled or self.is_over or first.delivery_id is None:
             return
-        self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+        self.session.emit_outcome(first.delivery_id, state, role=True)
 
     def hold(self, size: int) -> None:
         """Count *size* more bytes of an incomplete delivery, or fewer."""
@@ -113,14 +113,14 @@ class IncomingLink(Link):
                 self.detach(refusal)
             else:
                 state = performatives.rejected(refusal)
-                self.session.emit(performatives.disposition(role=True, delivery_id=delivery_id, state=state))
+                self.session.emit_outcome(delivery_id, state, role=True)
             return
         outcome = self._answer(message, size, first.message_format or 0, transaction)
         if outcome is None or self.is_over:
             return
         if not is_settled:
             self.session.emit(
-                performatives.transactional_disposition(
+                dispositions.transactional_disposition(
                     role=True, delivery_id=delivery_id, transaction_id=transaction_id, outcome=outcome
                 )
             )

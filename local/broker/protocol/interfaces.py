@@ -6,8 +6,8 @@ from typing import Protocol
 from local.broker.core.namespace import Namespace
 from local.broker.core.transaction import Transactions, TransactionScope
 from local.broker.protocol.claims import Claims
+from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.holdings import Holdings
-from local.broker.protocol.performatives import Disposition
 
 
 class LinkConnection(Protocol):
@@ -73,6 +73,10 @@ class DeliveringLink(Protocol):
         """Return the link's handle."""
         ...
 
+    def accept(self, tag: bytes) -> bool:
+        """Complete a delivery; return False, and do nothing, if `settle` has to find out what happens."""
+        ...
+
     def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
         """Handle the peer's outcome of a delivery; return whether that settles it."""
         ...
@@ -93,6 +97,10 @@ class LinkSession(Protocol):
 
     def emit(self, performative: bytes) -> None:
         """Send a performative."""
+        ...
+
+    def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool) -> None:
+        """Send the encoded outcome of a delivery, of the peer's if the role is True, and settle it."""
         ...
 
     def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:

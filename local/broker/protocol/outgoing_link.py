@@ -3,10 +3,11 @@
 from local.broker import errors
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
+from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
-from local.broker.protocol.performatives import Attach, Disposition, Flow
+from local.broker.protocol.performatives import Attach, Flow
 from shared.amqp.values import Value
 
 _SERIAL = 0xFFFFFFFF
@@ -81,6 +82,10 @@ class OutgoingLink(Link):
             self._credit = 0
         if flow.drain or flow.echo:
             self.session.emit_link_flow(self.handle, self._delivery_count, self._credit, drain=flow.drain)
+
+    def accept(self, tag: bytes) -> bool:  # noqa: ARG002 - consumer links use the tag
+        """Complete a delivery; return False, and do nothing, if `settle` has to find out what happens."""
+        return False
 
     def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:  # noqa: ARG002 - consumer links use the tag
         """Handle the peer's outcome of a delivery; return whether that settles it."""

@@ -4,7 +4,6 @@ The performatives: encoding of those the broker sends, decoding of the fields it
 Source: OASIS AMQP 1.0, part 2, section 2.7, part 3, section 3.4, and part 4, section 4.5.
 """
 
-import re
 import struct
 from typing import NamedTuple
 
@@ -33,15 +32,14 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x1
 SASL_MECHANISMS, SASL_INIT = 0x40, 0x41
 RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
 ERROR = 0x1D
-DECLARE, DISCHARGE, DECLARED, _TRANSACTIONAL = range(0x31, 0x35)
+DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = range(0x31, 0x35)
 
 ACCEPTED_STATE = b"\x00\x53\x24\x45"
 REJECTED_STATE = b"\x00\x53\x25\x45"
 RELEASED_STATE = b"\x00\x53\x26\x45"
 
 _EMPTY_MAP = b"\xc1\x01\x00"
-_TRUE, _FALSE = b"\x41", b"\x42"
-_TRUTHS = (_TRUE, b"\x56\x01")
+TRUE, FALSE = b"\x41", b"\x42"
 
 
 class Open(NamedTuple):
@@ -149,7 +147,7 @@ def attach(link: Attach) -> bytes:
             value_field(link.source),
             value_field(link.target),
             NULL,
-            _FALSE,
+            FALSE,
             number_field(link.initial_delivery_count),
             long_number_field(link.max_message_size),
             symbols_field(link.offered_capabilities),
@@ -253,7 +251,7 @@ def transaction_of(state: Value | None) -> bytes | None:
     if state is None or state is ACCEPTED_VALUE:
         return None
     code, fields = fields_of(state, "delivery state")
-    return fields.binary(0) or b"" if code == _TRANSACTIONAL else None
+    return fields.binary(0) or b"" if code == TRANSACTIONAL else None
 
 
 def outcome_of(state: Value | None) -> Value | None:
@@ -269,7 +267,7 @@ _UNTAGGED = struct.Struct(">7sIBIBB8s")
 _TRANSFER_HEAD = b"\x00\x53\x14\xc0%c\x0b\x70"
 _TAGGED_HEAD, _UNTAGGED_HEAD = (_TRANSFER_HEAD % (each.size - 5) for each in (_TRANSFER, _UNTAGGED))
 _TRANSFER_TAILS = {
-    (settled, more): b"\x43%b%b%b" % (flag_field(settled), flag_field(more), NULL * 2 + _FALSE * 3)
+    (settled, more): b"\x43%b%b%b" % (flag_field(settled), flag_field(more), NULL * 2 + FALSE * 3)
     for settled in (True, False)
     for more in (True, False)
 }
@@ -282,83 +280,6 @@ def transfer(handle: int, delivery_id: int, tag: bytes, *, settled: bool, more: 
     if not tag:
         return _UNTAGGED.pack(_UNTAGGED_HEAD, handle, 0x70, delivery_id, 0xA0, 0, tail)
     return _TRANSFER.pack(_TAGGED_HEAD, handle, 0x70, delivery_id, 0xA0, TAG_SIZE, tag, tail)
-
-
-class Disposition(NamedTuple):
-    """A disposition: the state of the deliveries from first to last; role is True from the end that received them."""
-
-    role: bool
-    first: int
-    last: int
-    settled: bool
-    state: Value | None
-
-
-# Role, first, last (or null), settled, accepted, and perhaps batchable.
-_NUMBER = rb"\x43|\x52.|\x70.{4}"
-_USUAL_DISPOSITION = re.compile(
-    rb"\x00\x53\x15\xc0(..)(?:\x41|\x56\x01)(%b)(\x40|%b)([\x41\x42]|\x56[\x00\x01])\x00\x53\x24\x45([\x40-\x42]?)"
-    % (_NUMBER, _NUMBER),
-    re.DOTALL,
-)
-
-
-def usual_disposition(body: bytes) -> Disposition | None:
-    """Return the disposition of a receiver that accepts, as the SDKs encode it; None for any other frame."""
-    # Without reading its fields one by one, this saves 3 µs for each message that azure-servicebus completes.
-    match = _USUAL_DISPOSITION.fullmatch(body)
-    if match is None:
-        return None
-    size_and_count, first, last, settled, batchable = match.groups()
-    if size_and_count != b"%c%c" % (len(body) - 5, 6 if batchable else 5):
-        return None
-    number = int.from_bytes(first[1:])
-    last_number = number if last == NULL else int.from_bytes(last[1:])
-    return Disposition(True, number, last_number, settled in _TRUTHS, ACCEPTED_VALUE)
-
-
-def read_disposition(raw: list[Field]) -> Disposition:
-    """Return a disposition."""
-    fields = Fields("disposition", raw)
-    first, last = fields.required_number(1), fields.number(2)
-    return Disposition(fields.flag(0), first, first if last is None else last, fields.flag(3), fields.value(4))
-
-
-def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
-    """Return the disposition that settles one delivery with an encoded state."""
-    if len(state) > _LONGEST_STATE:
-        number = number_field(delivery_id)
-        return compose_list(DISPOSITION, [flag_field(role), number, number, _TRUE, state, _FALSE])
-    # As one struct, as transfers are.
-    if state == ACCEPTED_STATE:
-        role_code = 0x41 if role else 0x42
-        return _ACCEPTANCE.pack(_ACCEPTANCE_PREFIX, role_code, 0x70, delivery_id, 0x70, delivery_id, _ACCEPTANCE_REST)
-    size = _DISPOSITION.size - 5 + len(state) + len(_FALSE)
-    return b"%b%b%b" % (
-        _DISPOSITION.pack(
-            _DISPOSITION_PREFIX, size, 6, 0x41 if role else 0x42, 0x70, delivery_id, 0x70, delivery_id, 0x41
-        ),
-        state,
-        _FALSE,
-    )
-
-
-# Descriptor, size, count, role, first, last, settled; the state and `batchable` follow.
-_DISPOSITION = struct.Struct(">4sBBBBIBIB")
-_DISPOSITION_PREFIX = b"\x00\x53\x15\xc0"
-_LONGEST_STATE = 0xFF - _DISPOSITION.size
-# The same for the usual state: descriptor, size and count, role, first, last; settled, the state and `batchable`.
-_ACCEPTANCE_REST = _TRUE + ACCEPTED_STATE + _FALSE
-_ACCEPTANCE = struct.Struct(f">6sBBIBI{len(_ACCEPTANCE_REST)}s")
-_ACCEPTANCE_PREFIX = b"%b%c\x06" % (_DISPOSITION_PREFIX, _ACCEPTANCE.size - 5)
-
-
-def transactional_disposition(*, role: bool, delivery_id: int, transaction_id: bytes, outcome: bytes) -> bytes:
-    """Return the disposition of a delivery within a transaction, with an encoded outcome."""
-    # A delivery that the broker has sent is not settled before the commit: .NET settles it again after a rollback.
-    number = number_field(delivery_id)
-    state = compose_list(_TRANSACTIONAL, [encode(binary(transaction_id)), outcome])
-    return compose_list(DISPOSITION, [flag_field(role), number, number, flag_field(role), state, _FALSE])
 
 
 def declared(transaction_id: bytes) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.broker.core.session_store import SessionStore
-from local.broker.protocol import performatives
+from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fields import compose_list, number_field, symbol_field, text_field
 from local.broker.protocol.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
@@ -295,7 +295,7 @@ def _conversation() -> list[bytes]:
         peer.transfer(0, 0, data(b"y")),
         peer.attach(1, receives=True, address="q"),
         peer.flow(1, 5),
-        compose(0, performatives.disposition(role=True, delivery_id=0, state=performatives.ACCEPTED_STATE)),
+        compose(0, dispositions.disposition(role=True, delivery_id=0, state=performatives.ACCEPTED_STATE)),
         peer.attach(2, receives=True, address="s", filters=session_filter),
         peer.attach(3, receives=True, address="h/consumergroups/$default/partitions/0"),
         peer.attach(4, receives=False, address="q/$management"),

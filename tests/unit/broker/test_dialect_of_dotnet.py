@@ -8,7 +8,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from local.broker.config import SharedAccessKey
-from local.broker.protocol import performatives
+from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fields import NULL as NULL_FIELD
 from local.broker.protocol.fields import compose_list, number_field, symbol_field, text_field, value_field
 from local.broker.protocol.frames import compose
@@ -271,7 +271,7 @@ def test_flow_that_asks_for_messages_within_a_transaction_ends_the_link() -> Non
 def release(peer: Peer, *delivery_ids: int) -> list[Any]:
     return peer.say(
         *(
-            compose(0, performatives.disposition(role=True, delivery_id=number, state=performatives.RELEASED_STATE))
+            compose(0, dispositions.disposition(role=True, delivery_id=number, state=performatives.RELEASED_STATE))
             for number in delivery_ids
         )
     )

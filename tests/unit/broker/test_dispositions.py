@@ -1,4 +1,4 @@
-"""The two readers of dispositions: the quick one for what the SDKs send, and the one for all."""
+"""The two readers of acceptances: the quick one for what the SDKs send, and the one for all dispositions."""
 
 import struct
 
@@ -6,11 +6,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from local.broker.errors import ConnectionViolation
-from local.broker.protocol.fields import read_list
-from local.broker.protocol.performatives import Disposition, read_disposition, usual_disposition
+from local.broker.faults import Effect, Fault, Operation
+from local.broker.protocol.dispositions import Disposition, accepted_frame, read_acceptance, read_disposition
+from local.broker.protocol.fields import ACCEPTED as ACCEPTED_VALUE
+from local.broker.protocol.fields import compose_list, fields_of, number_field, read_list
+from local.broker.protocol.frames import HEADER, compose
+from local.broker.protocol.performatives import DISPOSITION
+from tests.unit.broker.peer import Peer
 
 PREFIX = b"\x00\x53\x15\xc0"
 ACCEPTED = b"\x00\x53\x24\x45"
+AZURE_SERVICEBUS = bytes.fromhex("00 53 15 c0 10 06 56 01 70 00 00 01 f4 40 56 00 00 53 24 45 40")
+UINTS = st.integers(0, 2**32 - 1)
 
 
 def body(content: bytes, count: int) -> bytes:
@@ -18,28 +25,13 @@ def body(content: bytes, count: int) -> bytes:
     return PREFIX + bytes((1 + len(content), count)) + content
 
 
-def long_number(number: int) -> bytes:
-    """Return a uint of four bytes."""
-    return b"\x70" + struct.pack(">I", number)
-
-
-NUMBERS = st.one_of(
-    st.just(b"\x43"),
-    st.integers(0, 255).map(lambda number: bytes((0x52, number))),
-    st.integers(0, 2**32 - 1).map(long_number),
-)
-FLAGS = st.sampled_from([b"\x41", b"\x42", b"\x56\x00", b"\x56\x01"])
-TRUE = st.sampled_from([b"\x41", b"\x56\x01"])
-LAST = st.one_of(NUMBERS, st.just(b"\x40"))
-BATCHABLE = st.sampled_from([b"", b"\x40", b"\x41", b"\x42"])
-
-
 @st.composite
 def usual(draw: st.DrawFn) -> bytes:
-    """Return a disposition as one SDK or another encodes it."""
-    batchable = draw(BATCHABLE)
-    fields = [draw(TRUE), draw(NUMBERS), draw(LAST), draw(FLAGS), ACCEPTED, batchable]
-    return body(b"".join(fields), 6 if batchable else 5)
+    """Return the acceptance of one delivery as one SDK or another encodes it."""
+    true, false = draw(st.sampled_from([(b"\x41", b"\x42"), (b"\x56\x01", b"\x56\x00")]))
+    settled, batchable = draw(st.sampled_from([true, false])), draw(st.sampled_from([b"", b"\x40", true, false]))
+    number = b"\x70" + struct.pack(">I", draw(UINTS))
+    return body(true + number + b"\x40" + settled + ACCEPTED + batchable, 6 if batchable else 5)
 
 
 def slowly(frame: bytes) -> Disposition | None:
@@ -52,18 +44,73 @@ def slowly(frame: bytes) -> Disposition | None:
 
 
 @given(usual())
-@example(body(b"\x41\x52\x01\x40\x42" + ACCEPTED + b"\x40", 6))  # azure-servicebus
+@example(AZURE_SERVICEBUS)
 def test_what_the_sdks_send_is_read_quickly(frame: bytes) -> None:
-    found = usual_disposition(frame)
+    found = read_acceptance(frame)
     assert found is not None
-    assert found == slowly(frame)
+    number, is_settled = found
+    assert slowly(frame) == Disposition(True, number, number, is_settled, ACCEPTED_VALUE)
 
 
 @given(usual(), st.integers(0, 40), st.binary(max_size=3))
 @example(body(b"\x41\x52\x01\x40\x42" + ACCEPTED, 6), 40, b"")  # one field fewer than announced
 @example(body(b"\x41\x52\x01\x40\x42" + ACCEPTED + b"\x40", 5), 40, b"")  # one more
 @example(body(b"\x41\x43\x43\x42" + ACCEPTED, 5), 3, b"\xc0\xff")  # another size
+@example(AZURE_SERVICEBUS, 7, b"\x00")  # of the sender's role
 def test_what_is_read_quickly_is_what_the_bytes_say(frame: bytes, position: int, put: bytes) -> None:
     damaged = frame[:position] + put + frame[position + len(put) :]
-    found = usual_disposition(damaged)
-    assert found is None or found == slowly(damaged)
+    found = read_acceptance(damaged)
+    assert found is None or slowly(damaged) == Disposition(True, found[0], found[0], found[1], ACCEPTED_VALUE)
+
+
+@given(st.integers(0, 0xFFFF), UINTS, UINTS, st.booleans())
+def test_accepted_deliveries_are_one_settled_disposition(channel: int, first: int, last: int, role: bool) -> None:
+    frame = accepted_frame(channel, first, last, role=role)
+    assert HEADER.unpack_from(frame) == (len(frame), 2, 0, channel)
+    assert slowly(frame[HEADER.size :]) == Disposition(role, first, last, True, ACCEPTED_VALUE)
+
+
+def receiving(*texts: bytes) -> Peer:
+    """Return a client that has received messages from a queue, and has settled none."""
+    peer = Peer()
+    peer.open()
+    peer.send(*texts)
+    peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, len(texts)))
+    return peer
+
+
+def settle(peer: Peer, first: int, last: int, state: bytes) -> list[tuple[int, int, int]]:
+    """Settle a range of deliveries; return the first, the last and the code of the state of each answer."""
+    fields = [b"\x41", number_field(first), number_field(last), b"\x42", state]
+    heard = peer.say(compose(0, compose_list(DISPOSITION, fields)))
+    return [
+        (fields[1], fields[2], fields_of(fields[4], "state")[0]) for _, code, fields, _ in heard if code == DISPOSITION
+    ]
+
+
+def test_a_range_of_accepted_deliveries_has_one_answer() -> None:
+    peer = receiving(b"a", b"b", b"c")
+    assert settle(peer, 0, 2, ACCEPTED) == [(0, 2, 0x24)]
+    assert settle(peer, 0, 2, ACCEPTED) == []
+    assert not peer.namespace.queues["q"].backlog.store.messages
+
+
+def test_a_lost_lock_in_an_accepted_range_has_its_own_answer() -> None:
+    peer = receiving(b"a", b"b", b"c", b"d")
+    store = peer.namespace.queues["q"].backlog.store
+    store.complete(
+        next(message.lock_token or b"" for message in store.messages.values() if message.sequence_number == 2)
+    )
+    assert sorted(settle(peer, 0, 3, ACCEPTED)) == [(0, 0, 0x24), (1, 1, 0x25), (2, 3, 0x24)]
+
+
+def test_what_is_settled_already_splits_an_accepted_range() -> None:
+    peer = receiving(b"a", b"b", b"c")
+    assert settle(peer, 1, 1, ACCEPTED) == [(1, 1, 0x24)]
+    assert settle(peer, 0, 2, ACCEPTED) == [(0, 0, 0x24), (2, 2, 0x24)]
+
+
+def test_a_fault_strikes_each_delivery_of_an_accepted_range() -> None:
+    peer = receiving(b"a", b"b")
+    peer.namespace.faults.add(Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.SETTLE}), times=1))
+    assert settle(peer, 0, 1, ACCEPTED) == [(0, 0, 0x25), (1, 1, 0x24)]
