@@ -45,9 +45,10 @@ class LogJournal:
 def log_withheld(records: Sequence[Record]) -> None:
     """Log every record of a message that was withheld or rejected, except heartbeats."""
     for record in records:
+        if record.outcome in _GOING_ON:
+            continue
         # Nothing else is filtered before the editors.
-        is_heartbeat = record.outcome is Outcome.FILTERED and record.stage == _HEARTBEAT_STAGE
-        if record.outcome not in _GOING_ON and not is_heartbeat:
+        if record.outcome is not Outcome.FILTERED or record.stage != _HEARTBEAT_STAGE:
             _LOGGER.warning("%s", json_line(_fields(record)))
 
 

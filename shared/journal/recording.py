@@ -1,14 +1,17 @@
 """The lines of a task's journal, one for each message received and each outcome."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from shared.journal.imprints import PROPERTY_DIGEST_BYTES
 from shared.journal.lines import Line
 from shared.message.arrival import Arrival, Origin
 from shared.message.metadata import entity_that_gave_up
 from shared.protocols import Entry, Imprint, Outcome, Record
 
 _SERVICE_BUS_PARTITION = 0
+_CHECK_DIGITS = 2 * PROPERTY_DIGEST_BYTES
 _MICROSECONDS = 1000
 """Microseconds in a millisecond."""
 
@@ -60,14 +63,14 @@ class OutcomeLine(Line):
 def received_line(entry: Entry) -> ReceivedLine:
     """Return the line of a message that has been received."""
     arrival, imprint = entry.arrival, entry.imprint
-    origin, sequence_number, _, enqueued_time, _, dead_letter_source = arrival[:6]
-    line = content_line(sequence_number, enqueued_time, imprint)
-    line.hops, line.given_up_by = _history(origin, dead_letter_source, tuple(imprint.hops))
+    line = content_line(arrival.sequence_number, arrival.enqueued_time, imprint)
+    line.hops, given_up_by = _history(arrival.origin, arrival.dead_letter_source, tuple(imprint.hops))
     # Most messages have none of these.
-    if line.given_up_by is not None:
-        line.dead_letter_reason = imprint.dead_letter_reason
-    if imprint.attempt is not None and imprint.attempt > 1:
-        line.attempt = imprint.attempt
+    if given_up_by is not None:
+        line.given_up_by, line.dead_letter_reason = given_up_by, imprint.dead_letter_reason
+    attempt = imprint.attempt
+    if attempt is not None and attempt > 1:
+        line.attempt = attempt
     if entry.parts > 1:
         line.parts = entry.parts
     if arrival.scheduled_time is not None:
@@ -77,35 +80,28 @@ def received_line(entry: Entry) -> ReceivedLine:
 
 def content_line(sequence_number: int | None, enqueued_time: int | None, imprint: Imprint) -> ReceivedLine:
     """Return a line with a message's number, when its source enqueued it (milliseconds), and its content."""
-    properties = imprint.property_digest
-    if properties is None:  # the content cannot be read, so neither can its ids
-        return ReceivedLine(
-            sequence_number,
-            microseconds(enqueued_time),
-            imprint.body_digest.hex(),
-            None,
-            imprint.body_size,
-            expires_at=microseconds(imprint.expires_at),
-        )
+    properties, expires_at = imprint.property_digest, imprint.expires_at
+    # Content that cannot be read has no ids either.
     return ReceivedLine(
         sequence_number,
-        microseconds(enqueued_time),
+        None if enqueued_time is None else enqueued_time * _MICROSECONDS,
         imprint.body_digest.hex(),
-        properties.hex(),
+        None if properties is None else properties.hex(),
         imprint.body_size,
         imprint.message_id,
         imprint.order_key,
-        microseconds(imprint.expires_at),
+        None if expires_at is None else expires_at * _MICROSECONDS,
     )
 
 
-def outcome_line(record: Record, ordinal: int) -> OutcomeLine:
-    """Return the line of a message's outcome, the *ordinal*-th of its batch."""
+def outcome_lines(records: Sequence[Record]) -> list[OutcomeLine]:
+    """Return the lines of the outcomes of a batch, in its order."""
+    checks = _checks(records)
+    return [_outcome_line(record, ordinal, checks.get(ordinal)) for ordinal, record in enumerate(records)]
+
+
+def _outcome_line(record: Record, ordinal: int, check: str | None) -> OutcomeLine:
     outcome, arrived, departed = record.outcome, record.arrived, record.departed
-    digest = None if departed is None else departed.property_digest
-    check = None
-    if departed is not None and digest is not None and outcome is Outcome.SENT and not record.is_remembered:
-        check = check_of(departed.body_digest, digest).to_bytes(8).hex()
     line = OutcomeLine(
         record.arrival.sequence_number,
         ordinal,
@@ -126,10 +122,26 @@ def outcome_line(record: Record, ordinal: int) -> OutcomeLine:
             line.message_id = record.message_id
         if record.order_key != arrived.order_key:
             line.order_key = record.order_key
-        if departed is not arrived and departed is not None and digest is not None:
-            line.body_digest, line.property_digest = departed.body_digest.hex(), digest.hex()
+        if departed is not arrived and departed is not None and departed.property_digest is not None:
+            line.body_digest, line.property_digest = departed.body_digest.hex(), departed.property_digest.hex()
             line.body_size, line.edited = departed.body_size, True
     return line
+
+
+def _checks(records: Sequence[Record]) -> dict[int, str]:
+    """Return the check of each message that was sent now, by the ordinal of its record."""
+    ordinals: list[int] = []
+    bodies: list[bytes] = []
+    properties: list[bytes] = []
+    for ordinal, record in enumerate(records):
+        departed = record.departed
+        if record.outcome is Outcome.SENT and departed is not None and not record.is_remembered:
+            digest = departed.property_digest
+            if digest is not None:
+                ordinals.append(ordinal)
+                bodies.append(departed.body_digest)
+                properties.append(digest)
+    return dict(zip(ordinals, checks_of(bodies, properties), strict=True))
 
 
 def microseconds(milliseconds: int | None) -> int | None:
@@ -145,9 +157,13 @@ def _history(
     return (*visited, origin.site), entity_that_gave_up(Arrival(origin, dead_letter_source=dead_letter_source))
 
 
-def check_of(body: bytes, properties: bytes) -> int:
-    """Return 64 bits that represent both digests of a message."""
-    return int.from_bytes(body[:8]) ^ int.from_bytes(properties)
+def checks_of(bodies: Sequence[bytes], properties: Sequence[bytes]) -> list[str]:
+    """Return for each message 64 bits that represent both its digests, in hexadecimal."""
+    # All at once: one by one, it takes three times as long.
+    of_bodies = b"".join([each[:PROPERTY_DIGEST_BYTES] for each in bodies])
+    both = int.from_bytes(of_bodies) ^ int.from_bytes(b"".join(properties))
+    digits = both.to_bytes(len(of_bodies)).hex()
+    return [digits[start : start + _CHECK_DIGITS] for start in range(0, len(digits), _CHECK_DIGITS)]
 
 
 def place_of(origin: Origin, *, is_hub: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from shared.journal.imprints import Imprinter, of_unreadable
 from shared.journal.lines import Line, member
 from shared.journal.log import log_withheld
 from shared.journal.record import GAP, RECEIVED, VERSION, Observer, Role
-from shared.journal.recording import OutcomeLine, outcome_line, place_of, received_line
+from shared.journal.recording import OutcomeLine, outcome_lines, place_of, received_line
 from shared.journal.sink import Sink, Stream
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -77,8 +77,7 @@ class TaskJournal:
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         """Return a flush that writes the outcomes of a batch; withheld messages are logged at once."""
         log_withheld(records)
-        lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
-        return self._flush(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
+        return self._flush(Role.TARGET, outcome_lines(records), {}, records[0].arrival.origin, batch_id)
 
     def _flush(
         self, role: Role, lines: Sequence[Line], constants: Mapping[str, str], origin: Origin, batch_id: int

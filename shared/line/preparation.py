@@ -146,14 +146,14 @@ class Preparation:
         return self._time_limit.run(self._task.router.route, waiting, partial(self._put_route, batch))
 
     def _put_route(self, batch: Batch, item: Item, target: Target | Exception | None) -> None:
-        if target is None:
+        if isinstance(target, Target):
+            item.route(target)
+        elif target is None:
             item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
         elif isinstance(target, MessageRejected):
             self._reject(batch, item, target, Stage.ROUTED)
-        elif isinstance(target, Exception):
-            raise target
         else:
-            item.route(target)
+            raise target
 
     def _guard(self, batch: Batch) -> None:
         guard = self._task.loop_guard

@@ -101,16 +101,19 @@ class Message:
         if usual is not None:
             (sequence_number, enqueued_time, locked_until, scheduled), (offset, dead_letter_source) = usual
             raw.message_annotations = b""
-            arrival = Arrival(
-                origin,
-                sequence_number,
-                offset,
-                enqueued_time,
-                locked_until,
-                dead_letter_source,
-                scheduled_time=scheduled,
+            return cls(
+                raw,
+                Arrival(
+                    origin,
+                    sequence_number,
+                    offset,
+                    enqueued_time,
+                    locked_until,
+                    dead_letter_source,
+                    None,  # a keyword argument would take 0.1 µs
+                    scheduled,
+                ),
             )
-            return cls(raw, arrival)
         map_section.check_unique(annotations, "message-annotations")
         assigned: dict[bytes, bytes] = {}
         kept = []
@@ -143,7 +146,7 @@ class Message:
         header = _sender_header(raw.header) if raw.header else b""
         properties = raw.properties
         if properties:
-            fields = self._property_fields()
+            fields = self.property_fields()
             # The target computes it from the time to live; a stale one would overrule that at .NET receivers.
             if len(fields) > _ABSOLUTE_EXPIRY_TIME and fields[_ABSOLUTE_EXPIRY_TIME] != _NULL:
                 properties = join_list(
@@ -165,7 +168,7 @@ class Message:
     def envelope(self) -> tuple[str | None, str | None, str | None]:
         """Return what the envelope of a batch repeats: message id (if it is text), session id, partition key."""
         if self._envelope is None:
-            fields = self._property_fields()
+            fields = self.property_fields()
             identity = fields[_MESSAGE_ID] if fields else _NULL
             self._envelope = (
                 text(identity) if identity[0] in _TEXT_CODES else None,
@@ -176,7 +179,9 @@ class Message:
 
     def property_fields(self) -> Sequence[bytes]:
         """Return the encoded fields of the properties section; no fields if there is no section."""
-        return self._property_fields()
+        if self._fields is None:
+            self._fields = sections.fields_of(self.sections.properties)
+        return self._fields
 
     # Broker properties
 
@@ -192,7 +197,7 @@ class Message:
     @property
     def has_message_id(self) -> bool:
         """Whether there is an id, of whatever type."""
-        fields = self._property_fields()
+        fields = self.property_fields()
         return bool(fields) and fields[_MESSAGE_ID] != _NULL
 
     @property
@@ -372,23 +377,18 @@ class Message:
         fields[index] = _NULL if value is None else encode(value)
         self.sections.header = join_list(_HEADER, fields)
 
-    def _property_fields(self) -> Sequence[bytes]:
-        if self._fields is None:
-            self._fields = sections.fields_of(self.sections.properties)
-        return self._fields
-
     def _property_field(self, index: int) -> Value | None:
-        fields = self._property_fields()
+        fields = self.property_fields()
         if len(fields) <= index or fields[index] == _NULL:
             return None
         return decode(fields[index])[0]
 
     def _property_text(self, index: int) -> str | None:
-        fields = self._property_fields()
+        fields = self.property_fields()
         return text(fields[index]) if len(fields) > index else None
 
     def _set_property_field(self, index: int, value: Value | None) -> None:
-        fields = list(self._property_fields())
+        fields = list(self.property_fields())
         fields += [_NULL] * (index + 1 - len(fields))
         fields[index] = _NULL if value is None else encode(value)
         self.sections.properties = join_list(_PROPERTIES, fields)

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.amqp import values
+from shared.amqp import map_section, values
 from shared.amqp.codec import decode_all, encode
 from shared.amqp.scan import compound_content, join_list, join_map, list_fields, map_entries, skip, text
 from shared.amqp.values import Malformed, Value
@@ -150,3 +150,21 @@ def test_a_field_is_read_as_text(raw: str, expected: str | None) -> None:
 def test_a_field_that_is_not_text_is_malformed(raw: str) -> None:
     with pytest.raises(Malformed):
         text(raw_of(raw))
+
+
+@pytest.mark.parametrize("code", [0xC1, 0xD1])
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+@pytest.mark.parametrize("count", [0, 2, 3, 9, 10, 13])
+def test_the_content_of_a_section_is_read_alike_with_and_without_a_call(code: int, extra: int, count: int) -> None:
+    width = 1 if code == 0xC1 else 4
+    content = b"\x41" * 9
+    size = (len(content) + width + extra).to_bytes(width) + count.to_bytes(width)
+    # With another encoding of its descriptor, it is read with calls.
+    for prefix in (b"\x00\x53\x74", b"\x00\x80" + (0x74).to_bytes(8)):
+        section = prefix + bytes((code,)) + size + content
+        start = len(prefix) + 1 + 2 * width
+        if extra > 0 or count > len(content) + extra:
+            with pytest.raises(Malformed):
+                map_section.content(section)
+        else:
+            assert map_section.content(section) == (count, start, start + len(content) + extra)

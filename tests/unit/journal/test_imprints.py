@@ -25,7 +25,7 @@ from shared.amqp.values import (
 )
 from shared.amqp.values import uuid as amqp_uuid
 from shared.journal.imprints import Imprinter, body_digest, of_unreadable
-from shared.journal.recording import check_of
+from shared.journal.recording import checks_of
 from shared.message.arrival import Origin
 from shared.message.mapping import event_into_message, message_into_event
 from shared.message.message import Message
@@ -174,7 +174,7 @@ def test_property_added_by_an_editor_changes_the_imprint(pairs: list[tuple[str, 
 
 def test_the_check_is_the_digests_combined() -> None:
     body, properties = bytes.fromhex("9a0364b9e99bb480") + bytes(8), bytes.fromhex("0f3c5a1b9e7d2468")
-    assert check_of(body, properties) == 0x953F3EA277E690E8
+    assert checks_of([body, body], [properties, bytes(8)]) == ["953f3ea277e690e8", "9a0364b9e99bb480"]
 
 
 def test_other_fields_of_an_imprint() -> None:
