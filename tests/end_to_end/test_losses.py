@@ -31,7 +31,7 @@ MINUTE = timedelta(seconds=60)
 _COPY = SubscriptionConfig(name="copy")
 WEST = NamespaceConfig(
     name="west",
-    queues=(QueueConfig(name="jobs"), QueueConfig(name="singles")),
+    queues=(QueueConfig(name="jobs"), QueueConfig(name="singles", enable_partitioning=True)),
     topics=(
         TopicConfig(name="orders", subscriptions=(replace(_COPY, requires_session=True),)),
         TopicConfig(name="news", subscriptions=(_COPY,)),
@@ -151,7 +151,9 @@ def send(west: ServiceBusClient, west_setting: str, count: int) -> list[int]:
                 # Due before a look can see it, and after the last look.
                 scheduled += sender.schedule_messages([ServiceBusMessage(b"soon") for _ in range(SCHEDULED)], due)
                 scheduled += sender.schedule_messages([ServiceBusMessage(b"later")], due + timedelta(days=1))
-            sender.send_messages([ServiceBusMessage(b"job %d" % each) for each in range(count)])
+            # Three partitions of the partitioned queue: after each loss, others follow in its partition.
+            jobs = [ServiceBusMessage(b"job %d" % each, partition_key=f"key-{each % 3}") for each in range(count)]
+            sender.send_messages(jobs)
     for topic in TOPICS:
         with west.get_topic_sender(topic) as sender:
             sender.send_messages([ServiceBusMessage(b"news", session_id=f"s{each % 5}") for each in range(count)])
@@ -177,7 +179,12 @@ def count(host: HostProcess) -> int:
 
 
 def numbers(found: list[Found]) -> set[int]:
-    return {number + (part << 32) for part, loss in found for number in range(loss.first, loss.last + 1)}
+    # The numbers of a partitioned entity name the partition.
+    return {
+        number if number >> 48 else number + (part << 32)
+        for part, loss in found
+        for number in range(loss.first, loss.last + 1)
+    }
 
 
 def test_every_loss_is_found_within_three_looks(drill: Drill) -> None:

@@ -44,7 +44,10 @@ WEST = NamespaceConfig(
     name="west",
     topics=(
         TopicConfig(
-            name="orders", subscriptions=tuple(replace(_LOCKED, name=each) for each in ("replication", "journal"))
+            # Numbers that name a partition and do not rise.
+            name="orders",
+            enable_partitioning=True,
+            subscriptions=tuple(replace(_LOCKED, name=each) for each in ("replication", "journal")),
         ),
     ),
 )

@@ -11,10 +11,12 @@ from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, T
 from local.broker.core.content import Content
 from local.broker.core.incoming import IncomingMessages
 from local.broker.core.message import State, StoredMessage
+from local.broker.core.partitioned_store import create_store, numbers_for
 from local.broker.core.properties import changed
 from local.broker.core.recording import Recorder, scheduled_path
 from local.broker.core.rule_book import RuleBook
 from local.broker.core.rule_properties import RuleProperties
+from local.broker.core.sequence_numbers import SequenceNumbers
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, StoreOptions, milliseconds
 from local.broker.core.timers import Timers
@@ -27,6 +29,7 @@ from shared.rules import RuleEvaluationError
 
 REASON = "DeadLetterReason"
 DESCRIPTION = "DeadLetterErrorDescription"
+_DEAD_LETTERS = "$DeadLetterQueue", "$Transfer/$DeadLetterQueue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +69,29 @@ class Backlog:
     """
 
     def __init__(
-        self, path: str, config: QueueConfig | SubscriptionConfig, clock: Clock, timers: Timers, forwarder: Forwarder
+        self,
+        path: str,
+        config: QueueConfig | SubscriptionConfig,
+        clock: Clock,
+        timers: Timers,
+        forwarder: Forwarder,
+        *,
+        numbers: SequenceNumbers,
     ) -> None:
+        """Number the messages of the entity with *numbers*; its dead-letter queues have numbers of their own."""
         self.path = path
         self.config = config
         self._forwarder = forwarder
         options = self._options()
-        kind = SessionStore if config.requires_session else MessageStore
-        self.store = kind(path, options, clock, timers, self.dead_letter)
+        if config.requires_session:
+            self.store: MessageStore = SessionStore(path, options, clock, timers, self.dead_letter, numbers=numbers)
+        else:
+            self.store = create_store(path, options, clock, timers, self.dead_letter, numbers=numbers)
         options = self._dead_letter_options()
-        self.dead_letters = MessageStore(f"{path}/$DeadLetterQueue", options, clock, timers, None)
-        self.transfer_dead_letters = MessageStore(f"{path}/$Transfer/$DeadLetterQueue", options, clock, timers, None)
+        self.dead_letters, self.transfer_dead_letters = (
+            create_store(f"{path}/{name}", options, clock, timers, None, numbers=numbers.others())
+            for name in _DEAD_LETTERS
+        )
         for store in self.stores:
             store.recorder = forwarder.recorder
         self._set_forwarding()
@@ -169,12 +184,13 @@ class Queue:
         self.path = config.name
         self.config = config
         self.times = Times(milliseconds(clock), milliseconds(clock))
-        self.backlog = Backlog(config.name, config, clock, timers, forwarder)
+        numbers = numbers_for(config)
+        self.backlog = Backlog(config.name, config, clock, timers, forwarder, numbers=numbers)
         self.incoming = IncomingMessages(
             config.name,
             clock,
             timers,
-            next_sequence_number=self.backlog.store.next_sequence_number,
+            numbers=numbers,
             enqueue=self.backlog.enqueue,
             duplicate_window=_duplicate_window(config),
         )
@@ -221,14 +237,21 @@ class Subscription:
     """A subscription: its rules and the messages they have selected."""
 
     def __init__(
-        self, topic_path: str, config: SubscriptionConfig, clock: Clock, timers: Timers, forwarder: Forwarder
+        self,
+        topic_path: str,
+        config: SubscriptionConfig,
+        clock: Clock,
+        timers: Timers,
+        forwarder: Forwarder,
+        *,
+        numbers: SequenceNumbers,
     ) -> None:
         self.name = config.name
         self.path = f"{topic_path}/Subscriptions/{config.name}"
         self.config = config
         self.times = Times(milliseconds(clock), milliseconds(clock))
         self.rule_book = RuleBook(self.path, config.rules, clock)
-        self.backlog = Backlog(self.path, config, clock, timers, forwarder)
+        self.backlog = Backlog(self.path, config, clock, timers, forwarder, numbers=numbers)
 
     def offer(self, content: Content, sequence_number: int, enqueued_time: int, hops: int) -> None:
         """Store the copies of a message that the rules select; the number and the time are the topic's."""
@@ -270,16 +293,16 @@ class Topic:
         self.config = config
         self.times = Times(milliseconds(clock), milliseconds(clock))
         self._clock = clock
-        self.last_sequence_number = 0
+        numbers = numbers_for(config)
         self.subscriptions = {
-            each.name.lower(): Subscription(config.name, each, clock, timers, forwarder)
+            each.name.lower(): Subscription(config.name, each, clock, timers, forwarder, numbers=numbers.others())
             for each in config.subscriptions
         }
         self.incoming = IncomingMessages(
             config.name,
             clock,
             timers,
-            next_sequence_number=self._next_sequence_number,
+            numbers=numbers,
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
         )
@@ -307,7 +330,7 @@ class Topic:
         self.incoming.reconfigure(_duplicate_window(config))
 
     def _enqueue(self, content: Content, hops: int) -> None:
-        number = self._next_sequence_number()
+        number = self.incoming.numbers.assign(content)
         if self._recorder is not None:
             self._recorder.numbered(scheduled_path(self.path), number)
         now = milliseconds(self._clock)
@@ -316,14 +339,6 @@ class Topic:
             content = replace(content, time_to_live=limit)
         for subscription in self.subscriptions.values():
             subscription.offer(content, number, now, hops)
-
-    def restore(self, last_sequence_number: int) -> None:
-        """Continue after the last sequence number that the stored topic has assigned."""
-        self.last_sequence_number = last_sequence_number
-
-    def _next_sequence_number(self) -> int:
-        self.last_sequence_number += 1
-        return self.last_sequence_number
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds only those."""

@@ -7,6 +7,7 @@ from local.broker import errors
 from local.broker.core.content import NULL, Content
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.recording import Recorder, scheduled_path
+from local.broker.core.sequence_numbers import SequenceNumbers
 from local.broker.core.store import milliseconds
 from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
@@ -28,7 +29,7 @@ class IncomingMessages:
         clock: Clock,
         timers: Timers,
         *,
-        next_sequence_number: Callable[[], int],
+        numbers: SequenceNumbers,
         enqueue: Callable[[Content, int], None],
         duplicate_window: int | None,
     ) -> None:
@@ -36,7 +37,7 @@ class IncomingMessages:
         self._path = path
         self._clock = clock
         self._timers = timers
-        self._next_sequence_number = next_sequence_number
+        self.numbers = numbers
         self._enqueue = enqueue
         self._duplicate_window = duplicate_window
         self._seen: dict[bytes, int] = {}
@@ -62,9 +63,9 @@ class IncomingMessages:
             return None
         return self._schedule(content, now)
 
-    def reserve_number(self) -> int:
+    def reserve_number(self, content: Content) -> int:
         """Return the sequence number for a message that will be scheduled."""
-        return self._next_sequence_number()
+        return self.numbers.assign(content)
 
     def schedule(self, content: Content, number: int | None = None) -> int:
         """Schedule a message, which may be due now, and return its sequence number until then."""
@@ -78,13 +79,9 @@ class IncomingMessages:
 
     def _schedule(self, content: Content, now: int, number: int | None = None) -> int:
         if number is None:
-            number = self._next_sequence_number()
-        is_late = bool(self.scheduled) and number < next(reversed(self.scheduled))
+            number = self.numbers.assign(content)
         message = StoredMessage(content, number, 0, now, content.time_to_live, state=State.SCHEDULED)
         self.scheduled[number] = message
-        if is_late:
-            # Others may have been scheduled meanwhile, and they are peeked in the order of their numbers.
-            self.scheduled = dict(sorted(self.scheduled.items()))
         self.size += content.size
         self._timers.set(self, _due(message))
         if self.recorder is not None:
@@ -123,7 +120,8 @@ class IncomingMessages:
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on, in order."""
-        return (message for number, message in self.scheduled.items() if number >= from_sequence_number)
+        # A number may have been reserved before those of others that are scheduled already.
+        return (message for number, message in sorted(self.scheduled.items()) if number >= from_sequence_number)
 
     def _is_duplicate(self, content: Content, now: int, window: int) -> bool:
         """Note the message id; those that have left the window are forgotten, oldest first."""
@@ -132,7 +130,7 @@ class IncomingMessages:
             del self._seen[message_id]
         if stale and self.recorder is not None:
             self.recorder.forgotten(self._record_path, stale)
-        message_id = content.message_id
+        message_id = self.numbers.identity(content)
         if message_id in self._seen:
             return True
         if message_id == NULL:

@@ -44,12 +44,13 @@ class SessionConsumer(Consumer, Protocol):
 class ReadyQueue:
     """The messages that are ready, by sequence number unless put behind others, and the consumers in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, consumers: deque[Consumer] | None = None) -> None:
+        """Share *consumers* with other queues, which add and remove them."""
         # Sequence numbers in order: a new message is behind all others. In a heap, each would take 50 bytes more.
         self._new: deque[int] = deque()
         # (place, sequence number) of the messages that were returned, as a heap.
         self._returned: list[tuple[int, int]] = []
-        self.consumers: deque[Consumer] = deque()
+        self.consumers: deque[Consumer] = deque() if consumers is None else consumers
 
     def add(self, sequence_number: int, *, after: int = 0) -> None:
         """Make a message ready, behind all with a sequence number up to *after*."""

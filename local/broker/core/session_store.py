@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from local.broker import errors
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.ready_queue import Consumer, MessageSession, ReadyQueue, SessionConsumer
+from local.broker.core.sequence_numbers import SequenceNumbers
 from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
 from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
@@ -23,9 +24,16 @@ class SessionStore(MessageStore):
     """A store of an entity that requires sessions."""
 
     def __init__(
-        self, path: str, options: StoreOptions, clock: Clock, timers: Timers, dead_letter: DeadLetter | None
+        self,
+        path: str,
+        options: StoreOptions,
+        clock: Clock,
+        timers: Timers,
+        dead_letter: DeadLetter | None,
+        *,
+        numbers: SequenceNumbers,
     ) -> None:
-        super().__init__(path, options, clock, timers, dead_letter)
+        super().__init__(path, options, clock, timers, dead_letter, numbers=numbers)
         self._sessions: dict[str, MessageSession] = {}
         self._available: dict[str, MessageSession] = {}
         # In the order in which the locks expire.
@@ -99,9 +107,9 @@ class SessionStore(MessageStore):
             if session.state is not None
         )
 
-    def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
+    def restore(self, messages: Iterable[StoredMessage], assigned: Iterable[int]) -> None:
         """Load the messages of a stored entity; their sessions are available."""
-        super().restore(messages, last_sequence_number)
+        super().restore(messages, assigned)
         for session in list(self._sessions.values()):
             self._offer(session)
 

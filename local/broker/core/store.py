@@ -24,6 +24,7 @@ from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import Changes, changed
 from local.broker.core.ready_queue import Consumer, ReadyQueue
 from local.broker.core.recording import Recorder
+from local.broker.core.sequence_numbers import SequenceNumbers, partition_of
 from local.broker.core.timers import Deadlines, Timers
 from local.broker.errors import Refusal
 from shared.clock import Clock, SystemClock
@@ -33,11 +34,7 @@ _TOKEN = struct.Struct(">8sQ")
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """
-    The options of a store; None means never or no limit.
-
-    Units: milliseconds.
-    """
+    """The options of a store, in milliseconds; None means never or no limit."""
 
     lock_duration: int = 60_000
     max_delivery_count: int | None = None
@@ -61,7 +58,14 @@ class MessageStore:
     """A store whose consumers share all messages."""
 
     def __init__(
-        self, path: str, options: StoreOptions, clock: Clock, timers: Timers, dead_letter: DeadLetter | None
+        self,
+        path: str,
+        options: StoreOptions,
+        clock: Clock,
+        timers: Timers,
+        dead_letter: DeadLetter | None,
+        *,
+        numbers: SequenceNumbers,
     ) -> None:
         """Pass undeliverable messages to *dead_letter*; a dead-letter queue has None."""
         self.path = path
@@ -80,14 +84,9 @@ class MessageStore:
         self._is_in_order = True
         self._expiries = Deadlines(self.messages)
         self._newest_time = 0
-        self.last_sequence_number = 0
+        self.numbers = numbers
         self._token_prefix = os.urandom(8)
         self._token_numbers = itertools.count(1)
-
-    def next_sequence_number(self) -> int:
-        """Return the next number of the entity's gap-free sequence."""
-        self.last_sequence_number += 1
-        return self.last_sequence_number
 
     def reconfigure(self, options: StoreOptions) -> None:
         """Apply other options from now on; existing locks and deadlines do not change."""
@@ -101,14 +100,13 @@ class MessageStore:
         self,
         content: Content,
         *,
-        sequence_number: int | None = None,
         enqueue_sequence_number: int | None = None,
         enqueued_time: int | None = None,
         delivery_count: int = 0,
     ) -> int:
         """Store a message, deliver it if a consumer waits, and return its sequence number."""
         now = milliseconds(self._clock)
-        number = self.next_sequence_number() if sequence_number is None else sequence_number
+        number = self.numbers.assign(content, enqueue_sequence_number)
         time_to_live, limit = content.time_to_live, self.options.time_to_live
         if limit is not None and (time_to_live is None or time_to_live > limit):
             time_to_live = limit
@@ -139,8 +137,8 @@ class MessageStore:
         if expires_at is not None and self._expiries.add(expires_at, message.sequence_number):
             self._timers.set(self, expires_at)
 
-    def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
-        """Load the messages of a stored entity, in order, and continue after its last sequence number."""
+    def restore(self, messages: Iterable[StoredMessage], assigned: Iterable[int]) -> None:
+        """Load the messages of a stored entity, in order, and continue after the numbers that it has assigned."""
         for message in messages:
             self.messages[message.sequence_number] = message
             self.size += message.content.size
@@ -148,7 +146,7 @@ class MessageStore:
             self._set_expiry(message)
             if message.state is State.ACTIVE:
                 self._ready_queue_for(message).add(message.sequence_number)
-        self.last_sequence_number = last_sequence_number
+        self.numbers.restore(assigned)
 
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:  # noqa: ARG002 - a session store needs the message
         return self._ready
@@ -215,8 +213,9 @@ class MessageStore:
 
     def release(self, token: bytes) -> None:
         """End a lock as if the message had not been delivered."""
-        after = self.last_sequence_number if self.options.released_go_last else 0
-        self._return([self._unlock(token)], failed=False, after=after)
+        message = self._unlock(token)
+        last = self.numbers.last[partition_of(message.sequence_number)] if self.options.released_go_last else 0
+        self._return([message], failed=False, after=last)
 
     def defer(self, token: bytes, changes: Changes | None = None) -> None:
         """Defer a message: from now on it is received by its sequence number only."""
@@ -323,7 +322,8 @@ class MessageStore:
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the messages from a sequence number on, in order, whatever their state."""
-        return (message for number, message in self.messages.items() if number >= from_sequence_number)
+        found = sorted(self.messages.items()) if self.numbers.are_partitioned else self.messages.items()
+        return (message for number, message in found if number >= from_sequence_number)
 
     def receive_deferred(
         self, sequence_numbers: list[int], *, session_id: str | None, destructive: bool

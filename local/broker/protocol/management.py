@@ -15,6 +15,7 @@ from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.message import StoredMessage
 from local.broker.core.namespace import Entity, Namespace, top_level
+from local.broker.core.sequence_numbers import partition_of
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
 from local.broker.core.transaction import Transaction, Work
@@ -140,7 +141,12 @@ class Management:
         )
         peeked: list[Value] = []
         size = 0
+        partition: int | None = None
         for message in itertools.islice(messages, arguments.number("message-count")):
+            # One answer has the messages of one partition of a partitioned entity.
+            if partition not in (None, partition_of(message.sequence_number)):
+                break
+            partition = partition_of(message.sequence_number)
             encoded = message.encode(with_lock=False)
             size += len(encoded)
             if peeked and size > MAX_PEEKED_BYTES:
@@ -184,6 +190,8 @@ class Management:
             raise Refusal(
                 errors.NOT_IMPLEMENTED, f"{self._path}: it requires sessions; this broker deletes no batch of it"
             )
+        if self._messages.numbers.are_partitioned:
+            raise Refusal(errors.NOT_IMPLEMENTED, f"{self._path}: it is partitioned; no batch of it can be deleted")
         deleted = self._messages.delete(count, before=arguments.number("enqueued-time-utc"))
         return ok(_map({"message-count": int_(deleted)}))
 
@@ -203,7 +211,7 @@ class Management:
             entity.check(content)
             contents.append(content)
         incoming = entity.incoming
-        numbers = [incoming.reserve_number() for _ in contents]
+        numbers = [incoming.reserve_number(content) for content in contents]
         work = (
             Work(partial(entity.check, content), partial(incoming.schedule, content, number))
             for content, number in zip(contents, numbers, strict=True)

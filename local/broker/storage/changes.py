@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from local.broker.core.content import Content
 from local.broker.core.event import Event
 from local.broker.core.message import StoredMessage
+from local.broker.core.sequence_numbers import numbers_path, partition_of
 from local.broker.storage.entities import Record
 
 type _Key = tuple[int, int]
@@ -71,10 +72,9 @@ class Changes:
 
     def stored(self, path: str, message: StoredMessage) -> None:
         """Note a new message."""
-        place, number = self._id(path), message.sequence_number
-        self._stored[place, number] = message
-        if number > self._last_numbers.get(place, 0):
-            self._last_numbers[place] = number
+        number = message.sequence_number
+        self._stored[self._id(path), number] = message
+        self.numbered(path, number)
 
     def changed(self, path: str, message: StoredMessage) -> None:
         """Note that the content of a message has changed."""
@@ -95,8 +95,10 @@ class Changes:
 
     def numbered(self, path: str, sequence_number: int) -> None:
         """Note that a sequence number has been assigned."""
-        place = self._id(path)
-        self._last_numbers[place] = max(sequence_number, self._last_numbers.get(place, 0))
+        partition = partition_of(sequence_number)
+        place = self._id(numbers_path(path, partition) if partition else path)
+        if sequence_number > self._last_numbers.get(place, 0):
+            self._last_numbers[place] = sequence_number
 
     def seen(self, path: str, message_id: bytes, at: int) -> None:
         """Note a message id for duplicate detection."""

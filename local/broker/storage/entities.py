@@ -38,7 +38,7 @@ _KINDS: Mapping[str, type[Config]] = {
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _SUBSCRIPTIONS = "/subscriptions/"
-_FIXED = ("requires_session", "partition_count")
+_FIXED = ("requires_session", "partition_count", "enable_partitioning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +147,12 @@ def places_of(entity: Kept) -> Iterator[str]:
     """Yield the paths of the places of an entity, without those of a topic's subscriptions."""
     match entity:
         case Queue() | Subscription():
-            yield from (store.path for store in entity.backlog.stores)
+            for store in entity.backlog.stores:
+                yield from store.numbers.paths(store.path)
         case Hub():
             yield from (partition.path for partition in entity.partitions)
     if isinstance(entity, Queue | Topic):
-        yield scheduled_path(entity.path)
+        yield from entity.incoming.numbers.paths(scheduled_path(entity.path))
 
 
 def record_of(entity: Kept, declared: str | None) -> Record:

@@ -12,6 +12,7 @@ from local.broker.core.hub import Hub, Partition
 from local.broker.core.incoming import IncomingMessages
 from local.broker.core.namespace import Namespace
 from local.broker.core.recording import scheduled_path
+from local.broker.core.sequence_numbers import SequenceNumbers
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
 from local.broker.storage import entities
@@ -152,12 +153,13 @@ def _recorded_parts(entity: entities.Kept) -> Iterator[MessageStore | IncomingMe
 def _restore(namespace: Namespace, loader: Loader) -> None:
     for queue in namespace.queues.values():
         scheduled = scheduled_path(queue.path)
-        _restore_backlog(queue.backlog, loader, loader.last_number(scheduled))
+        _restore_backlog(queue.backlog, loader)
+        queue.incoming.numbers.restore(_last_numbers(queue.incoming.numbers, loader, scheduled))
         queue.incoming.restore(loader.messages(scheduled), loader.message_ids(scheduled))
     for topic in namespace.topics.values():
         scheduled = scheduled_path(topic.path)
         topic.incoming.restore(loader.messages(scheduled), loader.message_ids(scheduled))
-        topic.restore(loader.last_number(scheduled))
+        topic.incoming.numbers.restore(_last_numbers(topic.incoming.numbers, loader, scheduled))
         for subscription in topic.subscriptions.values():
             _restore_backlog(subscription.backlog, loader)
     for hub in namespace.hubs.values():
@@ -165,14 +167,16 @@ def _restore(namespace: Namespace, loader: Loader) -> None:
             partition.restore(loader.events(partition.path))
 
 
-def _restore_backlog(backlog: Backlog, loader: Loader, last_scheduled: int = 0) -> None:
+def _last_numbers(numbers: SequenceNumbers, loader: Loader, path: str) -> Iterator[int]:
+    return map(loader.last_number, numbers.paths(path))
+
+
+def _restore_backlog(backlog: Backlog, loader: Loader) -> None:
     for store in backlog.stores:
         if isinstance(store, SessionStore):
             for session_id, session_state, at in loader.sessions(store.path):
                 store.restore_session(session_id, session_state, at)
-        # Scheduled messages take their numbers from the same sequence.
-        assigned = last_scheduled if store is backlog.store else 0
-        store.restore(loader.messages(store.path), max(loader.last_number(store.path), assigned))
+        store.restore(loader.messages(store.path), _last_numbers(store.numbers, loader, store.path))
 
 
 def _note_all(entity: entities.Kept, changes: Changes) -> None:
@@ -182,7 +186,8 @@ def _note_all(entity: entities.Kept, changes: Changes) -> None:
             for store in entity.backlog.stores:
                 _note_store(store, changes)
         case Topic():
-            changes.numbered(scheduled_path(entity.path), entity.last_sequence_number)
+            for number in entity.incoming.numbers.last:
+                changes.numbered(scheduled_path(entity.path), number)
         case Hub():
             for partition in entity.partitions:
                 changes.appended(partition.path, partition.events)
@@ -195,7 +200,8 @@ def _note_all(entity: entities.Kept, changes: Changes) -> None:
 
 
 def _note_store(store: MessageStore, changes: Changes) -> None:
-    changes.numbered(store.path, store.last_sequence_number)
+    for number in store.numbers.last:
+        changes.numbered(store.path, number)
     if isinstance(store, SessionStore):
         for session_id, session_state, at in store.session_states:
             changes.session_updated(store.path, session_id, session_state, at)

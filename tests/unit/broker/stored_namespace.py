@@ -37,6 +37,7 @@ CONFIG = NamespaceConfig(
         QueueConfig(name="sessions", requires_session=True),
         QueueConfig(name="unique", requires_duplicate_detection=True),
         QueueConfig(name="forward", forward_to="Plain"),
+        QueueConfig(name="split", enable_partitioning=True),
     ),
     topics=(
         TopicConfig(
@@ -159,7 +160,7 @@ def picture(namespace: Namespace) -> dict[str, object]:
     inboxes: list[Queue | Topic] = [*namespace.queues.values(), *namespace.topics.values()]
     return {
         "messages": {
-            store.path: (store.last_sequence_number, store.size, [_fields(each) for each in store.messages.values()])
+            store.path: ([*store.numbers.last], store.size, [_fields(each) for each in store.peek(0)])
             for backlog in stores
             for store in backlog.stores
         },
@@ -171,13 +172,13 @@ def picture(namespace: Namespace) -> dict[str, object]:
         },
         "inboxes": {
             each.path: (
-                [_fields(one) for one in each.incoming.scheduled.values()],
+                [_fields(one) for one in each.incoming.peek(0)],
                 # Ids that have left the window are forgotten later.
                 [(one, at) for one, at in each.incoming.history.items() if at > now - WINDOW],
             )
             for each in inboxes
         },
-        "topics": {each.path: each.last_sequence_number for each in namespace.topics.values()},
+        "topics": {each.path: [*each.incoming.numbers.last] for each in namespace.topics.values()},
         "partitions": {
             partition.path: (
                 partition.begin_sequence_number,
@@ -213,7 +214,7 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
     plain = namespace.queue("plain").backlog.store
     match operation:
         case "send":
-            queue = ("plain", "unique", "forward")[argument % 3]
+            queue = ("plain", "unique", "forward", "split")[argument % 4]
             namespace.queue(queue).publish(read_content(encoded(f"id-{argument % 5}")))
         case "schedule":
             content = read_content(encoded(f"later-{argument}", scheduled=now + 1000 * argument))

@@ -98,7 +98,7 @@ def test_the_file_does_not_grow_with_messages_that_are_gone(folder: StorageFolde
     assert folder.log.stat().st_size < 5_000_000
     kept = folder.reopen()
     assert ids_in(kept) == ["left"]
-    assert kept.namespace.store("plain").last_sequence_number == 3001
+    assert kept.namespace.store("plain").numbers.last == [3001]
 
 
 def test_message_ids_and_events_that_are_no_longer_needed_leave_the_file(folder: StorageFolder) -> None:

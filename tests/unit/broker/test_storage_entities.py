@@ -58,7 +58,7 @@ def test_an_entity_created_again_under_the_same_name_has_its_own_messages(
     kept = folder.reopen()
     assert ids_in(kept) == ["new"]
     assert ids_in(kept, "topic/subscriptions/all") == ["news"]
-    assert kept.namespace.store("plain").last_sequence_number == 1
+    assert kept.namespace.store("plain").numbers.last == [1]
 
 
 def test_a_changed_description_in_the_files_takes_effect_and_messages_stay(folder: StorageFolder) -> None:

@@ -1,0 +1,64 @@
+"""
+A store of a partitioned entity without sessions: messages are in order within a partition, and in none across them.
+
+Azure delivers what the first of its brokers to answer has; here the partitions have the first turn one after the other.
+"""
+
+from collections import deque
+
+from local.broker.config import QueueConfig, TopicConfig
+from local.broker.core.message import StoredMessage
+from local.broker.core.ready_queue import ReadyQueue
+from local.broker.core.sequence_numbers import PARTITIONS, PartitionedNumbers, SequenceNumbers, partition_of
+from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
+from local.broker.core.timers import Timers
+from shared.clock import Clock
+
+
+class PartitionedStore(MessageStore):
+    """A store whose consumers share the messages of all partitions."""
+
+    def __init__(
+        self,
+        path: str,
+        options: StoreOptions,
+        clock: Clock,
+        timers: Timers,
+        dead_letter: DeadLetter | None,
+        *,
+        numbers: SequenceNumbers,
+    ) -> None:
+        super().__init__(path, options, clock, timers, dead_letter, numbers=numbers)
+        self._partitions = [ReadyQueue(self._ready.consumers) for _ in range(PARTITIONS)]
+        self._turns = deque(self._partitions)
+
+    def dispatch(self) -> None:
+        """Deliver what is ready, another partition first each time."""
+        now = milliseconds(self._clock)
+        for ready in self._turns:
+            self._dispatch(ready, now)
+        self._turns.rotate(-1)
+
+    def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
+        return self._partitions[partition_of(message.sequence_number)]
+
+
+def numbers_for(config: QueueConfig | TopicConfig) -> SequenceNumbers:
+    """Return the numbers of a new queue or topic."""
+    if config.enable_partitioning:
+        return PartitionedNumbers(by_message_id=config.requires_duplicate_detection)
+    return SequenceNumbers()
+
+
+def create_store(
+    path: str,
+    options: StoreOptions,
+    clock: Clock,
+    timers: Timers,
+    dead_letter: DeadLetter | None,
+    *,
+    numbers: SequenceNumbers,
+) -> MessageStore:
+    """Return a new store without sessions."""
+    kind = PartitionedStore if numbers.are_partitioned else MessageStore
+    return kind(path, options, clock, timers, dead_letter, numbers=numbers)

@@ -1,0 +1,97 @@
+"""
+The sequence numbers of an entity, and the partitions of one that is partitioned.
+
+1. The numbers of an entity have no gaps and start at 1; those of a partitioned one do so in each of its partitions, and
+   their upper 16 bits are the partition.
+2. The partition of a message is that of its session id, otherwise that of its partition key, otherwise, if duplicates
+   are detected, that of its message id. The others go to all partitions in turn.
+3. A copy in a subscription and a dead letter stay in the partition of the message.
+
+Source: Microsoft Learn, "Partitioned queues and topics", "Message sequencing and timestamps".
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from local.broker.core.content import NULL, Content
+from local.broker.core.partition_hash import partition_hash
+
+PARTITIONS = 16
+_PARTITION_BITS = 48
+
+
+def partition_of(number: int) -> int:
+    """Return the partition that a sequence number names, 0 in an entity without partitions."""
+    return number >> _PARTITION_BITS
+
+
+def numbers_path(path: str, partition: int) -> str:
+    """Return under which path the last number of a partition of the entity at *path* is stored."""
+    return f"{path}/$Partitions/{partition}" if partition else path
+
+
+class SequenceNumbers:
+    """The numbers of an entity without partitions."""
+
+    are_partitioned = False
+
+    def __init__(self) -> None:
+        # The last number of each partition.
+        self.last = [0]
+
+    def others(self) -> "SequenceNumbers":
+        """Return the numbers of another store of the same entity."""
+        return type(self)()
+
+    def assign(self, content: Content, original: int | None = None) -> int:  # noqa: ARG002 - a partitioned entity uses both
+        """Return the next number, for a message whose number in the entity it was first sent to is *original*."""
+        self.last[0] += 1
+        return self.last[0]
+
+    def restore(self, assigned: Iterable[int]) -> None:
+        """Continue after the numbers that a stored entity has assigned."""
+        for number in assigned:
+            partition = partition_of(number)
+            self.last[partition] = max(number, self.last[partition])
+
+    def paths(self, path: str) -> Iterator[str]:
+        """Yield the paths under which the last number of each partition is stored, for what is at *path*."""
+        return (numbers_path(path, partition) for partition in range(len(self.last)))
+
+    def identity(self, content: Content) -> bytes:
+        """Return what duplicates of a message have in common, null if it has no duplicates."""
+        return content.message_id
+
+
+class PartitionedNumbers(SequenceNumbers):
+    """The numbers of a partitioned entity."""
+
+    are_partitioned = True
+
+    def __init__(self, *, by_message_id: bool = False) -> None:
+        """Choose the partition of a message without a key by its message id if *by_message_id* is set."""
+        super().__init__()
+        self.last = [partition << _PARTITION_BITS for partition in range(PARTITIONS)]
+        self._by_message_id = by_message_id
+        self._turns = itertools.cycle(range(PARTITIONS))
+
+    def assign(self, content: Content, original: int | None = None) -> int:
+        """Return the next number of the message's partition."""
+        partition = partition_of(original) if original else self._partition(content)
+        self.last[partition] += 1
+        return self.last[partition]
+
+    def identity(self, content: Content) -> bytes:
+        """Return the message id with the key: equal ids with different keys are no duplicates."""
+        message_id = content.message_id
+        return message_id if message_id == NULL else message_id + _key(content).encode()
+
+    def _partition(self, content: Content) -> int:
+        key = _key(content)
+        if not key and self._by_message_id:
+            key = content.message_id.hex()
+        return partition_hash(key) % PARTITIONS if key else next(self._turns)
+
+
+def _key(content: Content) -> str:
+    return content.session_id or content.partition_key or ""

@@ -1,0 +1,83 @@
+"""Partitioned entities as azure-servicebus sees them."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+
+from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+
+
+@pytest.fixture
+def client() -> Iterator[ServiceBusClient]:
+    parts = QueueConfig(name="parts", enable_partitioning=True)
+    topic = TopicConfig(name="t", enable_partitioning=True, subscriptions=(SubscriptionConfig(name="all"),))
+    with (
+        RunningBroker([NamespaceConfig(name="n", queues=(parts,), topics=(topic,))]) as broker,
+        ServiceBusClient.from_connection_string(broker.connection_string("n")) as opened,
+    ):
+        yield opened
+
+
+def messages(count: int) -> list[ServiceBusMessage]:
+    return [ServiceBusMessage(str(number), partition_key=f"key-{number % 7}") for number in range(count)]
+
+
+def partition(message: ServiceBusReceivedMessage) -> int:
+    return (message.sequence_number or 0) >> 48
+
+
+def test_a_peek_has_messages_of_one_partition_and_the_next_one_goes_on(client: ServiceBusClient) -> None:
+    with client.get_queue_sender("parts") as sender, client.get_queue_receiver("parts") as receiver:
+        sender.send_messages(messages(70))
+        found: list[ServiceBusReceivedMessage] = []
+        while peeked := receiver.peek_messages(70):
+            assert len({partition(message) for message in peeked}) == 1
+            found += peeked
+        assert [message.sequence_number for message in found] == sorted(m.sequence_number or 0 for m in found)
+        assert {str(message) for message in found} == {str(number) for number in range(70)}
+        assert len({partition(message) for message in found}) > 1
+        (one,) = receiver.peek_messages(1, sequence_number=found[33].sequence_number or 0)
+        assert str(one) == str(found[33])
+
+
+def test_messages_are_deferred_dead_lettered_and_settled_by_their_numbers(client: ServiceBusClient) -> None:
+    with client.get_queue_sender("parts") as sender, client.get_queue_receiver("parts") as receiver:
+        sender.send_messages(messages(20))
+        taken: list[ServiceBusReceivedMessage] = []
+        while len(taken) < 20:
+            taken += receiver.receive_messages(20, max_wait_time=10)
+        first, second, *others = sorted(taken, key=lambda message: -(message.sequence_number or 0))
+        receiver.defer_message(first)
+        receiver.dead_letter_message(second, reason="test")
+        for message in others:
+            receiver.complete_message(message)
+        (deferred,) = receiver.receive_deferred_messages(first.sequence_number or 0)
+        assert str(deferred) == str(first)
+        receiver.complete_message(deferred)
+        with client.get_queue_receiver("parts", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead_letters:
+            (dead,) = dead_letters.receive_messages(1, max_wait_time=10)
+            assert partition(dead) == partition(second)
+            assert dead.enqueued_sequence_number == second.sequence_number
+            dead_letters.complete_message(dead)
+        assert receiver.peek_messages(1, sequence_number=0) == []
+
+
+def test_scheduled_messages_of_a_partitioned_topic_are_cancelled_by_their_numbers(client: ServiceBusClient) -> None:
+    due = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    with (
+        client.get_topic_sender("t") as sender,
+        client.get_subscription_receiver("t", "all") as receiver,
+    ):
+        numbers = sender.schedule_messages(messages(10), due)
+        assert len({number >> 48 for number in numbers}) > 1
+        sender.cancel_scheduled_messages(numbers)
+        sender.send_messages(messages(10))
+        taken: list[ServiceBusReceivedMessage] = []
+        while len(taken) < 10:
+            taken += receiver.receive_messages(10, max_wait_time=10)
+        for message in taken:
+            assert partition(message) == (message.enqueued_sequence_number or 0) >> 48
+            receiver.complete_message(message)
