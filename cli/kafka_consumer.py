@@ -1,20 +1,23 @@
-"""A consumer of Kafka for commands: it reads what a topic has, and commits nothing."""
+"""Consumers of Kafka for commands: one reads what a topic has, the other takes it for a consumer group."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
 
+from shared.azure.senders.kafka_answers import LASTING, reaction_to
 from shared.azure.senders.kafka_endpoint import TOKENS, KafkaEndpoint, kafka_endpoint_of, kafka_setting_problem
-from shared.errors import ConfigError, Problem
+from shared.errors import ConfigError, Problem, TargetRefused
 from shared.printable import printable
 
 _METADATA_SECONDS = 10.0
+_LONGEST_POLL = 0.2
 _END = "_PARTITION_EOF"
 
 
 class TopicReader:
-    """Reads the records of a topic from all partitions; every method waits, and raises ConfigError."""
+    """Reads the records of a topic from all partitions, and commits nothing; every method waits, raises ConfigError."""
 
     def __init__(self, where: str, setting: str | None, settings: Mapping[str, str], topic: str) -> None:
         """Prepare to read *topic* of the cluster in an app setting; errors name it *where*."""
@@ -29,7 +32,7 @@ class TopicReader:
         """Read all partitions from their beginning, or only what comes from now on."""
         self._consumer = confluent_kafka.Consumer(
             {
-                **self._endpoint().options(),
+                **_endpoint(self._where, self._setting, self._settings).options(),
                 "group.id": "busway-reader",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -65,18 +68,131 @@ class TopicReader:
         if self._consumer is not None:
             self._consumer.close()
 
-    def _endpoint(self) -> KafkaEndpoint:
-        if self._setting is None:
-            raise ConfigError([Problem(self._where, "has a secret and no setting, which this command needs")])
-        problem = kafka_setting_problem(self._setting, self._settings)
-        if problem is not None:
-            raise ConfigError([problem])
-        endpoint = kafka_endpoint_of(self._setting, self._settings)
-        if endpoint.mechanism == TOKENS:
-            hint = "set its app setting to a connection string to read it here"
-            raise ConfigError([Problem(self._where, "has no password", hint)])
-        return endpoint
-
     def _problem(self, error: Any) -> ConfigError:  # noqa: ANN401 - of confluent-kafka
         reason = (self._errors or [error.str()])[-1]
         return ConfigError([Problem(self._where, f"cannot be read: {printable(reason)}")])
+
+
+class GroupReader:
+    """
+    Takes the records of a topic for a consumer group; every method waits, and raises ConfigError.
+
+    The brokers share the partitions among the members of the group. One that another member has taken over is in
+    `lost`; what was read of it since the last commit comes to that member.
+    """
+
+    def __init__(self, where: str, setting: str | None, settings: Mapping[str, str], topic: str, group: str) -> None:
+        """Join the *group* for a *topic* of the cluster in an app setting; errors name it *where*."""
+        self._where = where
+        self._topic = topic
+        self._has_joined = False
+        self._unread: set[int] = set()
+        """The partitions whose end it has not seen."""
+        self.lost: set[int] = set()
+        """The partitions that were taken away since the last `take`."""
+        self._waiting: list[Any] = []
+        self._refusal: Any = None
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **_endpoint(where, setting, settings).options(),
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,  # then another member takes over the partitions of one that was killed
+                "enable.partition.eof": True,
+                "allow.auto.create.topics": False,
+                "topic.metadata.propagation.max.ms": 1_000,
+                "log_level": 0,
+                "error_cb": self._note,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._join, on_revoke=self._lose, on_lost=self._lose)
+
+    @property
+    def has_seen_the_end(self) -> bool:
+        """Whether it has come to the end of all its partitions."""
+        return self._has_joined and not self._unread
+
+    def take(self, count: int, seconds: float) -> Sequence[Any]:
+        """Return the records that come within a time, at most *count*."""
+        self.lost.clear()
+        found, self._waiting = self._waiting, []
+        if not found:
+            found = self._records(self._consumer.consume(num_messages=count, timeout=seconds))
+        return [each for each in found if each.partition() not in self.lost]
+
+    def wait(self, seconds: float) -> None:
+        """Stay in the group for a time, without new records."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            assigned = self._consumer.assignment()
+            if assigned:
+                self._consumer.pause(assigned)
+            # A partition that has just come may have sent some already.
+            message = self._consumer.poll(min(left, _LONGEST_POLL))
+            self._waiting += self._records([message] if message is not None else [])
+        self._waiting = [each for each in self._waiting if each.partition() not in self.lost]
+        assigned = self._consumer.assignment()
+        if assigned:
+            self._consumer.resume(assigned)
+
+    def commit(self, next_offsets: Mapping[int, int]) -> None:
+        """Commit where the partitions go on; one that is lost is left to its new member."""
+        places = [
+            confluent_kafka.TopicPartition(self._topic, partition, offset)
+            for partition, offset in next_offsets.items()
+            if partition not in self.lost
+        ]
+        if places:
+            try:
+                self._consumer.commit(offsets=places, asynchronous=False)
+            except confluent_kafka.KafkaException as error:
+                if reaction_to(error.args[0].name()).error is TargetRefused:
+                    raise self._problem(error.args[0]) from error
+                # The records come again, here or at another member.
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _records(self, messages: Sequence[Any]) -> list[Any]:
+        found = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.name() == _END:
+                self._unread.discard(message.partition())
+            elif reaction_to(error.name()).error is TargetRefused:
+                raise self._problem(error)
+        if self._refusal is not None:
+            raise self._problem(self._refusal)
+        return found
+
+    def _join(self, _consumer: object, partitions: Sequence[Any]) -> None:
+        self._has_joined = True
+        self._unread = {each.partition for each in partitions}
+
+    def _lose(self, _consumer: object, partitions: Sequence[Any]) -> None:
+        self.lost.update(each.partition for each in partitions)
+        self._unread.clear()
+
+    def _note(self, error: Any) -> None:  # noqa: ANN401 - of confluent-kafka
+        if error.name() in LASTING:
+            self._refusal = error
+
+    def _problem(self, error: Any) -> ConfigError:  # noqa: ANN401 - of confluent-kafka
+        return ConfigError([Problem(self._where, f"cannot be read: {printable(error.str())}")])
+
+
+def _endpoint(where: str, setting: str | None, settings: Mapping[str, str]) -> KafkaEndpoint:
+    if setting is None:
+        raise ConfigError([Problem(where, "has a secret and no setting, which this command needs")])
+    problem = kafka_setting_problem(setting, settings)
+    if problem is not None:
+        raise ConfigError([problem])
+    endpoint = kafka_endpoint_of(setting, settings)
+    if endpoint.mechanism == TOKENS:
+        hint = "set its app setting to a connection string to read it here"
+        raise ConfigError([Problem(where, "has no password", hint)])
+    return endpoint

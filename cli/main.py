@@ -60,6 +60,7 @@ _COMMANDS = {
     "receive": _Entry(
         "cli.receive", "receive", "Print and complete the messages of a queue, subscription or event hub."
     ),
+    "forward": _Entry("cli.forward.command", "forward", "Send the records of a Kafka topic to an event hub."),
     "broker": _Entry("cli.broker", "broker", "Run Service Bus and Event Hubs namespaces on this machine."),
     "host": _Entry("cli.host", "host", "Run the function app in the current folder."),
     "failover": _Entry("cli.failover.command", "app", "Show or change the site that applications use."),

@@ -51,6 +51,7 @@ SLOW_FILES = (
     "jobs/test_replays.py",
     "faults/test_stops.py",
     "faults/test_kafka.py",
+    "faults/test_forward.py",
     "faults/test_storage_queues.py",
     "faults/test_event_grid.py",
     "faults/test_dead_letters.py",
@@ -63,6 +64,7 @@ SLOW_FILES = (
     "end_to_end/test_smoke.py",
     "other_brokers/test_other_brokers.py",
     "other_brokers/test_kafka.py",
+    "other_brokers/test_forward.py",
 )
 ALWAYS_RUN = (
     "test_every_planted_message_is_found_and_no_other",

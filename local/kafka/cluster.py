@@ -30,6 +30,8 @@ class KafkaCluster:
         if not self._client:
             raise RuntimeError(f"librdkafka: {text.value.decode()}")
         self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, brokers)
+        # Consumer groups need not wait for more members.
+        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 100)
         self.servers: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
         """The addresses of the brokers, as HOST:PORT,HOST:PORT."""
 
@@ -103,6 +105,7 @@ def _library() -> Any:  # noqa: ANN401 - a library has the functions that it has
         "rd_kafka_new": (pointer, [number, pointer, text, size]),
         "rd_kafka_destroy": (None, [pointer]),
         "rd_kafka_mock_cluster_new": (pointer, [pointer, number]),
+        "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, [pointer, ctypes.c_int32]),
         "rd_kafka_mock_cluster_bootstraps": (text, [pointer]),
         "rd_kafka_mock_cluster_destroy": (None, [pointer]),
         "rd_kafka_mock_topic_create": (number, [pointer, text, number, number]),

@@ -21,7 +21,7 @@ RUNS: list[tuple[str, str, str]] = re.findall(
 )
 
 # `make faults` runs these; the fidelity table has their journeys.
-_SLOW = {"config/examples/storage-queue", "config/examples/event-grid"}
+_SLOW = {f"config/examples/{each}" for each in ("storage-queue", "event-grid", "hub-to-kafka-and-back")}
 SLOW_RUNS = [run for run in RUNS if run[0] in _SLOW]
 QUICK_RUNS = [run for run in RUNS if run[0] not in _SLOW]
 

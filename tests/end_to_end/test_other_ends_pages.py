@@ -1,4 +1,4 @@
-"""The commands of docs/storage-queues.md and docs/event-grid.md."""
+"""The commands of docs/storage-queues.md and docs/event-grid.md, and of the way back in docs/kafka.md."""
 
 from pathlib import Path
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaException
 
+from shared.azure.receivers.kafka_message import TakenRecord, message_of
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint
 from shared.azure.senders.kafka_record import HeaderForm
@@ -145,6 +146,9 @@ def test_a_reader_gets_back_what_the_page_does_not_call_lost(kafka: Kafka, form:
     lost = set()
     for row, record in zip(ROWS, read_topic(kafka.options, topic, 1), strict=True):
         before, after = parts(messages[row]), parts_of(record.value(), dict(record.headers()))
+        taken = message_of(TakenRecord(0, 0, 0, None, record.value(), record.headers()), "there", topic)
+        assert parts(taken.encode()).keys() == after.keys()
+        assert all(is_same_value(place, *pair) for place, pair in changes(after, parts(taken.encode())).items())
         if not all(is_same_value(place, *pair) for place, pair in changes(before, after).items()):
             lost.add(row)
     assert lost == _LOST

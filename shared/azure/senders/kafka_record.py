@@ -30,6 +30,9 @@ type _Property = tuple[str, int, int, str | None]
 
 TYPES = "repl-types"
 BODY = "amqp-body"
+FOOTER = "amqp-footer"
+CLOUD_EVENT = "ce_"
+"""How the header of a CloudEvent's attribute starts."""
 AMQP_MARK = "AMQPheaders"
 """The header by which a reader recognizes values in AMQP encoding; its value means nothing."""
 ENCODED = "amqp"
@@ -51,8 +54,8 @@ _BYTES = {
 _FEW_BYTES = 20
 _INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
 # The names of the fields of two sections, and the types that AMQP gives to them.
-_HEADER = (("amqp-durable", "boolean"), ("amqp-priority", "ubyte"), ("amqp-ttl", "uint"))
-_PROPERTIES = (
+HEADER_FIELDS = (("amqp-durable", "boolean"), ("amqp-priority", "ubyte"), ("amqp-ttl", "uint"))
+PROPERTY_FIELDS = (
     ("amqp-message-id", "string"),
     ("amqp-user-id", "binary"),
     ("amqp-to", "string"),
@@ -90,7 +93,7 @@ def record_of(message: Outgoing, form: HeaderForm) -> Record:
     key = key_of(message)
     headers, types = _text_headers(raw) if form == "text" else (_amqp_headers(raw), ())
     if raw.footer:
-        headers.append(("amqp-footer", raw.footer))
+        headers.append((FOOTER, raw.footer))
     if body_kind is not None:
         headers.append((BODY, body_kind.encode()))
     if types:
@@ -120,7 +123,7 @@ def _text_headers(raw: sections.Sections) -> tuple[list[Header], list[tuple[str,
         known, unusual = _header_section(raw.header)
         headers += known
         types += unusual
-    for (header, expected), field in zip(_PROPERTIES, sections.fields_of(raw.properties), strict=False):
+    for (header, expected), field in zip(PROPERTY_FIELDS, sections.fields_of(raw.properties), strict=False):
         if field != _NULL:
             _append(headers, types, header, expected, field)
     return headers, types
@@ -131,7 +134,7 @@ def _header_section(section: bytes) -> tuple[list[Header], list[tuple[str, str]]
     """Return the headers of an encoded header section; cached, because most messages share a few of them."""
     headers: list[Header] = []
     types: list[tuple[str, str]] = []
-    for (header, expected), field in zip(_HEADER, sections.fields_of(section), strict=False):
+    for (header, expected), field in zip(HEADER_FIELDS, sections.fields_of(section), strict=False):
         if field != _NULL:
             _append(headers, types, header, expected, field)
     return headers, types
@@ -175,7 +178,7 @@ def _amqp_headers(raw: sections.Sections) -> list[Header]:
     for name, _, start, stop in map_section.entries(raw.message_annotations):
         if name is not None:
             headers.append((_annotation_header(name), raw.message_annotations[start:stop]))
-    for names, section in ((_HEADER, raw.header), (_PROPERTIES, raw.properties)):
+    for names, section in ((HEADER_FIELDS, raw.header), (PROPERTY_FIELDS, raw.properties)):
         fields = zip(names, sections.fields_of(section), strict=False)
         headers += [(header, field) for (header, _), field in fields if field != _NULL]
     return [*headers, (AMQP_MARK, _ZERO)]
@@ -247,7 +250,7 @@ def _property_header(name: str | None) -> str:
     header = _checked(name)
     for prefix in _CLOUD_EVENTS:
         if header.startswith(prefix):
-            return f"ce_{header.removeprefix(prefix)}"
+            return f"{CLOUD_EVENT}{header.removeprefix(prefix)}"
     return header
 
 

@@ -1,0 +1,38 @@
+"""`busway forward`: send the records of a Kafka topic to an event hub."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Folder
+
+
+def forward(
+    topic: Annotated[str, typer.Argument(metavar="CONNECTION/TOPIC", help="A topic of a connection of kind kafka.")],
+    hub: Annotated[str, typer.Argument(metavar="CONNECTION/HUB", help="The event hub that gets the records.")],
+    *,
+    group: Annotated[str, typer.Option(help="The consumer group, which remembers what was sent.")],
+    rejects: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file for records that the hub cannot take, one on a line.")
+    ] = Path("build/forward/rejects.jsonl"),
+    idle: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="SECONDS", help="End after this time without a record; by default with Ctrl-C."),
+    ] = None,
+    config: Folder = Path("config"),
+) -> None:
+    """
+    Send the records of a Kafka topic to an event hub, where tasks can take them.
+
+    Headers that Busway wrote get back their types, headers of others become properties, the key is the partition key.
+    The records of a key arrive in order and none is lost: the group goes on only after the hub has accepted them. After
+    a kill some are sent twice. Several processes with one group share the partitions. Example:
+
+        busway forward stream/readings plant/returned --group to-plant
+    """
+    from cli.forward.run import Request, forward_and_print
+    from cli.places import open_place
+
+    with open_place(topic, config) as source, open_place(hub, config) as target:
+        forward_and_print(Request(source, target, group, rejects, idle), config)

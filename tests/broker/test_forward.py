@@ -1,0 +1,151 @@
+"""`busway forward` from librdkafka's mock cluster to a hub of the local broker, and to a target that fails."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from local.broker.core.hub import Partition
+from local.broker.thread import RunningBroker
+from local.kafka.cluster import KafkaCluster
+from shared.amqp.values import binary, int_, string
+from shared.azure.connections import event_hub_client
+from shared.azure.senders.event_hubs import EventHubsOutput
+from shared.errors import ConfigError, MessageRejected, TargetUnavailable
+from shared.message.message import Message
+from shared.message.metadata import OFFSET, PATH, SEQUENCE
+from shared.protocols import Outgoing
+from tests.fidelity.parts import changes, is_same_value, parts
+from tests.forwarding import KEYS, TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
+from tests.messages import ORIGIN, delivered
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def stream(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = f"kafka://{cluster.servers}"
+    monkeypatch.setenv("STREAM", url)
+    return url
+
+
+def test_events_come_back_to_a_hub_as_they_were_in_the_order_of_their_keys(
+    cluster: KafkaCluster, stream: str, broker: RunningBroker, entity: Callable[[str], str]
+) -> None:
+    topic, hub = new_topic(cluster), entity("hub")
+    named = {"unit": string("C"), "line": int_(4), "raw": binary(b"\xff"), PATH: string("plant"), SEQUENCE: string("8")}
+    contents = [
+        delivered(
+            None,
+            message_id=f"m-{number}",
+            named=named,
+            annotated={"x-opt-partition-key": string(f"k{number % KEYS}")},
+            body=b"%d" % number,
+        )
+        for number in range(50)
+    ]
+    settings = {"PLANT": broker.connection_string("hubs")}
+    output = EventHubsOutput("plant", lambda name: event_hub_client("PLANT", settings, name))
+
+    async def scenario() -> int:
+        messages = [Outgoing(each, None, None, f"k{number % KEYS}") for number, each in enumerate(contents)]
+        await fill(stream, topic, messages)
+        work = forwarding(topic, output, hub=hub)
+        await run(work)
+        return work.sent
+
+    assert asyncio.run(scenario()) == 50
+    arrived = broker.inspect(
+        "hubs", lambda hubs: [each for found in hubs.hubs[hub].partitions for each in events(found)]
+    )
+    assert len(arrived) == 50
+    numbers: dict[str | None, list[int]] = {}
+    for content in arrived:
+        message = Message.received(content, ORIGIN)
+        number = int(message.body or b"")
+        numbers.setdefault(message.partition_key, []).append(number)
+        different = changes(parts(contents[number]), parts(message.encode()))
+        # A hub keeps no header section.
+        assert not [
+            place for place, pair in different.items() if place != "header 0" and not is_same_value(place, *pair)
+        ]
+        found = dict(message.application_properties())
+        offset = str(found[OFFSET].payload)
+        assert (found[PATH].payload, found[SEQUENCE].payload) == ("plant;stream", f"8;{offset}")
+    assert numbers == by_key(50)
+
+
+def events(partition: Partition) -> list[bytes]:
+    found: list[bytes] = []
+    while (each := partition.event(len(found))) is not None:
+        found.append(each.encode())
+    return found
+
+
+def test_an_outage_of_the_hub_loses_and_reorders_nothing(cluster: KafkaCluster, stream: str) -> None:
+    topic, target = new_topic(cluster), TargetThatFailsFirst(*[TargetUnavailable("down")] * 2)
+
+    async def scenario() -> None:
+        await fill(stream, topic, keyed(200))
+        await run(forwarding(topic, target))
+
+    asyncio.run(scenario())
+    assert target.bodies == by_key(200)
+
+
+def test_a_record_that_cannot_be_sent_is_set_aside_and_does_not_hold_the_others(
+    cluster: KafkaCluster, stream: str
+) -> None:
+    topic, rejects = new_topic(cluster), list[str]()
+    target = TargetThatFailsFirst(MessageRejected("MessageSizeExceeded", "too large"))
+    # A path must be text.
+    broken = delivered(None, body=b"4", named={PATH: int_(4)})
+
+    async def scenario() -> tuple[int, int]:
+        contents = [*(delivered(None, body=b"%d" % number) for number in range(4)), broken]
+        await fill(stream, topic, [Outgoing(each, None, None, "k") for each in contents])
+        work = forwarding(topic, target, rejects)
+        await run(work)
+        return work.sent, work.rejected
+
+    assert asyncio.run(scenario()) == (2, 3)
+    assert target.bodies == {"k": [0, 1]}
+    found = {each["offset"]: each for each in map(json.loads, rejects)}
+    assert {offset: each["reason"] for offset, each in found.items()} == {
+        2: "MessageSizeExceeded",
+        3: "MessageSizeExceeded",
+        4: "MalformedMessage",
+    }
+    assert Message.received(base64.b64decode(found[2]["message"]), ORIGIN).body == b"2"
+
+
+def test_a_topic_that_does_not_exist_is_a_problem() -> None:
+    with pytest.raises(ConfigError, match="stream/missing: cannot be read: Subscribed topic not available"):
+        asyncio.run(run(forwarding("missing", TargetThatFailsFirst())))
+
+
+@pytest.mark.parametrize(
+    ("topic", "hub", "expected"),
+    [
+        ("plant/readings", "plant/returned", "plant/readings: is of kind event-hubs, expected kafka"),
+        ("stream/readings", "stream/other", "stream/other: is of kind kafka, expected event-hubs"),
+        ("stream/readings", "plant/returned", "app setting PLANT: the app setting is missing"),
+    ],
+)
+def test_what_cannot_be_forwarded_is_a_problem(
+    topic: str, hub: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PLANT", raising=False)
+    folder = Path(__file__).parents[2] / "config/examples/hub-to-kafka"
+    result = CliRunner().invoke(app, ["forward", topic, hub, "--group", "g", "--config", str(folder)])
+    assert result.exit_code == 1
+    assert expected in result.stderr.replace("\n", " ")

@@ -1,0 +1,89 @@
+"""What tests of `busway forward` share: a target that fails, and runs of a topic's records."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cli.forward.run import Forwarding, Request
+from cli.places import Place
+from local.kafka.cluster import KafkaCluster
+from shared.azure.senders.kafka import KafkaOutput
+from shared.azure.senders.kafka_endpoint import kafka_endpoint
+from shared.config.models import Connection
+from shared.errors import BuswayError
+from shared.message.message import Message
+from shared.protocols import Outgoing, Output
+from tests.messages import ORIGIN, delivered
+
+PARTITIONS = 4
+KEYS = 5
+_names = itertools.count()
+
+
+class TargetThatFailsFirst:
+    """Collects messages by their key; each of its first calls accepts only half of them."""
+
+    def __init__(self, *failures: BuswayError, then: Callable[[], None] = lambda: None) -> None:
+        self.messages: dict[str | None, list[bytes]] = {}
+        self._failures = list(failures)
+        self._then = then
+
+    @property
+    def bodies(self) -> dict[str | None, list[int]]:
+        return {
+            key: [int(Message.received(each, ORIGIN).body or b"") for each in found]
+            for key, found in self.messages.items()
+        }
+
+    async def send(
+        self,
+        entity: str,  # noqa: ARG002 - the protocol's
+        messages: Sequence[Outgoing],
+        *,
+        timeout_seconds: float,  # noqa: ARG002 - the protocol's
+    ) -> list[BuswayError | None]:
+        failure = self._failures.pop(0) if self._failures else None
+        accepted = messages if failure is None else messages[: len(messages) // 2]
+        for each in accepted:
+            self.messages.setdefault(each.partition_key, []).append(each.content)
+        self._then()
+        return [None] * len(accepted) + [failure] * (len(messages) - len(accepted))
+
+    async def close(self) -> None:
+        pass
+
+
+def new_topic(cluster: KafkaCluster) -> str:
+    name = f"forwarded-{next(_names)}"
+    cluster.create_topic(name, PARTITIONS)
+    return name
+
+
+def keyed(count: int) -> list[Outgoing]:
+    return [
+        Outgoing(delivered(None, message_id=f"m-{number}", body=b"%d" % number), None, None, f"k{number % KEYS}")
+        for number in range(count)
+    ]
+
+
+def by_key(count: int) -> dict[str | None, list[int]]:
+    return {f"k{key}": list(range(key, count, KEYS)) for key in range(KEYS)}
+
+
+async def fill(url: str, topic: str, messages: Sequence[Outgoing]) -> None:
+    output = KafkaOutput("stream", kafka_endpoint(url))
+    assert await output.send(topic, messages, timeout_seconds=20) == [None] * len(messages)
+    await output.close()
+
+
+def forwarding(topic: str, output: Output, rejects: list[str] | None = None, *, hub: str = "returned") -> Forwarding:
+    source = Place("stream", Connection(kind="kafka", setting="STREAM"), topic)
+    target = Place("plant", Connection(kind="event-hubs", setting="PLANT"), hub)
+    request = Request(source, target, f"of-{topic}", Path("unused"), 0.5)
+    return Forwarding(request, "stream", output, (rejects if rejects is not None else []).append)
+
+
+async def run(work: Forwarding) -> None:
+    async with asyncio.timeout(120):
+        await work.run()
