@@ -29,7 +29,7 @@ def forward(
     The records of a key arrive in order and none is lost: the group goes on only after the hub has accepted them. After
     a kill some are sent twice. Several processes with one group share the partitions. Example:
 
-        busway forward stream/readings plant/returned --group to-plant
+        busway forward stream/readings office/readings --group to-office
     """
     from cli.forward.run import Request, forward_and_print
     from cli.places import open_place
