@@ -138,7 +138,10 @@ def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker
         threads = [threading.Thread(target=until_killed, args=(work,)) for work in (send, receive)]
         for thread in threads:
             thread.start()
-        time.sleep(chance.uniform(0.3, 1.0))
+        enough, deadline = len(settled) + 20, time.monotonic() + 30
+        while len(settled) < enough and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 0.5))
         broker.end()
         for thread in threads:
             thread.join(30)
