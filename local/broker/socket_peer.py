@@ -123,7 +123,7 @@ class SocketPeer(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         self._is_flush_due = False
         data = self._connection.take_output()
-        if not self._listener.commit() or self._transport is None:
+        if (self._listener.storage is not None and not self._listener.commit()) or self._transport is None:
             return
         if data:
             self._transport.write(data)

@@ -163,7 +163,8 @@ class Connection:
             self._is_receiving = False
             if self.is_closed:
                 self._reader.clear()
-            self.holdings.set_unread(self._reader.unread)
+            if self._reader.unread or self.holdings.unread:
+                self.holdings.set_unread(len(self._reader.unread))
 
     def _refuse_holdings(self, reason: str) -> None:
         self.close(Refusal(errors.RESOURCE_LIMIT_EXCEEDED, reason))

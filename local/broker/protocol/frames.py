@@ -48,35 +48,31 @@ class FrameReader:
     def __init__(self, max_frame_size: int) -> None:
         """Refuse frames of more than *max_frame_size* bytes."""
         self.max_frame_size = max_frame_size
-        self._buffer = b""
-
-    @property
-    def unread(self) -> int:
-        """Return how many bytes of an incomplete frame or header have arrived."""
-        return len(self._buffer)
+        self.unread = b""
+        """The bytes of an incomplete frame or header."""
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
-        self._buffer = self._buffer + data if self._buffer else data
+        self.unread = self.unread + data if self.unread else data
 
     def clear(self) -> None:
         """Forget what has arrived."""
-        self._buffer = b""
+        self.unread = b""
 
     def next_header(self) -> ProtocolHeader | None:
         """Return the next protocol header, None if it has not arrived yet; anything else is a violation."""
-        arrived = self._buffer[:4]
+        arrived = self.unread[:4]
         if arrived != b"AMQP"[: len(arrived)]:
             raise ConnectionViolation(errors.FRAMING_ERROR, "the stream does not start with a protocol header")
-        if len(self._buffer) < PROTOCOL_HEADER_SIZE:
+        if len(self.unread) < PROTOCOL_HEADER_SIZE:
             return None
-        header, self._buffer = self._buffer[:PROTOCOL_HEADER_SIZE], self._buffer[PROTOCOL_HEADER_SIZE:]
+        header, self.unread = self.unread[:PROTOCOL_HEADER_SIZE], self.unread[PROTOCOL_HEADER_SIZE:]
         return ProtocolHeader(header[4], header[5:])
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames that have arrived completely, and keep what follows the last one that is taken."""
         # In one loop: calls for each frame would cost a tenth of the time of a settlement.
-        buffer, start = self._buffer, 0
+        buffer, start = self.unread, 0
         end = len(buffer)
         try:
             while end - start >= _HEADER_SIZE:
@@ -89,7 +85,7 @@ class FrameReader:
                 start += size
                 yield kind, channel, body
         finally:
-            self._buffer = buffer[start:]
+            self.unread = buffer[start:]
 
     def _check(self, size: int, offset: int, kind: int) -> None:
         if size < HEADER.size or not 2 <= offset <= size // 4 or kind > SASL:

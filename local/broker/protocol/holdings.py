@@ -48,7 +48,7 @@ class Holdings:
         self._total = total
         self._is_trusted = is_trusted
         self._close = close
-        self._unread = 0
+        self.unread = 0
         self._is_closed = False
 
     @property
@@ -77,10 +77,8 @@ class Holdings:
 
     def set_unread(self, size: int) -> None:
         """Count *size* bytes of an incomplete frame; those of a trusted peer are bounded by the size of a frame."""
-        if size == self._unread == 0:
-            return
         size = 0 if self.is_trusted else size
-        change, self._unread = size - self._unread, size
+        change, self.unread = size - self.unread, size
         if change > 0:
             self.add(change)
         elif change < 0:

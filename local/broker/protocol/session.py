@@ -147,15 +147,15 @@ class Session:
 
     def on_acceptance(self, number: int, is_settled: bool) -> None:
         """Handle the peer's acceptance of one delivery: nearly all dispositions."""
-        entry = self._unsettled.get(number)
+        entry = self._unsettled.pop(number, None)
         if entry is None or self._is_over:
             return
         link, tag = entry
         if link.accept(tag):
-            self._unsettled.pop(number, None)
             if not is_settled:
                 self.connection.emit(accepted_frame(self.channel, number, number))
         else:
+            self._unsettled[number] = entry
             self._on_disposition(Disposition(True, number, number, is_settled, ACCEPTED))
 
     def _on_disposition(self, found: Disposition) -> None:
