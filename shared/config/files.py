@@ -238,7 +238,13 @@ def _connection_problems(
             hint = f"did you mean {near[0]!r}?" if near else f"{CONNECTIONS} has {', '.join(connections) or 'none'}"
             yield Problem(where, f"unknown connection {alias!r}", hint)
         elif connection is not None and connection.kind not in kinds:
-            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {' or '.join(kinds)}")
+            is_topic = connection.kind == "kafka" and path == "source"
+            hint = (
+                "`busway forward` sends a topic of Kafka to an event hub, from which a task can take"
+                if is_topic
+                else ""
+            )
+            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {' or '.join(kinds)}", hint)
         elif connection is not None and connection.setting is None and path == "source" and "event-grid" not in kinds:
             # The host opens the trigger, and it reads app settings.
             hint = (

@@ -95,7 +95,10 @@ def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(tmp_path: Path, 
         ),
         (
             task("topic: t", source="{connection: rabbit, queue: orders}"),
-            "source.connection: 'rabbit' is of kind kafka, expected service-bus or storage-queue",
+            (
+                "source.connection: 'rabbit' is of kind kafka, expected service-bus or storage-queue (forward the topic"
+                " to an event hub with `busway forward`)"
+            ),
         ),
         (
             task("topic: t").replace("}}", "}, via: binding}"),
