@@ -239,11 +239,7 @@ def _connection_problems(
             yield Problem(where, f"unknown connection {alias!r}", hint)
         elif connection is not None and connection.kind not in kinds:
             is_topic = connection.kind == "kafka" and path == "source"
-            hint = (
-                "`busway forward` sends a topic of Kafka to an event hub, from which a task can take"
-                if is_topic
-                else ""
-            )
+            hint = "forward the topic to an event hub with `busway forward`" if is_topic else ""
             yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {' or '.join(kinds)}", hint)
         elif connection is not None and connection.setting is None and path == "source" and "event-grid" not in kinds:
             # The host opens the trigger, and it reads app settings.
