@@ -49,7 +49,8 @@ _CLUSTERS = (
 )
 
 
-def _batches(count: int) -> list[list[Outgoing]]:
+def outgoing_batches(count: int) -> list[list[Outgoing]]:
+    """Return *count* encoded messages in batches."""
     messages = []
     for number in range(count):
         message, key = order(), f"c-{number % _KEYS}"
@@ -96,7 +97,7 @@ async def _measure(url: str, cluster: _Cluster) -> list[Measurement]:
     output = KafkaOutput("there", endpoint)
     options = {**endpoint.options(), "enable.idempotence": True, "partitioner": "murmur2_random"}
     producer = await asyncio.to_thread(confluent_kafka.Producer, options)
-    batches = _batches(cluster.messages)
+    batches = outgoing_batches(cluster.messages)
     found = []
     for at_once in (1, 8):
         rates: dict[str, list[float]] = {"busway": [], "loop": []}
