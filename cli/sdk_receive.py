@@ -57,7 +57,11 @@ def _messages(
         _receiver(client, place.path, session) as receiver,
     ):
         if is_peek:
-            yield from map(_message_line, receiver.peek_messages(max_message_count=_BATCH))
+            # Fewer than asked for need not be all: of a partitioned entity one peek has those of one partition.
+            after = 0
+            while messages := receiver.peek_messages(_BATCH, sequence_number=after + 1):
+                yield from map(_message_line, messages)
+                after = max(message.sequence_number or after for message in messages)
             return
         while messages := receiver.receive_messages(_BATCH, max_wait_time=wait):
             for message in messages:

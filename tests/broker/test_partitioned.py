@@ -6,18 +6,24 @@ from collections.abc import Iterator
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 
+from cli.places import Place
+from cli.sdk_receive import lines
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
+from shared.config.models import Connection
 
 
 @pytest.fixture
-def client() -> Iterator[ServiceBusClient]:
+def broker() -> Iterator[RunningBroker]:
     parts = QueueConfig(name="parts", enable_partitioning=True)
     topic = TopicConfig(name="t", enable_partitioning=True, subscriptions=(SubscriptionConfig(name="all"),))
-    with (
-        RunningBroker([NamespaceConfig(name="n", queues=(parts,), topics=(topic,))]) as broker,
-        ServiceBusClient.from_connection_string(broker.connection_string("n")) as opened,
-    ):
+    with RunningBroker([NamespaceConfig(name="n", queues=(parts,), topics=(topic,))]) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
+    with ServiceBusClient.from_connection_string(broker.connection_string("n")) as opened:
         yield opened
 
 
@@ -81,3 +87,14 @@ def test_scheduled_messages_of_a_partitioned_topic_are_cancelled_by_their_number
         for message in taken:
             assert partition(message) == (message.enqueued_sequence_number or 0) >> 48
             receiver.complete_message(message)
+
+
+def test_busway_receive_peeks_at_the_messages_of_all_partitions(
+    client: ServiceBusClient, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client.get_queue_sender("parts") as sender:
+        sender.send_messages(messages(30))
+    monkeypatch.setenv("WEST", broker.connection_string("n"))
+    place = Place("west", Connection(kind="service-bus", setting="WEST"), "parts")
+    found = [line.split()[0] for line in lines(place, None, 5, None, is_peek=True, with_position=False)]
+    assert sorted(map(int, found)) == [*range(30)]
