@@ -27,7 +27,8 @@ from shared.azure.senders import amqp_frames as frames
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint, amqp_endpoint
 from shared.protocols import Outgoing
-from tests.other_brokers.processes import BROKERS
+from tests.other_brokers.activemq import ActiveMQ, Artemis
+from tests.other_brokers.rabbitmq import RabbitMQ3, RabbitMQ4
 from tests.other_brokers.reading import read_all
 
 _BATCH = 250
@@ -179,7 +180,7 @@ def main() -> None:
         url, address = sys.argv[1:]
         report(asyncio.run(_measure(url.rpartition("@")[2], url, address)))
         return
-    for kind in BROKERS:
+    for kind in (Artemis, ActiveMQ, RabbitMQ3, RabbitMQ4):
         missing = kind.missing()
         if missing is not None:
             sys.stderr.write(f"{missing}\n")

@@ -155,9 +155,9 @@ def kept(row: str, content: bytes, read: Sequence[bytes]) -> str:
 def page_table() -> dict[str, dict[str, str]]:
     """Return the cells of the table in docs/amqp.md, by column and row."""
     page = (ROOT / "docs/amqp.md").read_text(encoding="utf-8")
-    names = ("Artemis", "RabbitMQ")
+    names = ("Artemis", "ActiveMQ", "RabbitMQ3", "RabbitMQ4")
     table: dict[str, dict[str, str]] = {name: {} for name in names}
-    for line in re.findall(r"^\| (.+ \| .+ \| .+) \|$", page, re.MULTILINE):
+    for line in re.findall(r"^\| (.+(?: \| .+){4}) \|$", page, re.MULTILINE):
         first, *cells = (each.strip() for each in line.split(" | "))
         for row in _expanded(first):
             if row in ROWS:

@@ -1,6 +1,8 @@
 """Reads the bytes of messages from a queue of an AMQP 1.0 broker, which no library passes on undecoded."""
 
 import asyncio
+import contextlib
+import uuid
 
 from shared.amqp.codec import decode, encode, items_of
 from shared.amqp.scan import join_list
@@ -26,8 +28,10 @@ _CREDIT = 1_000
 _SECONDS = 20.0
 
 
-async def read_all(url: str, address: str, *, quiet: float = 1.0, capability: str | None = None) -> list[bytes]:
-    """Return and remove the messages of a queue, until none has come for *quiet* seconds."""
+async def read_all(
+    url: str, address: str, *, quiet: float = 1.0, capability: str | None = None, most: int | None = None
+) -> list[bytes]:
+    """Return and remove the messages of a queue, until none has come for *quiet* seconds or there are *most*."""
     endpoint = amqp_endpoint(url)
     reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     try:
@@ -39,19 +43,25 @@ async def read_all(url: str, address: str, *, quiet: float = 1.0, capability: st
             await _frame(reader)
             writer.write(frames.AMQP_HEADER)
             assert await reader.readexactly(8) == frames.AMQP_HEADER
-            writer.write(frames.open_frame("reading", endpoint.host_name) + frames.begin_frame())
+            writer.write(frames.open_frame(f"reading-{uuid.uuid4()}", endpoint.host_name) + frames.begin_frame())
             writer.write(_attach(address, capability))
-        return await _messages(reader, writer, quiet)
+        return await _messages(reader, writer, quiet, most)
     finally:
         writer.write(frames.close_frame())
-        await writer.drain()
+        # Its answer comes after it has noted what was accepted.
+        with contextlib.suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(_SECONDS):
+                while (await _frame(reader))[0] != frames.CLOSE:
+                    pass
         writer.close()
 
 
-async def _messages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: float) -> list[bytes]:
+async def _messages(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: float, most: int | None
+) -> list[bytes]:
     found: list[bytes] = []
     parts: list[bytes] = []
-    number = credited = 0
+    number = credited = incoming = 0
     is_attached = False
     while True:
         try:
@@ -61,12 +71,15 @@ async def _messages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
             if is_attached:
                 return found
             raise
-        if code == frames.ATTACH:
+        if code == frames.BEGIN:
+            incoming = int(str(fields[1].payload))
+        elif code == frames.ATTACH:
             is_attached = True
-            writer.write(_flow(0))
+            writer.write(_flow(incoming, 0))
         elif code in {frames.DETACH, frames.END, frames.CLOSE}:
             raise AssertionError(f"the broker ended the reading: {fields}")
         elif code == frames.TRANSFER:
+            incoming = (incoming + 1) % 2**32
             parts.append(payload)
             if fields[1].payload is not None:
                 number = int(str(fields[1].payload))
@@ -76,9 +89,11 @@ async def _messages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
             parts = []
             accepted = described(ulong(frames.ACCEPTED), list_([]))
             writer.write(_written(frames.DISPOSITION, [TRUE, uint(number), uint(number), TRUE, accepted]))
+            if len(found) == most:
+                return found
             if len(found) - credited >= _CREDIT // 2:
                 credited = len(found)
-                writer.write(_flow(credited))
+                writer.write(_flow(incoming, credited))
 
 
 def _attach(address: str, capability: str | None) -> bytes:
@@ -89,8 +104,8 @@ def _attach(address: str, capability: str | None) -> bytes:
     return _written(frames.ATTACH, [string("reading"), uint(0), TRUE, ubyte(0), ubyte(0), source, target])
 
 
-def _flow(delivery_count: int) -> bytes:
-    window = [uint(0), uint(2**31 - 1), uint(0), uint(2**31 - 1)]
+def _flow(next_incoming: int, delivery_count: int) -> bytes:
+    window = [uint(next_incoming), uint(2**31 - 1), uint(0), uint(2**31 - 1)]
     return _written(frames.FLOW, [*window, uint(0), uint(delivery_count), uint(_CREDIT), NULL, FALSE])
 
 

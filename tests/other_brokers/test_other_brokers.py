@@ -1,7 +1,6 @@
-"""Targets of kind amqp at ActiveMQ Artemis and RabbitMQ 3: what arrives, and what happens when they fail."""
+"""Targets of kind amqp at Artemis, ActiveMQ and RabbitMQ 3 and 4: what arrives, and what happens when they fail."""
 
 import asyncio
-import itertools
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -13,15 +12,16 @@ from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.faults.conservation import Copy
 from tests.messages import ORIGIN, delivered
+from tests.other_brokers.activemq import ActiveMQ, Artemis
 from tests.other_brokers.fidelity import ROWS, kept, page_table, specimen
-from tests.other_brokers.processes import Artemis, OtherBroker, RabbitMQ
+from tests.other_brokers.processes import OtherBroker
+from tests.other_brokers.rabbitmq import RabbitMQ3, RabbitMQ4
 from tests.other_brokers.reading import read_all
 
 _SECONDS = 10.0
-_queues = itertools.count()
 
 
-@pytest.fixture(scope="module", params=[Artemis, RabbitMQ], ids=["artemis", "rabbitmq"])
+@pytest.fixture(scope="module", params=[Artemis, ActiveMQ, RabbitMQ3, RabbitMQ4], ids=lambda kind: kind.__name__)
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherBroker]:
     missing = request.param.missing()
     if missing is not None:
@@ -34,7 +34,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def queue(other: OtherBroker) -> str:
-    return other.address(f"q{next(_queues)}")
+    return other.queue()
 
 
 def opened(other: OtherBroker, queue: str) -> AmqpOutput:
@@ -75,15 +75,25 @@ def test_messages_arrive_once_and_in_order(other: OtherBroker, queue: str) -> No
         assert numbers == sorted(numbers)
 
 
+def found_at(url: str, queue: str) -> dict[str, str]:
+    """Return what happens to each part of a message."""
+
+    async def run() -> dict[str, str]:
+        found = {}
+        output = AmqpOutput("there", amqp_endpoint(url), {queue: "queue"})
+        for name in ROWS:
+            content = specimen(name)
+            [answer] = await output.send(queue, [Outgoing(content, "m", None, None)], timeout_seconds=_SECONDS)
+            read = await read_all(url, queue, most=1) if answer is None else []
+            found[name] = kept(name, content, read)
+        await output.close()
+        return found
+
+    return asyncio.run(run())
+
+
 def test_the_page_says_what_arrives_of_a_message(other: OtherBroker, queue: str) -> None:
-    column = type(other).__name__
-    found = {}
-    for name in ROWS:
-        content = specimen(name)
-        [answer] = sent(other, queue, [Outgoing(content, "m", None, None)])
-        read = asyncio.run(read_all(other.url, queue, quiet=0.4)) if answer is None else []
-        found[name] = kept(name, content, read)
-    assert found == page_table()[column]
+    assert found_at(other.url, queue) == page_table()[type(other).__name__]
 
 
 def test_a_kill_in_the_middle_loses_nothing_and_keeps_the_order_of_sessions(other: OtherBroker, queue: str) -> None:
@@ -140,24 +150,34 @@ def test_a_full_queue_holds_the_batch_until_it_is_read(other: OtherBroker) -> No
         arrived += asyncio.run(read_all(other.url, queue, quiet=0.3))
         if not waiting:
             break
-    assert [each.name for each in copies(arrived)] == [each.message_id for each in messages]
-    assert len(arrived) > 20
+    # ActiveMQ stores late what it has not answered in time, so that a message may arrive twice.
+    assert list(dict.fromkeys(each.name for each in copies(arrived))) == [each.message_id for each in messages]
+    assert len(arrived) == 60 or isinstance(other, ActiveMQ)
 
 
-def test_wrong_credentials_and_a_missing_address_are_refused(other: OtherBroker) -> None:
-    missing = "strict.nothing" if isinstance(other, Artemis) else "/exchange/nothing/key"
-    [answer] = sent(other, missing, [outgoing(0)])
+def test_a_missing_address_is_refused(other: OtherBroker) -> None:
+    if isinstance(other, ActiveMQ):
+        pytest.skip("ActiveMQ creates every queue")
+    missing = {"Artemis": "strict.nothing", "RabbitMQ3": "/exchange/nothing/key", "RabbitMQ4": "/queues/nothing"}
+    [answer] = sent(other, missing[type(other).__name__], [outgoing(0)])
     assert isinstance(answer, TargetRefused)
     assert "it does not exist" in str(answer)
-    wrong = AmqpOutput("there", amqp_endpoint(other.url.replace("s3cret", "other")), {})
-    [answer] = asyncio.run(wrong.send("q", [outgoing(0)], timeout_seconds=_SECONDS))
-    assert isinstance(answer, TargetRefused)
-    assert "Busway may not send to it" in str(answer)
+
+
+def test_wrong_credentials_are_refused(other: OtherBroker, queue: str) -> None:
+    wrong = [other.url.replace("s3cret", "other")]
+    if isinstance(other, ActiveMQ):  # its user that may only read
+        wrong.append(f"amqp://reader:reader@127.0.0.1:{other.port}")
+    for url in wrong:
+        output = AmqpOutput("there", amqp_endpoint(url), {})
+        [answer] = asyncio.run(output.send(queue, [outgoing(0)], timeout_seconds=_SECONDS))
+        assert isinstance(answer, TargetRefused)
+        assert "Busway may not send to it" in str(answer)
 
 
 def test_a_broker_that_rejects_because_its_queue_is_full_refuses(other: OtherBroker) -> None:
     if not isinstance(other, Artemis):
-        pytest.skip("RabbitMQ 3 releases instead")
+        pytest.skip("others have no such setting")
     answers = sent(other, "failing.orders", [outgoing(number, "s", b"x" * 1_000) for number in range(60)])
     assert isinstance(answers[-1], TargetRefused)
     assert "its quota is exceeded" in str(answers[-1])
