@@ -1,10 +1,17 @@
 """Targets of kind amqp at Artemis, ActiveMQ and RabbitMQ 3 and 4: what arrives, and what happens when they fail."""
 
 import asyncio
+import json
+import re
+import shlex
 from collections.abc import Iterator, Sequence
+from urllib.parse import quote
 
 import pytest
+from azure.servicebus import ServiceBusClient, parse_connection_string
 
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
@@ -14,7 +21,7 @@ from tests.faults.conservation import Copy
 from tests.messages import ORIGIN, delivered
 from tests.other_brokers.activemq import ActiveMQ, Artemis
 from tests.other_brokers.fidelity import ROWS, kept, page_table, specimen
-from tests.other_brokers.processes import OtherBroker
+from tests.other_brokers.processes import ROOT, OtherBroker
 from tests.other_brokers.rabbitmq import RabbitMQ3, RabbitMQ4
 from tests.other_brokers.reading import read_all
 
@@ -181,3 +188,29 @@ def test_a_broker_that_rejects_because_its_queue_is_full_refuses(other: OtherBro
     answers = sent(other, "failing.orders", [outgoing(number, "s", b"x" * 1_000) for number in range(60)])
     assert isinstance(answers[-1], TargetRefused)
     assert "its quota is exceeded" in str(answers[-1])
+
+
+def test_the_shovel_of_the_page_moves_a_queue_to_service_bus(other: OtherBroker, queue: str) -> None:
+    if not isinstance(other, RabbitMQ3):
+        pytest.skip("only RabbitMQ has shovels")
+    assert sent(other, queue, [outgoing(number) for number in range(50)]) == [None] * 50
+    [printed] = re.findall(r"<!-- shovel -->\n```sh\n(.*?)```", (ROOT / "docs/amqp.md").read_text(), re.DOTALL)
+    set_parameter, status = (shlex.split(line)[1:] for line in printed.splitlines())
+    with RunningBroker([NamespaceConfig(name="west", queues=(QueueConfig(name="orders"),))]) as west:
+        connection_string = west.connection_string("west")
+        key = parse_connection_string(connection_string)
+        password = quote(str(key.shared_access_key), safe="")
+        option = json.loads(set_parameter.pop())
+        option["src-uri"], option["src-queue"] = other.url, queue.rpartition("/")[2]
+        option["dest-uri"] = f"amqp://{key.shared_access_key_name}:{password}@127.0.0.1:{west.port('west')}?sasl=plain"
+        other.control(*set_parameter, json.dumps(option))
+        try:
+            with (
+                ServiceBusClient.from_connection_string(connection_string) as client,
+                client.get_queue_receiver("orders") as receiver,
+            ):
+                bodies = [b"".join(each.body) for _, each in zip(range(50), receiver, strict=False)]
+            assert bodies == [b"body"] * 50
+            assert "running" in other.control(*status)
+        finally:
+            other.control("clear_parameter", "shovel", set_parameter[2])
