@@ -7,6 +7,7 @@ Every ten-thousandth message has one of ten faults. DuckDB makes the lines, the 
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 
 import duckdb
@@ -21,14 +22,18 @@ KINDS = (
 EVERY = 10_000  # messages, one of which has each fault
 HOURS = 24
 MILLION = 1_000_000
-LINES_IN_MEMBER = 100
 _CORES = 2
+
+# The messages of a batch are flushed together, when the last of them is there.
+_BATCH = 100
+_LONGEST_FLUSH = 60  # seconds
 
 _MESSAGES = """
 create or replace macro messages(low, high) as table
 select i,
        -- The last hour is quiet, so that all that was sent late or twice is of this day.
        {start} + (i * {step})::bigint as enqueued,
+       i // {batch} as batch, i % {batch} as ordinal, {start} + ((batch + 1) * {batch} * {step})::bigint as flushed,
        case when i % {every} >= 500 and (i % {every} - 500) % 1000 = 0
             then ['missing', 'altered', 'duplicated', 'out_of_order', 'late', 'orphan', 'looped', 'filtered',
                   'rejected', 'stopped'][(i % {every} - 500) // 1000 + 1] else 'delivered' end as kind,
@@ -42,34 +47,34 @@ from range(low, high) numbers(i)
 
 _LINES = {
     "source": """
-select written, format(
+select written, i, format(
     '{{{{"src_seq":{{}},"enqueued_time":{{}},"body_digest":"{{:016x}}{{:016x}}","property_digest":"{{:016x}}",'
     '"body_size":1024,"message_id":"order-{{:012d}}",{{}}"hops":{{}},{{}}"outcome":"received",{constants}}}}}',
     i, enqueued, body, rest, properties, i, coalesce('"order_key":"' || order_key || '",', ''),
     case kind when 'looped' then '["west","east","west"]' when 'stopped' then '["east","west"]' else '["west"]' end,
     case when again then '"attempt":2,' else '' end, batch, written) as line
 from (
-    select *, enqueued + 300000 as written, i // 100 as batch, false as again
-    from messages({low}, {high}) where kind <> 'orphan'
+    select *, flushed + 300000 as written, false as again from messages({low}, {high}) where kind <> 'orphan'
     union all
-    select *, enqueued + 600300000, 1000000000 + i, true from messages({low}, {high}) where kind = 'duplicated'
+    select * replace (1000000000 + i as batch), flushed + 600300000, true
+    from messages({low}, {high}) where kind = 'duplicated'
 )
 """,
     "target": """
-select written, format(
+select written, i, format(
     '{{{{"src_seq":{{}},"send_ordinal":{{}},{{}}"outcome":"{{}}",{{}}{constants}}}}}',
-    i, i % 100, case when outcome = 'sent' then format('"check":"{{:016x}}",', "check") else '' end, outcome,
+    i, ordinal, case when outcome = 'sent' then format('"check":"{{:016x}}",', "check") else '' end, outcome,
     case when outcome = 'filtered' then '"stage":"routed","reason":"no route",' else '"target":"east/orders",' end,
     batch, written) as line
 from (
-    select *, enqueued + 340000 + case kind when 'late' then 1500000000 when 'out_of_order' then 60000000 else 0 end
-             as written, i // 100 as batch,
+    select *, flushed + 340000 + case kind when 'late' then 1500000000 when 'out_of_order' then 60000000 else 0 end
+             as written,
            case kind when 'filtered' then 'filtered' when 'rejected' then 'rejected' when 'stopped' then 'looped'
                      else 'sent' end as outcome,
            xor(xor(body, properties), case kind when 'altered' then 1 else 0 end::ubigint) as "check"
     from messages({low}, {high}) where kind <> 'missing'
     union all
-    select *, enqueued + 600340000, 1000000000 + i, 'sent', xor(body, properties)
+    select * replace (1000000000 + i as batch), flushed + 600340000, 'sent', xor(body, properties)
     from messages({low}, {high}) where kind = 'duplicated'
 )
 """,
@@ -82,7 +87,7 @@ _CONSTANTS = (
 )
 
 _COPY = """
-copy (select line from ({lines}) where written >= {begin} and written < {end} order by written)
+copy (select line from ({lines}) where written >= {begin} and written < {end} order by written, i)
 to '{file}' (format csv, header false, quote '', escape '', delimiter '\x01')
 """
 
@@ -94,7 +99,8 @@ def make(folder: Path, pairs: int, *, hot: int = 0, hours: int = HOURS, sessions
     start, hour = round(START.timestamp() * MILLION), 3600 * MILLION
     step = max(hours - 1, 0.5) * hour / pairs
     keys = sessions or max(pairs // 200, 1)
-    database.execute(_MESSAGES.format(start=start, step=step, every=EVERY, hot=hot, sessions=keys))
+    batch = min(max(int(_LONGEST_FLUSH * MILLION / step), 1), _BATCH)
+    database.execute(_MESSAGES.format(start=start, step=step, batch=batch, every=EVERY, hot=hot, sessions=keys))
     folder.mkdir(parents=True)
     waiting: list[Future[None]] = []
     with ProcessPoolExecutor(_CORES) as pool:
@@ -128,11 +134,6 @@ def _compress(text: Path, into: Path) -> None:
 
 
 def _members(lines: Iterator[bytes]) -> Iterator[bytes]:
-    member: list[bytes] = []
-    for line in lines:
-        member.append(line)
-        if len(member) == LINES_IN_MEMBER:
-            yield b"".join(member)
-            member.clear()
-    if member:
-        yield b"".join(member)
+    """Yield the lines of each flush, which end with the same fields."""
+    for _, of_flush in groupby(lines, key=lambda line: line.rpartition(b',"v":')[2]):
+        yield b"".join(of_flush)
