@@ -6,6 +6,7 @@ messages that the previous run left open; and the earlier records of both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -114,9 +115,15 @@ def settled_since(
     before = records.of(near)
     known = [] if before is None else [before.where(F.col("journal_time") >= F.lit(start - settings.clock_tolerance))]
     known += [] if opened is None else [opened]
-    last = [each.agg(F.max(micros("enqueued_time")).alias("last")).collect()[0]["last"] for each in known]
-    ends = [int(each) + 1 for each in last if each is not None]
+    # Spark plans the one while it computes the other.
+    with ThreadPoolExecutor() as pool:
+        ends = [last + 1 for last in pool.map(_last_enqueued, known) if last is not None]
     return min(max([micros_of(start), *ends]), micros_of(latest))
+
+
+def _last_enqueued(records: DataFrame) -> int | None:
+    last: int | None = records.agg(F.max(micros("enqueued_time"))).collect()[0][0]
+    return last
 
 
 def earlier_records(
