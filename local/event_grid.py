@@ -2,7 +2,8 @@
 Event Grid on this machine: topics that take CloudEvents and deliver them to webhooks.
 
 1. A topic is at /api/events and takes events with the header aeg-sas-key; those of a namespace are at
-   /topics/NAME:publish and take `Authorization: SharedAccessKey KEY`. An event has at most 1 MB, a request too.
+   /topics/NAME:publish and take `Authorization: SharedAccessKey KEY`. Both take `Authorization: Bearer TOKEN` of an
+   identity. An event has at most 1 MB, a request too.
 2. A webhook is asked before its first event whether it takes any (OPTIONS with WebHook-Request-Origin).
 3. An event is delivered until the webhook answers with 2xx: after 10 s, 30 s, 1 min and so on, up to 30 attempts in
    24 h. After 400, 401, 403 and 413, and after the last attempt, it is dead-lettered.
@@ -15,6 +16,7 @@ schema", "Event Grid quotas and limits"; CloudEvents 1.0.2, HTTP 1.1 Web Hooks.
 import asyncio
 import hmac
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -82,9 +84,14 @@ class EventGrid:
         key: str,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        tls: ssl.SSLContext | None = None,
+        takes_token: Callable[[str], bool] | None = None,
     ) -> None:
-        """Wait between attempts with *sleep*, by *clock*."""
+        """Wait between attempts with *sleep*, by *clock*; without *takes_token* no identity may publish."""
         self._key = key
+        self._tls = tls
+        self._takes_token = takes_token
         self._clock = clock or SystemClock()
         self._sleep = sleep
         self._subscriptions: dict[str, list[Subscription]] = {}
@@ -101,8 +108,8 @@ class EventGrid:
         app.router.add_post("/topics/{topic}:publish", self._publish)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.address = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
+        self.address = f"http{'s' if self._tls else ''}://127.0.0.1:{self._runner.addresses[0][1]}"
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_ANSWER_SECONDS))
         return self
 
@@ -139,10 +146,7 @@ class EventGrid:
         await self.subscribe(topic, Subscription(endpoint))
 
     async def _publish(self, request: web.Request) -> web.Response:
-        given = request.headers.get("aeg-sas-key")
-        if request.path.startswith("/topics/"):
-            given = request.headers.get("Authorization", "").removeprefix("SharedAccessKey ")
-        if not hmac.compare_digest(given or "", self._key):
+        if not self._may_publish(request):
             return web.Response(status=401)
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip()
         if kind not in {_SINGLE, _BATCH}:
@@ -170,6 +174,14 @@ class EventGrid:
                 self._deliveries.add(delivery)
                 delivery.add_done_callback(self._deliveries.discard)
         return web.Response()
+
+    def _may_publish(self, request: web.Request) -> bool:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme == "Bearer":
+            return self._takes_token is not None and self._takes_token(given)
+        if not request.path.startswith("/topics/"):
+            given = request.headers.get("aeg-sas-key", "")
+        return hmac.compare_digest(given.encode(), self._key.encode())
 
     async def _deliver(self, subscription: Subscription, number: int) -> None:
         event, published, attempt = subscription.waiting[number], self._clock.now(), 0

@@ -27,9 +27,10 @@ def running_azurite(folder: Path, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def running_queues(folder: Path) -> Iterator[str]:
-    """Run the queue service until the context ends; give its connection string."""
-    with _running(folder, _PROGRAMS / "queue" / "main.js", "successfully listens on", "--queuePort=0") as url:
+def running_queues(folder: Path, certificate: Path | None = None) -> Iterator[str]:
+    """Run the queue service until the context ends; give its connection string. With *certificate* it takes tokens."""
+    tls = [] if certificate is None else [f"--cert={certificate}", f"--key={certificate}", "--oauth=basic"]
+    with _running(folder, _PROGRAMS / "queue" / "main.js", "successfully listens on", "--queuePort=0", *tls) as url:
         yield f"{ACCOUNT}QueueEndpoint={url}/devstoreaccount1;"
 
 

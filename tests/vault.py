@@ -2,10 +2,11 @@
 A key vault and a managed identity on this machine, for the unmodified SDKs.
 
 The vault speaks https and the part of Key Vault's REST API that reads secrets: it challenges who comes without a token,
-and takes the tokens that the identity's endpoint gives out. The identity is that of App Service (2019-08-01), which
-DefaultAzureCredential finds by IDENTITY_ENDPOINT.
+and takes the tokens that the identity's endpoint gives out, with their resource. The identity is that of App Service
+(2019-08-01), which DefaultAzureCredential finds by IDENTITY_ENDPOINT; its tokens are not signed.
 """
 
+import base64
 import json
 import threading
 import time
@@ -15,11 +16,12 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 
 IDENTITY_HEADER = "secret-of-the-worker"
+_DAY_SECONDS = 86_400
 
 
 class Vault:
@@ -29,7 +31,7 @@ class Vault:
         self.folder = folder
         self.failing: tuple[int, str, Mapping[str, str]] | None = None
         self.requests: list[str] = []
-        self.tokens: set[str] = set()
+        self.tokens: dict[str, str] = {}
         self._secrets: dict[str, tuple[str, str]] = {}
 
     def __enter__(self) -> Self:
@@ -135,10 +137,26 @@ class _IdentityAnswers(_Answers):
         if self.headers.get("X-IDENTITY-HEADER") != IDENTITY_HEADER:
             self.answer(HTTPStatus.UNAUTHORIZED, {})
             return
-        token = uuid.uuid4().hex
-        self.server.vault.tokens.add(token)
-        content: dict[str, Any] = {"access_token": token, "expires_on": str(int(time.time()) + 86_400)}
-        self.answer(HTTPStatus.OK, {**content, "resource": "vault", "token_type": "Bearer"})
+        resource = parse_qs(urlsplit(self.path).query)["resource"][0]
+        token = _token(resource)
+        self.server.vault.tokens[token] = resource
+        content: dict[str, Any] = {"access_token": token, "expires_on": str(int(time.time()) + _DAY_SECONDS)}
+        self.answer(HTTPStatus.OK, {**content, "resource": resource, "token_type": "Bearer"})
+
+
+def _token(resource: str) -> str:
+    """Return a token of the form of Entra ID's, without a signature, which Azurite does not check either."""
+    begin = int(time.time()) - 60
+    claims = {
+        "aud": resource,
+        "iss": f"https://sts.windows.net/{uuid.uuid4()}/",
+        "iat": begin,
+        "nbf": begin,
+        "exp": begin + _DAY_SECONDS,
+        "jti": uuid.uuid4().hex,
+    }
+    parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "typ": "JWT"}, claims))
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (*parts, b"none"))
 
 
 def _error(code: str) -> dict[str, object]:

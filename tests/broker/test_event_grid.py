@@ -216,6 +216,19 @@ def test_the_counterpart_takes_only_cloud_events() -> None:
     assert asyncio.run(scenario()) == [415, 400]
 
 
+def test_the_counterpart_takes_only_tokens_that_it_was_given() -> None:
+    async def scenario() -> list[int]:
+        found = []
+        async with EventGrid(KEY, takes_token=lambda token: token == "good") as grid, ClientSession() as client:
+            for given in ("Bearer good", "Bearer other", "Bearer ", f"Bearer {KEY}", "good", ""):
+                headers = {"Authorization": given, "Content-Type": "application/cloudevents+json"}
+                async with client.post(f"{grid.address}/api/events", data=event(1), headers=headers) as answer:
+                    found.append(answer.status)
+        return found
+
+    assert asyncio.run(scenario()) == [200, 401, 401, 401, 401, 401]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
