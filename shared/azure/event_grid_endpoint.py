@@ -11,6 +11,7 @@ ADDRESS_SUFFIX = "__topicEndpointUri"
 EXPECTED = "expected Endpoint=https://TOPIC.REGION-1.eventgrid.azure.net/api/events;SharedAccessKey=KEY"
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _TOPIC_PATH = "/api/events"
+_WITHOUT_TLS = "has an endpoint without TLS", "expected https://"
 
 
 class EventGridEndpoint(NamedTuple):
@@ -46,7 +47,7 @@ def _address_fault(text: str) -> tuple[str, str] | None:
     if not host or url.path not in {"", "/", _TOPIC_PATH} or url.query:
         return "has no valid endpoint", EXPECTED
     if url.scheme != "https" and not (url.scheme == "http" and host in _LOOPBACK):
-        return "has an endpoint without TLS", "expected https://"
+        return _WITHOUT_TLS
     return None
 
 
@@ -56,6 +57,10 @@ def event_grid_setting_problem(setting: str, settings: Mapping[str, str]) -> Pro
         fault = event_grid_fault(text)
     elif address := settings.get(setting + ADDRESS_SUFFIX):
         fault = _address_fault(address)
+        if fault is None and urlsplit(address).scheme != "https":
+            # The SDK sends tokens over TLS only, to this machine too.
+            fault = _WITHOUT_TLS
+        setting += ADDRESS_SUFFIX
     else:
         fault = "is missing", f"{EXPECTED}, or {setting}{ADDRESS_SUFFIX} with the address alone"
     return None if fault is None else Problem(setting, f"the app setting {fault[0]}", fault[1])

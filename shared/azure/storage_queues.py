@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from shared.azure.identity import async_credential
 from shared.errors import ConfigError, Problem
@@ -31,14 +32,25 @@ def account_string_fault(text: str) -> tuple[str, str] | None:
     return None
 
 
+def _address_fault(text: str) -> tuple[str, str] | None:
+    """Return the problem of an address for the app's identity: the SDK sends tokens over TLS only."""
+    try:
+        url = urlsplit(text)
+        is_usable = url.scheme == "https" and bool(url.hostname) and not url.query
+    except ValueError:
+        is_usable = False
+    return None if is_usable else ("is not an https address", "expected https://ACCOUNT.queue.core.windows.net")
+
+
 def queue_setting_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
     """Return the problem of the app setting that names a storage account for its queues, or None."""
     text = settings.get(setting)
     if text:
         fault = account_string_fault(text)
         return None if fault is None else Problem(setting, f"the app setting {fault[0]}", fault[1])
-    if settings.get(setting + QUEUE_SUFFIX):
-        return None
+    if address := settings.get(setting + QUEUE_SUFFIX):
+        fault = _address_fault(address)
+        return None if fault is None else Problem(setting + QUEUE_SUFFIX, f"the app setting {fault[0]}", fault[1])
     hint = f"set {setting} to a connection string or {setting}{QUEUE_SUFFIX} to https://ACCOUNT.queue.core.windows.net"
     return Problem(setting, "the app setting is missing", hint)
 

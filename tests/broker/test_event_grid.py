@@ -252,3 +252,5 @@ def test_an_endpoint_does_not_show_its_key() -> None:
     assert KEY not in repr(endpoint)
     identity = {"GRID__topicEndpointUri": "https://a.example/api/events"}
     assert event_grid_setting_problem("GRID", identity) is None
+    without_tls = event_grid_setting_problem("GRID", {"GRID__topicEndpointUri": "http://127.0.0.1/api/events"})
+    assert "GRID__topicEndpointUri: the app setting has an endpoint without TLS" in str(without_tls)

@@ -128,6 +128,15 @@ def test_a_setting_that_cannot_be_used_is_reported_without_its_value() -> None:
     assert problem is not None
     assert "s3cret" not in str(problem)
     assert queue_setting_problem("ADDRESS", settings) is None
+    for address in (
+        "http://a.queue.core.windows.net",
+        "a.queue.core.windows.net",
+        "https://[a",
+        "https://a.b?sig=s3cret",
+    ):
+        with pytest.raises(ConfigError, match=r"ADDRESS__queueServiceUri: .* is not an https address") as refused:
+            queue_service("ADDRESS", {"ADDRESS__queueServiceUri": address})
+        assert "s3cret" not in str(refused.value)
     with pytest.raises(ConfigError, match="MISSING: the app setting is missing"):
         queue_service("MISSING", settings)
 
