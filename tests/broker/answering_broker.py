@@ -175,6 +175,9 @@ class Peer:
             elif code == frames.CLOSE:
                 return
 
+    def cut(self) -> None:
+        self._writer.close()
+
     async def header(self, expected: bytes) -> None:
         assert await self._reader.readexactly(8) == expected
         self._writer.write(expected)

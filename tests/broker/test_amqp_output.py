@@ -28,6 +28,7 @@ from tests.broker.answering_broker import (
     SILENCE,
     AnsweringBroker,
     Peer,
+    error,
     rejected,
 )
 from tests.messages import delivered
@@ -252,6 +253,100 @@ def test_the_message_for_which_the_broker_closes_the_link_is_found() -> None:
     assert kinds(answers[0]) == ["NoneType", "NoneType", *["TargetUnavailable"] * 3]
     assert kinds(answers[1])[0] == "MessageRejected"
     assert answers[2] == [None, None]
+
+
+class Breaking(AnsweringBroker):
+    """Closes the connection because of one message, or says that it does."""
+
+    def __init__(self, bad: bytes, condition: str | None = None) -> None:
+        super().__init__()
+        self.bad = bad
+        self.condition = condition
+        self.breaks = 0
+
+    async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+        if content != self.bad:
+            return await super().take(peer, delivery, content)
+        self.breaks += 1
+        if self.condition is not None:
+            peer.send(amqp_frames.CLOSE, [error(self.condition, "body")])
+        return False
+
+
+async def repeated(url: str, messages: Sequence[Outgoing], calls: int) -> list[BuswayError | None]:
+    """Send in several calls, as the pipeline does, until each message is accepted or rejected."""
+    output = AmqpOutput("there", amqp_endpoint(url), {}, quiet_seconds=0.2)
+    answers: dict[int, BuswayError | None] = {}
+    for _ in range(calls):
+        left = [
+            at for at in range(len(messages)) if isinstance(answers.get(at, TargetUnavailable("")), TargetUnavailable)
+        ]
+        found = await output.send("q", [messages[at] for at in left], timeout_seconds=SECONDS)
+        answers |= dict(zip(left, found, strict=True))
+    await output.close()
+    return [answers[at] for at in range(len(messages))]
+
+
+def repeated_at(broker: AnsweringBroker, messages: Sequence[Outgoing], calls: int) -> list[BuswayError | None]:
+    async def run() -> list[BuswayError | None]:
+        async with broker.running() as url:
+            return await repeated(url, messages, calls)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("condition", [None, "amqp:internal-error"])
+def test_a_message_that_makes_the_broker_close_the_connection_is_rejected(condition: str | None) -> None:
+    messages = [outgoing(number, session_id="ab"[number % 2] if number < 4 else None) for number in range(6)]
+    broker = Breaking(messages[2].content, condition)
+    answers = repeated_at(broker, messages, 12)
+    assert kinds(answers) == [*["NoneType"] * 2, "MessageRejected", *["NoneType"] * 3]
+    assert f"because of it, {condition or 'without a reason'}: 3 times after" in str(answers[2])
+    assert "body" not in str(answers[2])
+    assert set(broker.contents) == {each.content for each in messages} - {broker.bad}
+
+
+def test_a_message_is_not_rejected_if_the_broker_closes_connections_without_it_too() -> None:
+    class Flapping(Breaking):
+        def attach(self, peer: Peer, fields: Sequence[Value]) -> None:
+            super().attach(peer, fields)
+            if self.breaks:
+                asyncio.get_running_loop().call_later(0.15, peer.cut)
+
+    message = outgoing(0)
+    broker = Flapping(message.content)
+    [answer] = repeated_at(broker, [message], 6)
+    assert isinstance(answer, TargetUnavailable)
+    assert "carried no message" in str(answer)
+    assert broker.breaks > 1
+
+
+def test_a_message_is_not_rejected_if_the_broker_restarts_each_time_that_it_is_sent() -> None:
+    class Restarting(Breaking):
+        refused = False
+
+        async def start(self, peer: Peer) -> bool:
+            # Between two breaks it takes no connection once.
+            refused, self.refused = self.refused, False
+            return not refused and await super().start(peer)
+
+        async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+            self.refused = True
+            return await super().take(peer, delivery, content)
+
+    message = outgoing(0)
+    broker = Restarting(message.content)
+    [answer] = repeated_at(broker, [message], 12)
+    assert isinstance(answer, TargetUnavailable)
+    assert broker.breaks > 3
+
+
+def test_a_broker_that_forces_connections_to_close_rejects_nothing() -> None:
+    message = outgoing(0)
+    broker = Breaking(message.content, "amqp:connection:forced")
+    [answer] = repeated_at(broker, [message], 6)
+    assert isinstance(answer, TargetUnavailable)
+    assert broker.breaks == 6
 
 
 @pytest.mark.parametrize(

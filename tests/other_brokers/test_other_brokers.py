@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
-from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.faults.conservation import Copy
@@ -26,6 +27,7 @@ from tests.other_brokers.rabbitmq import RabbitMQ3, RabbitMQ4
 from tests.other_brokers.reading import read_all
 
 _SECONDS = 10.0
+_EMPTY_FOOTER = b"\x00\x53\x78\xc1\x01\x00"
 
 
 @pytest.fixture(scope="module", params=[Artemis, ActiveMQ, RabbitMQ3, RabbitMQ4], ids=lambda kind: kind.__name__)
@@ -144,6 +146,71 @@ def test_a_kill_in_the_middle_loses_nothing_and_keeps_the_order_of_sessions(othe
         assert numbers == sorted(numbers)
     # Only what was in flight, one message of each session, may be there twice.
     assert len(arrived) - len(first) <= 20
+
+
+async def sent_in_attempts(
+    output: AmqpOutput, queue: str, messages: Sequence[Outgoing]
+) -> tuple[list[Outgoing], list[BuswayError]]:
+    """Send until each message is accepted or rejected; return the rejected messages, and all errors."""
+    rejected, errors = list[Outgoing](), list[BuswayError]()
+    async with asyncio.timeout(120):
+        while messages:
+            answers = await output.send(queue, messages, timeout_seconds=_SECONDS)
+            found = list(zip(messages, answers, strict=True))
+            rejected += [each for each, answer in found if isinstance(answer, MessageRejected)]
+            errors += [answer for _, answer in found if answer is not None]
+            messages = [each for each, answer in found if isinstance(answer, TargetUnavailable)]
+            await asyncio.sleep(0.2 if messages else 0)
+    await output.close()
+    return rejected, errors
+
+
+def test_a_message_that_makes_rabbitmq_close_the_connection_is_rejected_alone(other: OtherBroker, queue: str) -> None:
+    if not isinstance(other, RabbitMQ3):
+        pytest.skip("others accept such messages")
+    bad = [Outgoing(specimen("property: described") + footer, None, None, None) for footer in (b"", _EMPTY_FOOTER)]
+    good = [outgoing(number, f"s{number % 3}" if number % 2 else None) for number in range(30)]
+    messages = [*good[:10], bad[0], *good[10:20], bad[1], *good[20:]]
+    rejected, errors = asyncio.run(sent_in_attempts(opened(other, queue), queue, messages))
+    assert rejected == bad
+    reason = "amqp:internal-error" if isinstance(other, RabbitMQ4) else "without a reason"
+    assert f"closes the connection because of it, {reason}: 3 times" in str(errors)
+    arrived = copies(asyncio.run(read_all(other.url, queue)))
+    assert {each.name for each in arrived} == {each.message_id for each in good}
+    # The first two breaks leave those in flight unknown for each of the two messages.
+    assert all(count <= 5 for count in Counter(arrived).values())
+
+
+def test_connections_that_rabbitmq_closes_and_restarts_reject_nothing(other: OtherBroker, queue: str) -> None:
+    if not isinstance(other, RabbitMQ3):
+        pytest.skip("others have no such command")
+    messages = [outgoing(number) for number in range(20)]
+
+    async def send() -> tuple[int, list[BuswayError]]:
+        output, errors, accepted = opened(other, queue), list[BuswayError](), 0
+        disturbed = asyncio.create_task(asyncio.to_thread(disturb))
+        while not disturbed.done():  # one message in flight at a time
+            [answer] = await output.send(queue, [messages[accepted % 20]], timeout_seconds=_SECONDS)
+            if answer is None:
+                accepted += 1
+            else:
+                errors.append(answer)
+                await asyncio.sleep(0.05)
+        await disturbed
+        await output.close()
+        return accepted, errors
+
+    def disturb() -> None:
+        for _ in range(5):
+            other.control("close_all_connections", "maintenance")
+        for _ in range(2):
+            other.control("stop_app")
+            other.control("start_app")
+
+    accepted, errors = asyncio.run(send())
+    assert accepted
+    assert errors
+    assert {type(each) for each in errors} == {TargetUnavailable}
 
 
 def test_a_full_queue_holds_the_batch_until_it_is_read(other: OtherBroker) -> None:

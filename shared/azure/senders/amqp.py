@@ -15,7 +15,9 @@ from shared.amqp.values import Malformed
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
 from shared.azure.senders.amqp_frames import AmqpError
 from shared.azure.senders.amqp_link import AmqpLink, Delivery, NoCredit
+from shared.azure.senders.amqp_trial import QUIET_SECONDS, Blame, BreaksLinks, Unclear, is_unexplained
 from shared.azure.senders.conditions import (
+    REFUSED,
     SIZE_EXCEEDED,
     UNREACHABLE,
     about_the_link,
@@ -33,10 +35,22 @@ _NO_CREDIT = "the broker takes no messages: it grants no credit"
 class AmqpOutput:
     """Sends to the addresses of one broker, over a connection for each, opened at the first send and kept."""
 
-    def __init__(self, site: str, endpoint: AmqpEndpoint, capabilities: Mapping[str, str]) -> None:
-        """Use *site* as the broker's name in errors; *capabilities* has `queue` or `topic` by the entity's name."""
+    def __init__(
+        self,
+        site: str,
+        endpoint: AmqpEndpoint,
+        capabilities: Mapping[str, str],
+        *,
+        quiet_seconds: float = QUIET_SECONDS,
+    ) -> None:
+        """
+        Use *site* as the broker's name in errors; *capabilities* has `queue` or `topic` by the entity's name.
+
+        A message is at fault for a closed link only if another link is still open after *quiet_seconds*.
+        """
         self._site = site
         self._endpoint = endpoint
+        self._quiet_seconds = quiet_seconds
         self._capabilities = capabilities
         self._places: dict[str, _Place] = {}
 
@@ -48,11 +62,19 @@ class AmqpOutput:
         place = self._places.get(entity)
         if place is None:
             name, capability = f"{self._site}/{entity}", self._capabilities.get(entity)
-            place = self._places[entity] = _Place(name, self._endpoint, entity, capability)
+            blame = Blame(self._quiet_seconds)
+            place = self._places[entity] = _Place(name, self._endpoint, entity, capability, blame)
         if not place.suspects:
             return await _Call(place, messages, deadline).run()
-        async with place.alone:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await place.alone.acquire()
+        except TimeoutError:
+            return [TargetUnavailable(f"{place.name}: other messages are sent one by one")] * len(messages)
+        try:
             return await _Call(place, messages, deadline).run()
+        finally:
+            place.alone.release()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -64,8 +86,9 @@ class AmqpOutput:
 class _Place:
     """An address, and the link to it, which is opened when it is needed."""
 
-    def __init__(self, name: str, endpoint: AmqpEndpoint, address: str, capability: str | None) -> None:
+    def __init__(self, name: str, endpoint: AmqpEndpoint, address: str, capability: str | None, blame: Blame) -> None:
         self.name = name
+        self.blame = blame
         self.suspects = 0
         """Messages that were in flight when the broker closed the link because of one; they are sent one by one."""
         self.alone = asyncio.Lock()
@@ -75,6 +98,10 @@ class _Place:
         self._capability = capability
         self._link: AmqpLink | None = None
         self._opening = asyncio.Lock()
+        self._broken: AmqpLink | None = None
+        # The messages that were in flight when the broker closed the last link, and the one before.
+        self._lost: set[int] = set()
+        self._lost_before: set[int] = set()
 
     async def opened(self, deadline: float) -> AmqpLink:
         """Return the open link; raises as `AmqpLink.open`, and TimeoutError at *deadline*."""
@@ -82,14 +109,16 @@ class _Place:
             return self._link
         async with asyncio.timeout_at(deadline), self._opening:
             if self._link is None or self._link.failure is not None:
-                self._link = await AmqpLink.open(self._endpoint, self._address, self._capability)
+                self._link = await self._new_link()
             return self._link
 
-    def answer(self, link: AmqpLink, failure: Exception | None) -> BuswayError | None:
+    def answer(self, link: AmqpLink, failure: Exception | None, content: bytes) -> BuswayError | None:
         """Return the error of a message that was sent over *link*, None if it was accepted."""
         if failure is None:
             self.suspects = max(self.suspects - 1, 0)
             return None
+        if failure is link.failure and is_unexplained(failure):
+            self._note_break(link, content)
         answer = translated(self.name, failure)
         if failure is link.failure and isinstance(answer, MessageRejected) and link.lost > 1:
             self.suspects = max(self.suspects, link.lost)
@@ -97,6 +126,36 @@ class _Place:
             answer = TargetUnavailable(f"{self.name}: {text}")
             answer.__cause__ = failure
         return answer
+
+    async def try_alone(self, content: bytes, deadline: float) -> BuswayError | None:
+        """Find out whether the broker closes the connection because of a message; return the answer to it."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                failure = await self.blame.try_(content, self._new_link)
+        except (AmqpError, OSError, Malformed) as error:
+            return about_the_link(translated(self.name, error), self.name)
+        except Unclear as error:
+            return TargetUnavailable(f"{self.name}: {error}")
+        if failure is None or isinstance(failure, BreaksLinks):
+            self.suspects = max(self.suspects - 1, 0)
+        if isinstance(failure, BreaksLinks):
+            return MessageRejected(REFUSED, f"{self.name}: {failure}")
+        return None if failure is None else translated(self.name, failure)
+
+    def _note_break(self, link: AmqpLink, content: bytes) -> None:
+        """Note a message that was in flight when the broker closed *link* for an unknown reason."""
+        if link.lost == 1:
+            self.blame.add(content)
+            return
+        if link is not self._broken:
+            self._broken, self._lost_before, self._lost = link, self._lost, set()
+        self._lost.add(hash(content))
+        if hash(content) in self._lost_before:
+            # A restart loses a message once.
+            self.suspects = max(self.suspects, link.lost)
+
+    async def _new_link(self) -> AmqpLink:
+        return await AmqpLink.open(self._endpoint, self._address, self._capability)
 
     async def close(self) -> None:
         """Close the link."""
@@ -138,7 +197,11 @@ class _Call:
         """Send and return the answers."""
         try:
             while self._ready and self._stop is None:
-                await self._send()
+                content = self._messages[self._ready[0]].content
+                if content in self._place.blame:
+                    self._finish(self._ready.popleft(), await self._place.try_alone(content, self._deadline))
+                else:
+                    await self._send()
         finally:
             for delivery in self._in_flight.values():
                 delivery.withdraw()
@@ -164,7 +227,7 @@ class _Call:
             for position, delivery in self._in_flight.items():
                 delivery.withdraw()
                 failure = error if delivery.is_sent else NoCredit(None, _NO_CREDIT)
-                self._finish(position, self._place.answer(link, failure))
+                self._finish(position, self._place.answer(link, failure, self._messages[position].content))
             self._in_flight.clear()
             if is_sent:
                 # A late answer must not meet the next attempt.
@@ -173,8 +236,10 @@ class _Call:
     def _give(self, link: AmqpLink) -> None:
         """Give *link* what may be in flight now."""
         while self._ready and len(self._in_flight) < self._room:
+            content = self._messages[self._ready[0]].content
+            if content in self._place.blame:
+                return  # it is tried when nothing is in flight
             position = self._ready.popleft()
-            content = self._messages[position].content
             if 0 < link.largest_message < len(content):
                 text = f"the message has {len(content)} bytes, expected at most {link.largest_message}"
                 self._finish(position, MessageRejected(SIZE_EXCEEDED, f"{self._place.name}: {text}"))
@@ -183,7 +248,7 @@ class _Call:
 
     def _answered(self, link: AmqpLink, position: int, failure: Exception | None) -> None:
         del self._in_flight[position]
-        self._finish(position, self._place.answer(link, failure))
+        self._finish(position, self._place.answer(link, failure, self._messages[position].content))
         if self._ready and self._stop is None and link.failure is None:
             self._give(link)  # the link sends it once it has handled all answers that have arrived
         if not self._in_flight:

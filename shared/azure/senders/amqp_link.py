@@ -32,6 +32,10 @@ _REFUSED_CODES = frozenset((1, 3))
 type Answered = Callable[[Exception | None], None]
 
 
+class LinkClosed(ConnectionError):
+    """Busway closed the link, or the message was not sent when it ended."""
+
+
 class NoCredit(AmqpError):
     """The broker took no message in time; what was given was not sent."""
 
@@ -115,7 +119,7 @@ class AmqpLink:
         Take one message, which the next `flush` sends as soon as the broker grants credit; the link must be usable.
 
         *answered* gets None if the broker accepts the message, or the error: the `failure` if the link ends before the
-        answer, ConnectionError if it ends before the message is sent. What it gives to the link needs no flush.
+        answer, LinkClosed if it ends before the message is sent. What it gives to the link needs no flush.
         """
         delivery = Delivery(content, answered)
         self._unsent.append(delivery)
@@ -146,7 +150,7 @@ class AmqpLink:
 
     async def close(self) -> None:
         """Close the connection; messages in flight get an error."""
-        self._end(ConnectionError("the link is closed"))
+        self._end(LinkClosed("the link is closed"))
         # Not awaited itself: cancelling it would cancel what every other caller waits for.
         closed = asyncio.ensure_future(self._writer.wait_closed())
         await asyncio.wait([closed], timeout=2 * _CLOSE_SECONDS)
@@ -274,7 +278,7 @@ class AmqpLink:
         while True:
             await asyncio.sleep(min(idle_seconds / 2 or frames.IDLE_SECONDS, frames.IDLE_SECONDS))
             if asyncio.get_running_loop().time() - self._heard > 2 * frames.IDLE_SECONDS:
-                self._end(ConnectionError(f"the broker sent nothing for {2 * frames.IDLE_SECONDS} s"))
+                self._end(LinkClosed(f"the broker sent nothing for {2 * frames.IDLE_SECONDS} s"))
                 return
             self._write(frames.EMPTY_FRAME)
 
@@ -304,7 +308,7 @@ class AmqpLink:
         for delivery in sent:
             delivery.answer(error)
         for delivery in unsent:
-            delivery.answer(ConnectionError("the link is closed"))
+            delivery.answer(LinkClosed("the link is closed"))
 
 
 def _error(state: Performative | None) -> AmqpError | None:
