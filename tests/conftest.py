@@ -60,7 +60,7 @@ SLOW_FILES = (
     "faults/test_evacuation.py",
     "faults/test_replay.py",
     "faults/test_upgrade.py",
-    "end_to_end/test_other_ends_pages.py",
+    "end_to_end/test_slow_pages.py",
     "end_to_end/test_pause.py",
     "end_to_end/test_project.py",
     "end_to_end/test_smoke.py",

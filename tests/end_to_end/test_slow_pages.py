@@ -1,4 +1,4 @@
-"""The commands of docs/storage-queues.md and docs/event-grid.md, and of the way back in docs/kafka.md."""
+"""The commands of pages that take longest, such as those of docs/storage-queues.md and docs/event-grid.md."""
 
 from pathlib import Path
 
