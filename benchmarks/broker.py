@@ -9,10 +9,14 @@ for JavaScript is wall time, and so needs a quiet machine.
 import asyncio
 import json
 import math
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +54,10 @@ async def cost() -> list[Measurement]:
     async with running_broker() as stack:
         work = math.inf
         rounds = []
-        for _ in range(ROUNDS):
-            work = min(work, yardstick())
-            rounds.append(await asyncio.to_thread(_send_and_receive, stack))
+        with _awake():
+            for _ in range(ROUNDS):
+                work = min(work, yardstick())
+                rounds.append(await asyncio.to_thread(_send_and_receive, stack))
     sending, receiving = (min(costs) for costs in zip(*rounds, strict=True))
     slowness = work / YARDSTICK_MICROSECONDS
     return [
@@ -62,6 +67,24 @@ async def cost() -> list[Measurement]:
         Measurement("same as clocked: received and completed", receiving, "s"),
         Measurement("this machine: times the processor time of the bars'", slowness, "times"),
     ]
+
+
+@contextmanager
+def _awake() -> Iterator[None]:
+    """
+    Keep all cores busy at the lowest priority.
+
+    A core of a virtual machine that sleeps between two messages bills its waking to the broker: four times what the
+    broker itself takes for a message, measured.
+    """
+    command = [sys.executable, "-c", "import os\nos.nice(19)\nwhile True:\n    pass"]
+    busy = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]  # noqa: S603 - our own command
+    try:
+        yield
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
 
 
 def _send_and_receive(stack: Stack) -> tuple[float, float]:
