@@ -141,7 +141,7 @@ class _Found:
         )
 
     def _is_placed(self, name: str, content: bytes | None) -> bool:
-        """Put a header where it belongs; return False for one that is none of Busway's."""
+        """Put a header where it belongs; return False for one that Busway cannot have written."""
         if name == FOOTER:
             is_footer = not self._footer and content is not None and _is_footer(content)
             self._footer = content or b"" if is_footer else self._footer
