@@ -2,7 +2,9 @@
 What waits in entities: the number of messages and the age of the oldest, without receiving or locking any.
 
 The administration API counts any number of messages in one request, but needs the right to manage. Without it messages
-are peeked, which needs the right to listen, and counted up to MOST_PEEKED. Hubs report their last sequence numbers.
+are peeked, which needs the right to listen, and counted up to MOST_PEEKED. A peek goes partition by partition, so the
+first messages of every partition are peeked for the oldest (docs/decisions/0089). Hubs report their last sequence
+numbers.
 """
 
 import asyncio
@@ -37,6 +39,9 @@ _COUNTED_AT_ONCE = 16
 _CONNECTIONS_AT_ONCE = 48
 _PEEKED_AT_ONCE = 250
 _FIRST_PEEKED = 10
+# The upper bits of a sequence number are the partition of a partitioned entity.
+_PARTITION_BITS = 48
+_HIGHEST_NUMBER = (1 << 63) - 1
 _SECONDS = 6.0
 # A reader that stays open asks again after that time whether the administration API answers.
 _SILENT_SECONDS = 60.0
@@ -165,7 +170,8 @@ class ServiceBusSite:
     async def _peeked(self, entity: str, most: int) -> Waiting:
         origin = Origin(self._site, entity)
         seen = found = size = 0
-        last = 0
+        first, count = 1, min(_PEEKED_AT_ONCE, most)
+        is_minimum = False
         oldest: int | None = None
         async with self._translated(entity):
             if self._client is None:
@@ -173,22 +179,24 @@ class ServiceBusSite:
             connection = self._connections.get(entity)
             if connection is None:
                 connection = self._connections[entity] = ManagementConnection.to(self._client, entity)
-            while True:
-                contents = await connection.peek(last + 1, min(_PEEKED_AT_ONCE, most), _SECONDS)
+            while first <= _HIGHEST_NUMBER:
+                contents = await connection.peek(first, count, _SECONDS)
                 peeked = [PeekedMessage.of(content, origin) for content in contents]
-                for each in peeked:
-                    if each.is_active:
-                        found += 1
-                        if oldest is None:
-                            oldest = each.enqueued_time
+                active = [each.enqueued_time for each in peeked if each.is_active]
+                found += len(active)
+                oldest = min((time for time in (oldest, *active) if time is not None), default=None)
                 seen += len(peeked)
                 size += sum(map(len, contents))
-                numbers = [each.sequence_number for each in peeked if each.sequence_number is not None]
-                if not peeked or max(numbers, default=last) <= last:
-                    return Waiting(found, False, oldest)
-                last = max(numbers)
+                last = max((each.sequence_number for each in peeked if each.sequence_number is not None), default=-1)
+                if last < first:
+                    break
+                first = last + 1
                 if seen >= most or size >= _MOST_BYTES:
-                    return Waiting(found, True, oldest)
+                    # Enough for a count. The oldest may be the first message of any later partition.
+                    is_minimum = True
+                    first = (last >> _PARTITION_BITS) + 1 << _PARTITION_BITS
+                    count = 1 if size >= _MOST_BYTES else _FIRST_PEEKED
+        return Waiting(found, is_minimum, oldest)
 
     @asynccontextmanager
     async def _translated(self, entity: str) -> AsyncGenerator[None]:

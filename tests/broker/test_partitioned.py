@@ -1,16 +1,28 @@
 """Partitioned entities as azure-servicebus sees them."""
 
+import asyncio
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from cli.places import Place
 from cli.sdk_receive import lines
+from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.partition_hash import partition_hash
+from local.broker.core.sequence_numbers import PARTITIONS
 from local.broker.thread import RunningBroker
+from shared.azure.administration import administration_opener
+from shared.azure.backlogs import ServiceBusSite
+from shared.azure.connections import service_bus_client_by
+from shared.clock import ManualClock
 from shared.config.models import Connection
+from shared.message.waiting import Waiting
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.fixture
@@ -98,3 +110,39 @@ def test_busway_receive_peeks_at_the_messages_of_all_partitions(
     place = Place("west", Connection(kind="service-bus", setting="WEST"), "parts")
     found = [line.split()[0] for line in lines(place, None, 5, None, is_peek=True, with_position=False)]
     assert sorted(map(int, found)) == [*range(30)]
+
+
+def test_the_oldest_message_of_a_partitioned_entity_is_that_of_all_partitions() -> None:
+    keys = {partition_hash(f"{number}") % PARTITIONS: f"{number}" for number in range(100)}
+    parts = QueueConfig(name="parts", enable_partitioning=True)
+    with RunningBroker([NamespaceConfig(name="n", queues=(parts,))], ManualClock(START)) as broker:
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
+            client.get_queue_sender("parts") as sender,
+        ):
+            for partition_id, count in ((3, 1), (2, 2), (0, 12), (15, 1)):
+                sender.send_messages([ServiceBusMessage("x", partition_key=keys[partition_id])] * count)
+                broker.advance(60)
+        with RunningAdmin(broker) as admin:
+            string = broker.connection_string("n")
+            settings = {"WEST": string, "WEST__administration": admin.address("n")}
+            found = asyncio.run(looks(string, administration_opener("WEST", settings)))
+    oldest = round(START.timestamp() * 1000)
+    assert found == {
+        "counted": Waiting(16, False, oldest),
+        "peeked": Waiting(16, False, oldest),
+        "peeked in part": Waiting(16, True, oldest),
+    }
+
+
+async def looks(string: str, administration: Callable[[], ServiceBusAdministrationClient] | None) -> dict[str, Waiting]:
+    """Return what waits in a queue, by the ways to look at it."""
+    sites = {
+        "counted": ServiceBusSite("n", lambda: service_bus_client_by(string), administration),
+        "peeked": ServiceBusSite("n", lambda: service_bus_client_by(string)),
+        "peeked in part": ServiceBusSite("n", lambda: service_bus_client_by(string), most_peeked=12),
+    }
+    try:
+        return {name: await site.waiting("parts") for name, site in sites.items()}
+    finally:
+        await asyncio.gather(*(site.close() for site in sites.values()))
