@@ -77,15 +77,16 @@ class GroupReader:
     """
     Takes the records of a topic for a consumer group; every method waits, and raises ConfigError.
 
-    The brokers share the partitions among the members of the group. One that another member has taken over is in
-    `lost`; what was read of it since the last commit comes to that member.
+    The brokers share the partitions among the members of the group. One that was taken away is in `lost`, also if it
+    has come back: what was read of it since the last commit comes again, to the member that has it.
     """
 
     def __init__(self, where: str, setting: str | None, settings: Mapping[str, str], topic: str, group: str) -> None:
         """Join the *group* for a *topic* of the cluster in an app setting; errors name it *where*."""
         self._where = where
         self._topic = topic
-        self._has_joined = False
+        self._assigned: set[int] | None = None
+        """Its partitions, of which there may be none; None while the brokers share them out."""
         self._unread: set[int] = set()
         """The partitions whose end it has not seen."""
         self.lost: set[int] = set()
@@ -110,16 +111,17 @@ class GroupReader:
 
     @property
     def has_seen_the_end(self) -> bool:
-        """Whether it has come to the end of all its partitions."""
-        return self._has_joined and not self._unread
+        """Whether it has its share of the partitions, which may be none, and has come to their ends."""
+        return self._assigned is not None and not self._unread
 
     def take(self, count: int, seconds: float) -> Sequence[Any]:
         """Return the records that come within a time, at most *count*."""
-        self.lost.clear()
         found, self._waiting = self._waiting, []
         if not found:
             found = self._records(self._consumer.consume(num_messages=count, timeout=seconds))
-        return [each for each in found if each.partition() not in self.lost]
+        self.lost.clear()
+        # Not those that were lost: a partition may have come back meanwhile, and these records would not come again.
+        return [each for each in found if each.partition() in (self._assigned or ())]
 
     def wait(self, seconds: float) -> None:
         """Stay in the group for a time, without new records."""
@@ -131,7 +133,6 @@ class GroupReader:
             # A partition that has just come may have sent some already.
             message = self._consumer.poll(min(left, _LONGEST_POLL))
             self._waiting += self._records([message] if message is not None else [])
-        self._waiting = [each for each in self._waiting if each.partition() not in self.lost]
         assigned = self._consumer.assignment()
         if assigned:
             self._consumer.resume(assigned)
@@ -170,12 +171,15 @@ class GroupReader:
         return found
 
     def _join(self, _consumer: object, partitions: Sequence[Any]) -> None:
-        self._has_joined = True
-        self._unread = {each.partition for each in partitions}
+        self._assigned = {each.partition for each in partitions}
+        self._unread = set(self._assigned)
 
     def _lose(self, _consumer: object, partitions: Sequence[Any]) -> None:
         self.lost.update(each.partition for each in partitions)
-        self._unread.clear()
+        self._assigned = None
+        self._waiting.clear()
+        # A partition would still be paused when it comes back.
+        self._consumer.resume(partitions)
 
     def _note(self, error: Any) -> None:  # noqa: ANN401 - of confluent-kafka
         if error.name() in LASTING:

@@ -1,15 +1,21 @@
 """`busway forward` when it is killed and when its group changes: nothing is lost, and each key keeps its order."""
 
 import asyncio
-from collections.abc import Iterator
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cli.kafka_consumer import GroupReader
 from local.kafka.cluster import KafkaCluster
 from shared.errors import TargetUnavailable
 from tests.forwarding import TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
 
 DOWN = TargetUnavailable("down")
+_SECONDS = 60
 
 
 @pytest.fixture
@@ -75,3 +81,63 @@ def test_a_member_that_joins_in_the_middle_of_a_batch_takes_partitions_and_nothi
             assert firsts == sorted(firsts), key
             arrived.setdefault(key, set()).update(numbers)
     assert arrived == {key: set(numbers) for key, numbers in by_key(1_000).items()}
+
+
+def reader_of(topic: str) -> GroupReader:
+    return GroupReader("stream", "STREAM", os.environ, topic, f"of-{topic}")
+
+
+def taken(reader: GroupReader, until: Callable[[], bool]) -> list[tuple[int, int]]:
+    """Return the partitions and offsets that a member takes until a condition holds."""
+    found, end = list[tuple[int, int]](), time.monotonic() + _SECONDS
+    while not until():
+        assert time.monotonic() < end, "not reached"
+        found += [(each.partition(), each.offset()) for each in reader.take(10, 0.2)]
+    return found
+
+
+def taken_to_the_end(reader: GroupReader) -> list[tuple[int, int]]:
+    return taken(reader, lambda: reader.has_seen_the_end)
+
+
+def test_partitions_that_go_and_come_back_during_an_outage_give_all_records_again(cluster: KafkaCluster) -> None:
+    topic = new_topic(cluster)
+    asyncio.run(fill(f"kafka://{cluster.servers}", topic, keyed(100)))
+    first, has_left = reader_of(topic), threading.Event()
+    assert taken_to_the_end(first)
+
+    def join_and_leave() -> None:
+        second = reader_of(topic)
+        taken_to_the_end(second)
+        second.close()
+        has_left.set()
+
+    with ThreadPoolExecutor(1) as thread:
+        joined = thread.submit(join_and_leave)
+        while not has_left.is_set():
+            first.wait(0.5)
+        # The partitions come back while it waits: the mock cluster gives them 9 s after a member has left.
+        first.wait(11)
+        joined.result()
+    assert len(set(taken_to_the_end(first))) == 100
+    first.close()
+
+
+def test_a_member_without_partitions_has_seen_the_end_and_one_that_waits_for_them_has_not(
+    cluster: KafkaCluster,
+) -> None:
+    topic = "one-partition"
+    cluster.create_topic(topic)
+    asyncio.run(fill(f"kafka://{cluster.servers}", topic, keyed(100)))
+    first = reader_of(topic)
+    taken_to_the_end(first)
+    second = reader_of(topic)
+    with ThreadPoolExecutor(2) as threads:
+        readers = (first, second)
+        # The first loses its partition, or has it again, once the brokers know of the second.
+        taken(first, lambda: not first.has_seen_the_end)
+        calls = [threads.submit(taken_to_the_end, each) for each in readers]
+        found = [len(set(each.result())) for each in calls]
+    assert sorted(found) == [0, 100]
+    for each in readers:
+        each.close()
