@@ -1,5 +1,6 @@
 """The configuration of a broker's entities. The defaults are Azure's, not those of the emulators, which are lower."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -159,3 +160,14 @@ class NamespaceConfig:
     max_connections: int | None = None
     max_receivers: int | None = None
     on_demand: OnDemand | None = None
+
+    def missing_targets(self) -> Iterator[tuple[str, str]]:
+        """Yield the path of each entity that forwards to one that the namespace does not declare, and its name."""
+        names = {each.name.lower() for each in self.queues} | {each.name.lower() for each in self.topics}
+        sources: list[tuple[str, QueueConfig | SubscriptionConfig]] = [(each.name, each) for each in self.queues]
+        for topic in self.topics:
+            sources += [(f"{topic.name}/Subscriptions/{each.name}", each) for each in topic.subscriptions]
+        for path, source in sources:
+            for target in (source.forward_to, source.forward_dead_lettered_messages_to):
+                if target is not None and target.lower() not in names:
+                    yield path, target

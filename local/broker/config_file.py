@@ -7,15 +7,15 @@ Any number of namespaces in any number of files. Keys beyond those of the emulat
   releases behind all others), `AcceptsEntraTokens` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
   (Listen, Send, Manage; all by default); without keys, every client is accepted
 - queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
-  `EnablePartitioning` (kept, without effect);
-  subscription: `DeadLetteringOnFilterEvaluationExceptions`
+  `EnablePartitioning`; subscription: `DeadLetteringOnFilterEvaluationExceptions`
 - namespace of hubs: `GeoReplication`, for the offsets that hubs have with it
 - hub: `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
 
-An unknown key is an error.
+An unknown key is an error, as is one that an object has twice.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,6 +37,8 @@ from local.broker.config_reader import Reader
 from local.broker.config_rules import read_rule
 from shared.errors import ConfigError, Problem
 
+_EXPECTED = "expected the Config.json of Microsoft's emulators, with UserConfig"
+
 
 def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list[NamespaceConfig]:
     """
@@ -48,11 +50,13 @@ def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list
     namespaces: list[NamespaceConfig] = []
     for path in map(Path, paths):
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = _parsed(path, problems)
         except OSError as error:
             problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
         except ValueError as error:
             problems.append(Problem(str(path), f"is not JSON: {error}"))
+        except RecursionError:
+            problems.append(Problem(str(path), "is nested too deeply", _EXPECTED))
         else:
             found = _read_document(Reader(document, str(path), problems))
             if is_strict:
@@ -62,6 +66,24 @@ def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list
     if problems:
         raise ConfigError(problems)
     return namespaces
+
+
+def _parsed(path: Path, problems: list[Problem]) -> object:
+    """Return the content of a file, in UTF-8 or UTF-16 as Windows writes it; keys that occur twice are problems."""
+    content = path.read_bytes()
+    if not content.strip():
+        raise ValueError(f"the file is empty, {_EXPECTED}")
+
+    def checked(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+            problems.append(
+                Problem(str(path), f"an object has {', '.join(twice)} twice", "only the last one would count")
+            )
+        return found
+
+    return json.loads(content, object_pairs_hook=checked)
 
 
 def _read_document(document: Reader) -> list[NamespaceConfig]:
@@ -96,7 +118,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
 
 def _read_keys(reader: Reader) -> tuple[SharedAccessKey, ...]:
     keys = tuple(_read_key(each) for each in reader.children("SharedAccessKeys"))
-    reader.unique([each.name for each in keys])
+    reader.unique([each.name for each in keys], "keys")
     return keys
 
 
@@ -160,7 +182,7 @@ def _read_topic(reader: Reader) -> TopicConfig:
         max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
         enable_partitioning=properties.flag("EnablePartitioning"),
     )
-    reader.unique([each.name for each in config.subscriptions])
+    reader.unique([each.name for each in config.subscriptions], "subscriptions")
     properties.finish()
     reader.finish()
     return config
@@ -185,7 +207,7 @@ def _read_subscription(reader: Reader) -> SubscriptionConfig:
         forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
         status=_status(properties),
     )
-    reader.unique([each.name for each in config.rules])
+    reader.unique([each.name for each in config.rules], "rules")
     properties.finish()
     reader.finish()
     return config

@@ -77,12 +77,12 @@ class Reader:
         self._path = f"{self._path}({name})"
         return name
 
-    def unique(self, names: Iterable[str]) -> None:
+    def unique(self, names: Iterable[str], kind: str = "entities") -> None:
         """Add a problem for each duplicate name; case is ignored."""
         seen = set()
         for name in names:
             if name.lower() in seen:
-                self.problem(f"has two entities named {name}", "names must differ by more than case")
+                self.problem(f"has two {kind} named {name}", "names must differ by more than case")
             seen.add(name.lower())
 
     def optional_text(self, key: str) -> str | None:
@@ -140,13 +140,17 @@ class Reader:
 
     def duration(self, key: str, default: str) -> timedelta:
         """Return the duration at *key*, which must be finite and not zero."""
-        is_given = self.has(key)
-        duration = self.optional_duration(key)
-        if duration is None or not duration:
-            duration = parse_duration(default)
-            assert duration is not None  # noqa: S101 - the defaults in this package end
-            if is_given:
-                self.problem("is infinite or zero", f"expected a duration such as {default}", key)
+        text = self.text(key, default)
+        try:
+            duration = parse_duration(text)
+        except ValueError as error:
+            self.problem(f"is {text!r}", str(error), key)
+        else:
+            if duration:
+                return duration
+            self.problem("is infinite or zero", f"expected a duration such as {default}", key)
+        duration = parse_duration(default)
+        assert duration is not None  # noqa: S101 - the defaults in this package end
         return duration
 
 

@@ -38,6 +38,8 @@ _NO_ENTITIES = (
     "There are no entities. Declare them in a file (--config), let clients create them (--create-entities), or use an "
     "administration client."
 )
+_UNTIL_THEN = "until you create it, its messages go to the transfer dead-letter queue"
+_OTHER_PORT = "choose another port; --port 0 picks free ones"
 
 
 class PortTaken(BuswayError):
@@ -138,6 +140,12 @@ async def _serve(
             _print_error(f"authority {folder.absolute() / _AUTHORITY}")
         if not options.configs and not options.creates_entities and options.data is None:
             _print_error(_NO_ENTITIES)
+        for namespace in namespaces:
+            # No mistake: an administration client may create the target.
+            for path, target in () if options.creates_entities else namespace.missing_targets():
+                _print_error(
+                    f"warning {namespace.name} {path} forwards to {target}, which does not exist: {_UNTIL_THEN}"
+                )
         # In a thread, so that clients are served meanwhile; requests to the administration wait on its sockets.
         admin = await asyncio.to_thread(importlib.import_module, f"{__package__}.admin.server")
         for namespace, server, each in zip(namespaces, servers, sockets, strict=True):
@@ -178,7 +186,7 @@ def _as_port_error(what: str) -> Iterator[None]:
     except (OSError, OverflowError) as error:
         # The text of asyncio names the address, which the user did not write.
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is not a valid port"
-        raise PortTaken(f"{what}, {reason}") from error
+        raise PortTaken(f"{what}, {reason}; {_OTHER_PORT}") from error
 
 
 __all__ = ["DEFAULT_ADMIN_PORT", "DEFAULT_PORT", "Options", "PortTaken", "StorageError", "run_broker"]

@@ -59,6 +59,7 @@ class TlsServer:
             task.add_done_callback(self._connecting.pop)
 
     async def _serve(self, accepted: socket.socket) -> None:
+        first = b""
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -77,8 +78,11 @@ class TlsServer:
             else:
                 accepted.close()
         except (OSError, TimeoutError) as error:
-            # A client that does not trust the certificate, for example; it has the reason itself.
-            LOG.info("a connection ended before it was open: %s", error)
+            reason = str(error) or type(error).__name__
+            if first == _HANDSHAKE:
+                LOG.info("a TLS handshake failed: %s. Does the client trust the authority of this broker?", reason)
+            else:
+                LOG.info("a connection ended before it was open: %s", reason)
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()

@@ -9,6 +9,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
+OTHER_PORT = "choose another port; --port 0 picks free ones"
 CONFIGS = [ROOT / "infra/emulators" / name for name in ("west.json", "east.json", "hubs.json")]
 READY = re.compile(
     r"ready (\S+) (Endpoint=sb://localhost:(\d+);SharedAccessKeyName=[^;]+;SharedAccessKey=[^;]+;"
@@ -80,7 +81,7 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
         with broker(written(tmp_path, Name="one"), port=port) as process:
             code, out, err = process.result()
     assert (code, out) == (1, "")
-    assert err == f"port {port}: cannot listen for one, Address already in use\n"
+    assert err == f"port {port}: cannot listen for one, Address already in use; {OTHER_PORT}\n"
 
 
 def test_every_problem_of_every_file_is_reported(tmp_path: Path) -> None:

@@ -146,6 +146,62 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write: WriteFile,
         assert expected in text
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is not JSON: the file is empty, expected the Config.json"),
+        (b" \n", "is not JSON: the file is empty"),
+        (b"[" * 100_000, "is nested too deeply"),
+        (b"\xff", "is not JSON: 'utf-8' codec"),
+        (b'{"UserConfig": {"Namespaces": [], "Namespaces": [{"Name": "n"}]}}', "an object has Namespaces twice"),
+    ],
+)
+def test_a_file_of_another_kind_is_a_mistake(tmp_path: Path, content: bytes, problem: str) -> None:
+    file = tmp_path / "Config.json"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as error:
+        load_config([file])
+    assert problem in str(error.value)
+    assert str(error.value).startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_that_windows_writes_are_read(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "Config.json"
+    file.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "süd"}]}}, ensure_ascii=False), encoding)
+    assert [each.name for each in load_config([file])] == ["süd"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "problem"),
+    [
+        ({"SharedAccessKeys": [{"Name": "a", "Key": "k"}, {"Name": "A", "Key": "k"}]}, "has two keys named A"),
+        ({"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s"}, {"Name": "S"}]}]}, "has two subscriptions named S"),
+        ({"Queues": [{"Name": "q", "Properties": {"LockDuration": "PT0S"}}]}, "LockDuration: is infinite or zero"),
+        (
+            {"Queues": [{"Name": "q", "Properties": {"LockDuration": "1"}}]},
+            "LockDuration: is '1' (expected an ISO 8601",
+        ),
+    ],
+)
+def test_a_mistake_is_reported_once(write: WriteFile, namespace: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config([write({"UserConfig": {"Namespaces": [{"Name": "n"} | namespace]}})])
+    (found,) = error.value.problems
+    assert problem in str(found)
+
+
+def test_forwarding_to_what_is_not_declared_is_found(write: WriteFile) -> None:
+    subscription = {"Name": "s", "Properties": {"ForwardTo": "Q", "ForwardDeadLetteredMessagesTo": "dead"}}
+    namespace = {
+        "Name": "n",
+        "Queues": [{"Name": "q", "Properties": {"ForwardTo": "nowhere"}}],
+        "Topics": [{"Name": "t", "Subscriptions": [subscription]}],
+    }
+    (found,) = load_config([write({"UserConfig": {"Namespaces": [namespace]}})])
+    assert [*found.missing_targets()] == [("q", "nowhere"), ("t/Subscriptions/s", "dead")]
+
+
 def test_a_file_without_namespaces_is_a_mistake(write: WriteFile) -> None:
     with pytest.raises(ConfigError, match="has no namespace"):
         load_config([write({"UserConfig": {}})])
