@@ -257,7 +257,7 @@ class _Call:
     def _finish(self, position: int, answer: BuswayError | None) -> None:
         """Note the answer to a message; its successor is ready unless the call has to stop."""
         self._answers[position] = answer
-        if isinstance(answer, TargetUnavailable | TargetRefused):
+        if answer is not None and isinstance(answer, TargetUnavailable | TargetRefused):
             self._stop = self._stop or answer
         elif position in self._successors:
             self._ready.append(self._successors[position])

@@ -5,7 +5,7 @@ Source: OASIS AMQP 1.0, part 2, section 2.7 (performatives), part 3, section 3.4
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from shared.amqp.codec import decode_all, encode, items_of
@@ -51,6 +51,10 @@ _ACCEPTED = re.compile(
 )
 # The header of a frame and the longest performative of a transfer.
 TRANSFER_OVERHEAD = 8 + 32
+# A transfer: its size, delivery, tag, whether more frames follow, its part of the message; then one that follows.
+_FIRST = b"%b\x02\0\0\0\x00\x53\x14\xc0\x10\x06\x43\x70%b\xa0\x04%b\x43\x42%b%b"
+_NEXT = b"%b\x02\0\0\0\x00\x53\x14\xc0\x07\x06\x43\x40\x40\x40\x42%b%b"
+_FIRST_BYTES, _NEXT_BYTES = 29, 20
 
 
 class AmqpError(Exception):
@@ -175,18 +179,18 @@ def close_frame() -> bytes:
     return _frame(CLOSE, [])
 
 
-def transfer_frames(number: int, content: bytes, largest_frame: int) -> Iterator[bytes]:
-    """Yield the frames of one message, whose delivery has the *number*, each of at most *largest_frame* bytes."""
+def transfer_frames(number: int, content: bytes, largest_frame: int) -> list[bytes]:
+    """Return the frames of one message, whose delivery has the *number*, each of at most *largest_frame* bytes."""
     room = largest_frame - TRANSFER_OVERHEAD
-    for start in range(0, len(content) or 1, room):
+    tag = number.to_bytes(4)
+    if len(content) <= room:
+        return [_FIRST % ((_FIRST_BYTES + len(content)).to_bytes(4), tag, tag, b"\x42", content)]
+    found = [_FIRST % ((_FIRST_BYTES + room).to_bytes(4), tag, tag, b"\x41", content[:room])]
+    for start in range(room, len(content), room):
         part = content[start : start + room]
         more = b"\x41" if start + room < len(content) else b"\x42"
-        if start:
-            body = b"\x00\x53\x14\xc0\x07\x06\x43\x40\x40\x40\x42" + more
-        else:
-            tag = number.to_bytes(4)
-            body = b"\x00\x53\x14\xc0\x10\x06\x43\x70%b\xa0\x04%b\x43\x42%b" % (tag, tag, more)
-        yield (HEADER_BYTES + len(body) + len(part)).to_bytes(4) + b"\x02\x00\x00\x00" + body + part
+        found.append(_NEXT % ((_NEXT_BYTES + len(part)).to_bytes(4), more, part))
+    return found
 
 
 def frame_size(header: bytes, *, is_sasl: bool) -> tuple[int, int]:

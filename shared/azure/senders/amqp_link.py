@@ -14,7 +14,7 @@ import ssl
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import Self
+from typing import Self, cast, override
 
 from shared.amqp.values import Malformed
 from shared.azure.senders import amqp_frames as frames
@@ -63,20 +63,27 @@ class Delivery:
             answered(failure)
 
 
-class AmqpLink:
+class AmqpLink(asyncio.Protocol):
     """An open link; any number of callers may deliver at the same time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Use an open socket; `open` makes it."""
+    def __init__(self, endpoint: AmqpEndpoint, address: str, capability: str | None) -> None:
+        """Prepare a link to *address*; `open` connects it."""
         self.failure: Exception | None = None
         """The error that ended the link, None while it is usable."""
         self.lost = 0
         """The number of sent messages that had no answer when the link ended."""
         self.largest_message = 0
         """The most bytes in one message, as announced by the broker; 0 for no limit."""
-        self._reader = reader
-        self._writer = writer
-        self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._endpoint = endpoint
+        self._address = address
+        self._capability = capability
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._attached: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._rest = b""  # the beginning of a frame
+        self._header = frames.SASL_HEADER
+        self._is_header_due = True
         self._unsent: deque[Delivery] = deque()
         self._pending: deque[bytes] = deque()  # frames of the message that is being sent
         self._unanswered: dict[int, Delivery] = {}
@@ -86,8 +93,8 @@ class AmqpLink:
         self._window = 0
         self._credit = 0
         self._largest_frame = _SMALLEST_FRAME
-        self._heard = asyncio.get_running_loop().time()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._heard = self._loop.time()
+        self._tending: asyncio.TimerHandle | None = None
 
     @classmethod
     async def open(cls, endpoint: AmqpEndpoint, address: str, capability: str | None) -> Self:
@@ -97,22 +104,39 @@ class AmqpLink:
         Raises: AmqpError if the broker refuses it, OSError if it cannot be reached or trusted, Malformed.
         """
         context = ssl.create_default_context() if endpoint.is_encrypted else None
-        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
-        self = cls(reader, writer)
+        self = cls(endpoint, address, capability)
+        await self._loop.create_connection(lambda: self, endpoint.host, endpoint.port, ssl=context)
         try:
-            await self._authenticate(endpoint)
-            name = f"busway-{uuid.uuid4()}"
-            writer.write(frames.open_frame(name, endpoint.host_name) + frames.begin_frame())
-            writer.write(frames.attach_frame(name, address, capability))
-            self._tasks.append(asyncio.create_task(self._read()))
             await asyncio.shield(self._attached)
-        except asyncio.IncompleteReadError as error:
-            self._end(ConnectionError("the broker closed the connection while it was opened"))
-            raise ConnectionError("the broker closed the connection while it was opened") from error
-        except BaseException as error:
-            self._end(error if isinstance(error, Exception) else ConnectionError("the link was not opened in time"))
+        except BaseException:
+            self._end(ConnectionError("the link was not opened in time"))
             raise
         return self
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with SASL; see `asyncio.Protocol`."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._write(self._header)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        """Handle the frames that are complete, then send what their answers and credit allow."""
+        if self.failure is not None:
+            return
+        self._heard = self._loop.time()
+        try:
+            self._rest = self._handle_all(self._rest + data if self._rest else data)
+            self.flush()
+        except Exception as error:  # noqa: BLE001 - whatever ends the link, each caller must get an answer
+            self._end(error)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the link, if it has not ended."""
+        when = "" if self._attached.done() else " while it was opened"
+        self._end(exc or ConnectionError(f"the broker closed the connection{when}"))
+        self._closed.set_result(None)
 
     def give(self, content: bytes, answered: Answered) -> Delivery:
         """
@@ -151,61 +175,19 @@ class AmqpLink:
     async def close(self) -> None:
         """Close the connection; messages in flight get an error."""
         self._end(LinkClosed("the link is closed"))
-        # Not awaited itself: cancelling it would cancel what every other caller waits for.
-        closed = asyncio.ensure_future(self._writer.wait_closed())
-        await asyncio.wait([closed], timeout=2 * _CLOSE_SECONDS)
-        if closed.done() and not closed.cancelled():
-            closed.exception()  # it adds nothing to the failure
-
-    async def _authenticate(self, endpoint: AmqpEndpoint) -> None:
-        await self._exchange_headers(frames.SASL_HEADER)
-        offered = frames.mechanisms_of(await self._expect(frames.SASL_MECHANISMS))
-        if endpoint.mechanism not in offered:
-            text = f"it offers {', '.join(offered)}, expected {endpoint.mechanism}"
-            raise AmqpError(UNAUTHORIZED, text)
-        self._writer.write(frames.sasl_init(endpoint.mechanism, endpoint.initial_response(), endpoint.host))
-        code = (await self._expect(frames.SASL_OUTCOME)).number(0, 0)
-        if code:
-            raise AmqpError(UNAUTHORIZED if code in _REFUSED_CODES else None, f"SASL {endpoint.mechanism}: code {code}")
-        await self._exchange_headers(frames.AMQP_HEADER)
-
-    async def _exchange_headers(self, header: bytes) -> None:
-        self._writer.write(header)
-        answer = await self._reader.readexactly(len(header))
-        if answer == header:
-            return
-        version = f"AMQP {answer[5]}.{answer[6]}.{answer[7]}" if answer.startswith(b"AMQP") else "another protocol"
-        raise AmqpError("amqp:not-implemented", f"it answers with {version}, expected AMQP 1.0 with SASL at this port")
-
-    async def _expect(self, code: int) -> Performative:
-        found = await self._frame(is_sasl=True)
-        if found is None or found.code != code:
-            raise Malformed(f"SASL: got frame {None if found is None else hex(found.code)}, expected {code:#x}")
-        return found
-
-    async def _frame(self, *, is_sasl: bool = False) -> Performative | None:
-        extended, size = frames.frame_size(await self._reader.readexactly(8), is_sasl=is_sasl)
-        body = await self._reader.readexactly(extended + size)
-        self._heard = asyncio.get_running_loop().time()
-        return frames.read_performative(body[extended:])
-
-    async def _read(self) -> None:
-        """Read frames until the connection ends."""
-        try:
-            rest = b""
-            while chunk := await self._reader.read(frames.LARGEST_FRAME):
-                self._heard = asyncio.get_running_loop().time()
-                rest = self._handle_all(rest + chunk)
-                self.flush()
-            self._end(ConnectionError("the broker closed the connection"))
-        except Exception as error:  # noqa: BLE001 - whatever ends the reading, each caller must get an answer
-            self._end(error)
+        await asyncio.wait([self._closed], timeout=2 * _CLOSE_SECONDS)
 
     def _handle_all(self, received: bytes) -> bytes:
         """Handle the frames in *received*; return the beginning of one that is not complete."""
         start = 0
         while len(received) - start >= frames.HEADER_BYTES:
-            extended, size = frames.frame_size(received[start : start + frames.HEADER_BYTES], is_sasl=False)
+            header = received[start : start + frames.HEADER_BYTES]
+            if self._is_header_due:
+                self._check_header(header)
+                start += frames.HEADER_BYTES
+                continue
+            is_sasl = self._header == frames.SASL_HEADER
+            extended, size = frames.frame_size(header, is_sasl=is_sasl)
             body = start + frames.HEADER_BYTES + extended
             if len(received) < body + size:
                 break
@@ -214,13 +196,42 @@ class AmqpLink:
             if accepted is not None:
                 self._answer(*accepted, None)
             elif (found := frames.read_performative(received[body:start])) is not None:
-                self._handle(found)
+                (self._authenticate if is_sasl else self._handle)(found)
         return received[start:]
+
+    def _check_header(self, answer: bytes) -> None:
+        """Read the broker's answer to the header of SASL or AMQP; open the link after the second."""
+        if answer != self._header:
+            version = f"AMQP {answer[5]}.{answer[6]}.{answer[7]}" if answer.startswith(b"AMQP") else "another protocol"
+            text = f"it answers with {version}, expected AMQP 1.0 with SASL at this port"
+            raise AmqpError("amqp:not-implemented", text)
+        self._is_header_due = False
+        if self._header == frames.AMQP_HEADER:
+            name = f"busway-{uuid.uuid4()}"
+            opening = frames.open_frame(name, self._endpoint.host_name) + frames.begin_frame()
+            self._write(opening + frames.attach_frame(name, self._address, self._capability))
+
+    def _authenticate(self, frame: Performative) -> None:
+        mechanism = self._endpoint.mechanism
+        if frame.code == frames.SASL_MECHANISMS:
+            offered = frames.mechanisms_of(frame)
+            if mechanism not in offered:
+                raise AmqpError(UNAUTHORIZED, f"it offers {', '.join(offered)}, expected {mechanism}")
+            self._write(frames.sasl_init(mechanism, self._endpoint.initial_response(), self._endpoint.host))
+        elif frame.code == frames.SASL_OUTCOME:
+            if code := frame.number(0, 0):
+                condition = UNAUTHORIZED if code in _REFUSED_CODES else None
+                raise AmqpError(condition, f"SASL {mechanism}: code {code}")
+            self._header, self._is_header_due = frames.AMQP_HEADER, True
+            self._write(self._header)
+        else:
+            raise Malformed(f"SASL: got frame {frame.code:#x}, expected the mechanisms or the outcome")
 
     def _handle(self, frame: Performative) -> None:
         if frame.code == frames.OPEN:
             self._largest_frame = max(_SMALLEST_FRAME, min(frame.number(2, frames.LARGEST_FRAME), frames.LARGEST_FRAME))
-            self._tasks.append(asyncio.create_task(self._tend(frame.number(4, 0) / 1000)))
+            idle_seconds = frame.number(4, 0) / 1000
+            self._tend_after(min(idle_seconds / 2 or frames.IDLE_SECONDS, frames.IDLE_SECONDS))
         elif frame.code == frames.BEGIN:
             self._next_incoming, self._window = frame.number(1, 0), frame.number(2, 0)
         elif frame.code == frames.ATTACH:
@@ -273,31 +284,34 @@ class AmqpLink:
             if delivery is not None:
                 delivery.answer(failure)
 
-    async def _tend(self, idle_seconds: float) -> None:
-        """Send an empty frame in half of the time after which the broker gives up; give up if it is silent itself."""
-        while True:
-            await asyncio.sleep(min(idle_seconds / 2 or frames.IDLE_SECONDS, frames.IDLE_SECONDS))
-            if asyncio.get_running_loop().time() - self._heard > 2 * frames.IDLE_SECONDS:
-                self._end(LinkClosed(f"the broker sent nothing for {2 * frames.IDLE_SECONDS} s"))
-                return
-            self._write(frames.EMPTY_FRAME)
+    def _tend_after(self, seconds: float) -> None:
+        """Tend the connection every *seconds*, half of the time after which the broker gives up."""
+        self._tending = self._loop.call_later(seconds, self._tend, seconds)
+
+    def _tend(self, seconds: float) -> None:
+        """Send an empty frame; give up if the broker is silent itself."""
+        if self._loop.time() - self._heard > 2 * frames.IDLE_SECONDS:
+            self._end(LinkClosed(f"the broker sent nothing for {2 * frames.IDLE_SECONDS} s"))
+            return
+        self._write(frames.EMPTY_FRAME)
+        self._tend_after(seconds)
 
     def _write(self, data: bytes) -> None:
-        if self.failure is None:
-            self._writer.write(data)
+        if self.failure is None and self._transport is not None:
+            self._transport.write(data)
 
     def _end(self, error: Exception) -> None:
         """End the link with *error*, unless it has ended."""
         if self.failure is not None:
             return
-        self._writer.write(frames.close_frame())
+        self._write(frames.close_frame())
         self.failure = error
-        self._writer.close()
-        # A peer that no longer reads would keep the socket open.
-        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._writer.transport.abort)
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+        if self._transport is not None:
+            self._transport.close()
+            # A peer that no longer reads would keep the socket open.
+            self._loop.call_later(_CLOSE_SECONDS, self._transport.abort)
+        if self._tending is not None:
+            self._tending.cancel()
         if not self._attached.done():
             self._attached.set_exception(error)
             self._attached.exception()  # it may have no reader
