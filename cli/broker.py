@@ -64,6 +64,14 @@ def broker(
             "the broker but not of the machine."
         ),
     ] = True,
+    manual_clock: Annotated[
+        bool,
+        typer.Option(
+            "--manual-clock",
+            help="Stop the clock: locks and messages expire, and scheduled messages become active, only when a request "
+            "to /$busway/clock of the administration advances it.",
+        ),
+    ] = False,
     strict_emulator: Annotated[
         bool, typer.Option("--strict-emulator", help="Apply the limits of Microsoft's emulators.")
     ] = False,
@@ -94,6 +102,7 @@ def broker(
         is_synced=fsync,
         is_strict=strict_emulator,
         creates_entities=create_entities,
+        has_manual_clock=manual_clock,
     )
     try:
         run_broker(options)

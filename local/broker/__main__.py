@@ -82,6 +82,12 @@ def _read(arguments: Sequence[str] | None) -> Options:
         action="store_true",
         help="with --data: messages survive a crash of the broker, but perhaps not of the machine",
     )
+    parser.add_argument(
+        "--manual-clock",
+        action="store_true",
+        help="stop the clock: locks and messages expire, and scheduled messages become active, only when a request to "
+        "/$busway/clock of the administration advances it",
+    )
     parser.add_argument("--strict-emulator", action="store_true", help="apply the limits of Microsoft's emulators")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     found = parser.parse_args(arguments)
@@ -98,6 +104,7 @@ def _read(arguments: Sequence[str] | None) -> Options:
         is_synced=not found.no_fsync,
         is_strict=found.strict_emulator,
         creates_entities=found.create_entities,
+        has_manual_clock=found.manual_clock,
     )
 
 

@@ -55,6 +55,7 @@ class Effect(StrEnum):
     FILL = "fill"
 
 
+_LONGEST_DELAY = 86_400.0
 _ALL = frozenset(Operation)
 _WITHOUT_TOKENS = _ALL - {Operation.AUTHORIZE}
 _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
@@ -118,10 +119,9 @@ class Fault:
             problems.append(Problem("times", f"is {self.times}", "expected at least 1, or null for no limit"))
         if not 0 < self.probability <= 1:
             problems.append(Problem("probability", f"is {self.probability}", "expected more than 0, up to 1"))
-        if (self.delay > 0) != (self.effect is Effect.DELAY):
-            problems.append(
-                Problem("delay", f"is {self.delay} seconds", "expected more than 0 for the effect delay, 0 for others")
-            )
+        if not (0 < self.delay <= _LONGEST_DELAY if self.effect is Effect.DELAY else self.delay == 0):
+            expected = f"expected more than 0, up to {_LONGEST_DELAY:.0f}, for the effect delay, 0 for others"
+            problems.append(Problem("delay", f"is {self.delay} seconds", expected))
         if self.takes_effect and self.effect not in _BREAKS_OR_REFUSES:
             problems.append(Problem("takes_effect", f"has no meaning for {self.effect}"))
         if problems:

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from local.broker.config import NamespaceConfig, OnDemand
@@ -24,6 +25,7 @@ from local.broker.config_file import load_config
 from local.broker.event_loop import new_event_loop
 from local.broker.server import BrokerServer
 from local.broker.storage.database import StorageError
+from shared.clock import ManualClock
 from shared.errors import BuswayError, ConfigError, Problem
 
 DEFAULT_PORT = 5672
@@ -63,6 +65,7 @@ class Options:
     is_synced: bool = True
     is_strict: bool = False
     creates_entities: bool = False
+    has_manual_clock: bool = False
 
 
 def run_broker(options: Options) -> None:
@@ -70,6 +73,8 @@ def run_broker(options: Options) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if options.creates_entities and options.is_strict:
         raise ConfigError([Problem("--create-entities", "the emulators create no entities", "omit --strict-emulator")])
+    if options.has_manual_clock and options.data is not None:
+        raise ConfigError([Problem("--manual-clock", "the next start would find times in its future", "omit --data")])
     tls = None if options.tls is None else _tls("--tls", options.tls)
     admin_tls = tls if options.admin_tls is None else _tls("--admin-tls", options.admin_tls)
     asyncio.run(_serve(list(_namespaces(options)), options, tls, admin_tls), loop_factory=new_event_loop)
@@ -113,15 +118,23 @@ async def _serve(
     first_admin_port = options.admin_port
     if first_admin_port is None:
         first_admin_port = DEFAULT_ADMIN_PORT if options.port else 0
+    clock = ManualClock(datetime.now(UTC)) if options.has_manual_clock else None
     async with contextlib.AsyncExitStack() as opened:
         servers: list[BrokerServer] = []
+
+        def advance_clock(seconds: float) -> None:
+            if clock is not None:
+                clock.advance(seconds)
+            for server in servers:
+                server.advance()
+
         sockets: list[socket.socket] = []
         numbers: Counter[str] = Counter()
         for index, namespace in enumerate(namespaces):
             # One server for each namespace: the emulators give all of them the same name.
             numbers[namespace.name] += 1
             data = _folder(options.data, numbers[namespace.name])
-            server = BrokerServer([namespace], data=data, is_synced=options.is_synced, tls=tls)
+            server = BrokerServer([namespace], clock, data=data, is_synced=options.is_synced, tls=tls)
             servers.append(server)
             with _as_port_error(f"port {namespace.port}: cannot listen for {namespace.name}"):
                 await opened.enter_async_context(server)
@@ -138,23 +151,27 @@ async def _serve(
         folder = options.tls or options.admin_tls
         if folder is not None:
             _print_error(f"authority {folder.absolute() / _AUTHORITY}")
-        if not options.configs and not options.creates_entities and options.data is None:
-            _print_error(_NO_ENTITIES)
-        for namespace in namespaces:
-            # No mistake: an administration client may create the target.
-            for path, target in () if options.creates_entities else namespace.missing_targets():
-                _print_error(
-                    f"warning {namespace.name} {path} forwards to {target}, which does not exist: {_UNTIL_THEN}"
-                )
+        _print_notes(namespaces, options)
         # In a thread, so that clients are served meanwhile; requests to the administration wait on its sockets.
         admin = await asyncio.to_thread(importlib.import_module, f"{__package__}.admin.server")
         for namespace, server, each in zip(namespaces, servers, sockets, strict=True):
-            await opened.enter_async_context(admin.AdminServer(server, {namespace.name: each}, admin_tls))
+            ports = {namespace.name: each}
+            await opened.enter_async_context(admin.AdminServer(server, ports, admin_tls, advance_clock=advance_clock))
         # Messages form no cycles, and the collector would look through all of them again and again. Connections that
         # have ended are cycles, so it still runs.
         gc.freeze()
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
         await _wait_for_stop(stopped, servers)
+
+
+def _print_notes(namespaces: Iterable[NamespaceConfig], options: Options) -> None:
+    """Print what a user may have forgotten."""
+    if not options.configs and not options.creates_entities and options.data is None:
+        _print_error(_NO_ENTITIES)
+    for namespace in namespaces:
+        # No mistake: an administration client may create the target.
+        for path, target in () if options.creates_entities else namespace.missing_targets():
+            _print_error(f"warning {namespace.name} {path} forwards to {target}, which does not exist: {_UNTIL_THEN}")
 
 
 def _folder(data: Path | None, number: int) -> Path | None:

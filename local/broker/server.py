@@ -18,7 +18,7 @@ from local.broker.listener import Listener
 from local.broker.socket_peer import SocketPeer
 from local.broker.storage.database import StorageError
 from local.broker.storage.namespace_storage import NamespaceStorage, folder_name
-from shared.clock import Clock, SystemClock
+from shared.clock import Clock, ManualClock, SystemClock
 
 
 class BrokerServer:
@@ -140,6 +140,13 @@ class BrokerServer:
     def tls_connection_string(self, name: str) -> str:
         """Return the connection string of a namespace for clients that use TLS, as they do for Azure."""
         return self.connection_string(name).removesuffix(f";{EMULATOR}")
+
+    def advance_clock(self, seconds: float) -> None:
+        """Advance a ManualClock, and do everything that is due then; TypeError for any other clock."""
+        if not isinstance(self._clock, ManualClock):
+            raise TypeError("the broker's clock advances by itself, expected a ManualClock")
+        self._clock.advance(seconds)
+        self.advance()
 
     def advance(self) -> None:
         """Do everything that is due; for a clock that does not advance by itself."""

@@ -178,6 +178,11 @@ def test_what_is_not_there_says_so(request_of: HttpRequest, method: str, path: s
     assert request_of(method, path)[0] == status
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://[", "null", ""])
+def test_an_origin_that_is_not_its_own_is_refused(request_of: HttpRequest, origin: str) -> None:
+    assert request_of("GET", "/$busway", Origin=origin)[0] in (400, 401)
+
+
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", ""])
 def test_a_page_from_elsewhere_cannot_reach_it(request_of: HttpRequest, host: str) -> None:
     assert request_of("GET", "/orders", Host=host)[0] in (400, 401)
@@ -256,7 +261,18 @@ def test_faults_are_set_shown_and_cleared(broker: RunningBroker, json_of: JsonRe
     ("method", "path", "body", "status"),
     [
         ("GET", "nonsense", None, 404),
-        ("POST", "counts", None, 404),
+        ("POST", "counts", None, 405),
+        ("PATCH", "reset", None, 405),
+        ("POST", "hubs", {"name": "new", "retention_hours": -5}, 400),
+        ("POST", "hubs", {"name": "new", "retention_hours": 10**12}, 400),
+        ("POST", "hubs", {"name": "new", "partition_count": True}, 400),
+        ("POST", "hubs", {"name": "new", "consumer_groups": [5]}, 400),
+        ("GET", "messages?path=orders&limit=99999999999999999999", None, 400),
+        ("POST", "messages?path=orders", {"body": "\ud800"}, 400),
+        ("POST", "clock", {"advance": 60}, 400),
+        ("POST", "clock", {"advance": True}, 400),
+        ("POST", "clock", {"advance": 0}, 400),
+        ("POST", "clock", {"seconds": 1}, 400),
         ("GET", "messages?path=missing", None, 404),
         ("GET", "messages?path=events", None, 200),
         ("GET", "messages?path=orders&limit=x", None, 400),
@@ -274,7 +290,8 @@ def test_an_invalid_request_is_answered_with_the_reason(
 
 
 def test_a_body_that_is_not_json_is_refused(request_of: HttpRequest) -> None:
-    assert request_of("POST", "/$busway/faults", "{", **{"Content-Type": "application/json"})[0] == 400
+    status, answer = request_of("POST", "/$busway/faults", "{", **{"Content-Type": "application/json"})
+    assert (status, "the body is not JSON: " in answer) == (400, True)
     deep = "[" * 100_000
     assert request_of("POST", "/$busway/faults", deep, **{"Content-Type": "application/json"})[0] == 400
 

@@ -225,6 +225,29 @@ def test_the_page_shows_and_sends_messages(broker: RunningBroker, admin: Running
         assert tab.evaluate(CONTRAST)[0] >= 4.5
 
 
+def test_a_mistake_stays_on_the_screen_until_the_next_attempt(
+    admin: RunningAdmin, broker: RunningBroker, tab: Tab
+) -> None:
+    assert broker.port("open")
+    tab.open(f"{admin.address('open')}/", width=360)
+    wait_for(tab, "document.body.innerText.includes('orders')")
+    tab.evaluate("[...document.querySelectorAll('button')].find(each => each.textContent === 'orders').click()")
+    wait_for(tab, "!document.querySelector('#details').hidden && scrollY > 0")
+    tab.evaluate(
+        "document.querySelector('#application_properties').value = '{'; document.querySelector('#send button').click()"
+    )
+    problem = "document.querySelector('#problem')"
+    wait_for(tab, f"{problem}.textContent.startsWith('application properties: ')")
+    tab.evaluate("attempt(refresh)")
+    assert tab.evaluate(f"{problem}.textContent.length") > 0
+    tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert 0 <= tab.evaluate(f"{problem}.getBoundingClientRect().top") < 800
+    tab.evaluate(
+        "document.querySelector('#application_properties').value = ''; document.querySelector('#send button').click()"
+    )
+    wait_for(tab, f"{problem}.textContent === ''")
+
+
 def test_a_phone_shows_the_whole_of_a_message(admin: RunningAdmin, broker: RunningBroker, tab: Tab) -> None:
     ask(admin, "messages?path=orders", {"body": "x" * 300, "application_properties": {"priority": 5}})
     assert broker.counts("open")["orders"].active == 1

@@ -3,12 +3,14 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusAuthorizationError, ServiceBusError
 
+from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, OnDemand, Right, SharedAccessKey
 from local.broker.thread import RunningBroker
 
@@ -40,6 +42,19 @@ def test_a_sender_creates_a_queue_with_the_name_as_it_was_given(
     with client.get_queue_receiver("orders/new") as receiver:
         assert [str(each) for each in receiver.receive_messages(max_wait_time=5)] == ["first"]
     assert "Orders/New" in running.counts("west")
+
+
+def test_a_request_creates_what_it_sends_to(running: RunningBroker) -> None:
+    with RunningAdmin(running) as admin:
+        for name, path in (("west", "messages?path=From/Curl"), ("hubs", "events?hub=from-curl")):
+            request = Request(  # noqa: S310 - the broker's own address
+                f"{admin.address(name)}/$busway/{path}", b'{"body": "x"}', {"Content-Type": "application/json"}
+            )
+            with urlopen(request, timeout=60) as answer:  # noqa: S310 - likewise
+                assert answer.status == 201
+    assert running.counts("west")["From/Curl"].active == 1
+    partitions = running.inspect("hubs", lambda namespace: namespace.hub("from-curl").partitions)
+    assert sum(each.next_sequence_number for each in partitions) == 1
 
 
 def test_a_receiver_creates_topic_and_subscription(client: ServiceBusClient) -> None:

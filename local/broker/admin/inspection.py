@@ -14,10 +14,12 @@ Under `/$busway`:
 - GET /connections: the open connections with their links
 - POST /reset: closes all connections, and starts again with the configured entities, all empty
 - POST /failover: makes another region of a namespace of hubs the primary one, which cuts the connections
+- GET /clock: the time, and whether it advances by itself; POST /clock: advances it by the seconds in `advance`
 - GET /faults, POST /faults, DELETE /faults: lists the faults; adds one, in the form of `Fault.read`; removes all
 """
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -26,19 +28,23 @@ from typing import Any, Protocol
 
 from local.broker import errors
 from local.broker.admin.messages import encode_message, event_of, message_of
-from local.broker.config import HubConfig
+from local.broker.config import HubConfig, OnDemand
 from local.broker.core.administration import Administration
 from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Topic
 from local.broker.core.event import read_event
 from local.broker.core.namespace import Namespace
+from local.broker.core.on_demand import create_hub, create_missing
 from local.broker.errors import Refusal
 from local.broker.faults import Fault
+from shared.clock import ManualClock
 
 PREFIX = "$busway"
 _DEFAULT_LIMIT = "100"
-_ACTIONS = ("reset", "failover")
+_ACTIONS = ("reset", "failover", "clock")
 _MAX_PARTITIONS = 1024  # of a dedicated cluster
+_MAX_RETENTION_HOURS = 2160  # 90 days, in the Premium tier
+_MOST_SECONDS = 366 * 24 * 3600
 
 type Plain = object
 
@@ -67,6 +73,7 @@ class Call:
     server: Server
     query: Mapping[str, str]
     body: Plain
+    advance_clock: Callable[[float], None]
 
     def object(self, expected: str) -> dict[str, Any]:
         """Return the body, which must be a JSON object."""
@@ -83,6 +90,9 @@ def answer(method: str, path: str, call: Call) -> tuple[int, Plain]:
     """
     carry_out = _CALLS.get((method, path))
     if carry_out is None:
+        methods = ", ".join(sorted(known for known, name in _CALLS if name == path))
+        if methods:
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{method} /{PREFIX}/{path}: expected {methods}"}
         raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: unknown request")
     return HTTPStatus.CREATED if method == "POST" and path not in _ACTIONS else HTTPStatus.OK, carry_out(call)
 
@@ -99,7 +109,10 @@ def _messages(call: Call) -> Plain:
 
 def _send(call: Call) -> Plain:
     content = read_content(encode_message(call.object("a message")))
-    call.namespace.target(call.query.get("path", "")).publish(content)
+    path = call.query.get("path", "")
+    if call.namespace.config.on_demand is OnDemand.QUEUES:
+        create_missing(call.namespace, path, requires_session=False)
+    call.namespace.target(path).publish(content)
     return {}
 
 
@@ -113,6 +126,7 @@ def _events(call: Call) -> Plain:
 
 def _append(call: Call) -> Plain:
     event = read_event(encode_message(call.object("an event")))
+    create_hub(call.namespace, call.query.get("hub", ""))
     call.namespace.hub(call.query.get("hub", "")).partition_for(event.partition_key).append([event])
     return {}
 
@@ -125,16 +139,21 @@ def _create_hub(call: Call) -> Plain:
 def _hub_config(body: dict[str, Any]) -> HubConfig:
     expected = {"name": str, "partition_count": int, "consumer_groups": list, "retention_hours": int}
     for name, value in body.items():
-        if not isinstance(value, expected.get(name, ())):
+        if not isinstance(value, expected.get(name, ())) or isinstance(value, bool):
             raise Refusal(errors.ARGUMENT_ERROR, f"{name}: unknown, or not of its type; expected {', '.join(expected)}")
     default = HubConfig(name=body.get("name", ""))
     partition_count, retention = body.get("partition_count", default.partition_count), body.get("retention_hours")
     if not 1 <= partition_count <= _MAX_PARTITIONS:
         raise Refusal(errors.ARGUMENT_ERROR, f"partition_count is {partition_count}, expected 1 to {_MAX_PARTITIONS}")
+    if retention is not None and not 1 <= retention <= _MAX_RETENTION_HOURS:
+        raise Refusal(errors.ARGUMENT_ERROR, f"retention_hours is {retention}, expected 1 to {_MAX_RETENTION_HOURS}")
+    groups = body.get("consumer_groups", [])
+    if not all(isinstance(each, str) for each in groups):
+        raise Refusal(errors.ARGUMENT_ERROR, "consumer_groups: expected a list of names")
     return replace(
         default,
         partition_count=partition_count,
-        consumer_groups=tuple(str(each) for each in body.get("consumer_groups", ())),
+        consumer_groups=tuple(groups),
         message_retention=default.message_retention if retention is None else timedelta(hours=retention),
     )
 
@@ -142,6 +161,26 @@ def _hub_config(body: dict[str, Any]) -> HubConfig:
 def _delete_hub(call: Call) -> Plain:
     Administration(call.namespace).delete_hub(call.query.get("hub", ""))
     return {}
+
+
+def _clock(call: Call) -> Plain:
+    clock = call.namespace.clock
+    return {"now": clock.now().isoformat(), "advances_by_itself": not isinstance(clock, ManualClock)}
+
+
+def _advance(call: Call) -> Plain:
+    body = call.object('seconds such as {"advance": 60}')
+    seconds = body.get("advance")
+    if body.keys() != {"advance"} or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise Refusal(errors.ARGUMENT_ERROR, 'expected seconds alone, such as {"advance": 60}')
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise Refusal(
+            errors.ARGUMENT_ERROR, f"advance is {seconds}, expected more than 0, up to {_MOST_SECONDS} seconds"
+        )
+    if not isinstance(call.namespace.clock, ManualClock):
+        raise Refusal(errors.ARGUMENT_ERROR, "the clock advances by itself, start the broker with --manual-clock")
+    call.advance_clock(seconds)
+    return _clock(call)
 
 
 def _reset(call: Call) -> Plain:
@@ -171,6 +210,8 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
     ("POST", "reset"): _reset,
     ("POST", "failover"): lambda call: {"region": call.server.fail_over(call.namespace.name)},
+    ("GET", "clock"): _clock,
+    ("POST", "clock"): _advance,
     ("GET", "faults"): lambda call: call.namespace.faults.plain(),
     ("POST", "faults"): _add_fault,
     ("DELETE", "faults"): _clear_faults,
@@ -229,6 +270,6 @@ def messages(
 
 
 def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise Refusal(errors.ARGUMENT_ERROR, f"{name} is '{text}', expected a whole number")
+    if not (text.isascii() and text.isdigit() and len(text) < len(str(sys.maxsize))):
+        raise Refusal(errors.ARGUMENT_ERROR, f"{name} is '{text}', expected a whole number of 18 digits at most")
     return int(text)

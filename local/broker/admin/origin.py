@@ -18,6 +18,13 @@ def is_own_host(request: web.BaseRequest) -> bool:
     return host == "localhost" or _is_address(host)
 
 
+def is_same_origin(request: web.BaseRequest) -> bool:
+    """Return whether a request comes from a program, or from a page of the port that it is sent to."""
+    origin = request.headers.get("Origin")
+    # A browser writes nothing that has to be parsed further.
+    return origin is None or origin.partition("://")[2] == request.host
+
+
 def is_own_origin(request: web.BaseRequest) -> bool:
     """Return whether a request comes from a program, or from a page of this machine."""
     origin = request.headers.get("Origin")

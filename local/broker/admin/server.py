@@ -10,11 +10,11 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -22,7 +22,7 @@ from local.broker import errors
 from local.broker.access import Access
 from local.broker.admin import inspection, page
 from local.broker.admin.atom import Atom, AtomRequest, AtomResponse, refused
-from local.broker.admin.origin import is_loopback, is_own_host
+from local.broker.admin.origin import is_loopback, is_own_host, is_same_origin
 from local.broker.config import Right
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
@@ -51,12 +51,18 @@ class AdminServer:
         ports: Mapping[str, int | socket.socket] | None = None,
         tls: ssl.SSLContext | None = None,
         host: str = "127.0.0.1",
+        advance_clock: Callable[[float], None] | None = None,
     ) -> None:
-        """Serve the namespaces in *ports*, by default all; port 0 is a free port, a socket one that is open already."""
+        """
+        Serve the namespaces in *ports*, by default all; port 0 is a free port, a socket one that is open already.
+
+        *advance_clock* advances the clock of the broker by seconds; by default this broker alone has the clock.
+        """
         self._broker = broker
         self._ports: Mapping[str, int | socket.socket] = dict.fromkeys(broker.namespaces, 0) if ports is None else ports
         self._tls = tls
         self._host = host
+        self._advance_clock = broker.advance_clock if advance_clock is None else advance_clock
         self._runners: dict[str, web.AppRunner] = {}
 
     async def __aenter__(self) -> Self:
@@ -154,10 +160,10 @@ class AdminServer:
     def _check_origin(self, request: web.Request) -> None:
         """Refuse a page of another site and, unless the broker serves other machines, a host that is not this one."""
         if is_loopback(self._host) and not is_own_host(request):
-            raise Refusal(errors.NOT_ALLOWED, "the host of the request is not this machine")
-        origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
-            raise Refusal(errors.NOT_ALLOWED, "the request comes from a page of another site")
+            raise Refusal(errors.NOT_ALLOWED, "the host of the request is not this machine, expected localhost")
+        if not is_same_origin(request):
+            problem = "the request comes from a page of another site, expected the page of this broker or a program"
+            raise Refusal(errors.NOT_ALLOWED, problem)
 
     async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
         data: object
@@ -166,9 +172,15 @@ class AdminServer:
             return web.json_response(problem, status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         try:
             body = _read_json(await request.read())
-            call = inspection.Call(self._broker.namespaces[name], self._broker, request.query, body)
+            namespace = self._broker.namespaces[name]
+            call = inspection.Call(namespace, self._broker, request.query, body, self._advance_clock)
             status, data = inspection.answer(request.method, path, call)
             self._broker.advance()
+        except UnicodeEncodeError as error:
+            status, data = (
+                HTTPStatus.BAD_REQUEST,
+                _problem(f"the body has {error.object[error.start]!a}, expected a character"),
+            )
         except (ConfigError, ValueError) as error:
             status, data = HTTPStatus.BAD_REQUEST, _problem(str(error))
         except Refusal as refusal:
@@ -191,6 +203,8 @@ def _read_json(text: bytes) -> object:
     """Return the data in a body, None for an empty one; a ValueError if it is not JSON."""
     try:
         return json.loads(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"the body is not JSON: {error}") from error
     except RecursionError as error:
         raise ValueError("the body is nested too deeply") from error
 

@@ -110,6 +110,8 @@ def test_plain_data_reads_as_the_same_fault(fault: Fault) -> None:
         ({"effect": "throttle", "times": 0}, "times: is 0"),
         ({"effect": "throttle", "probability": 0}, "probability: is 0.0"),
         ({"effect": "delay"}, "delay: is 0.0 seconds"),
+        ({"effect": "delay", "delay": float("inf")}, "delay: is inf seconds"),
+        ({"effect": "throttle", "delay": float("nan")}, "delay: is nan seconds"),
         ({"effect": "delay", "delay": 1, "takes_effect": True}, "takes_effect: has no meaning for delay"),
     ],
 )
