@@ -1,18 +1,25 @@
 """Consumers of Kafka for commands: one reads what a topic has, the other takes it for a consumer group."""
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
+from azure.core.exceptions import AzureError
 
+from cli.places import line_of
+from shared.azure.identity import credential
 from shared.azure.senders.kafka_answers import LASTING, reaction_to
-from shared.azure.senders.kafka_endpoint import TOKENS, KafkaEndpoint, kafka_endpoint_of, kafka_setting_problem
+from shared.azure.senders.kafka_endpoint import kafka_endpoint_of, kafka_setting_problem
+from shared.azure.senders.kafka_tokens import Tokens, client_options
 from shared.errors import ConfigError, Problem, TargetRefused
 from shared.printable import printable
 
 _METADATA_SECONDS = 10.0
 _LONGEST_POLL = 0.2
+_REPORT_SECONDS = 60.0
+_OLD_TOKEN_SECONDS = 10.0
 _END = "_PARTITION_EOF"
 
 
@@ -30,16 +37,9 @@ class TopicReader:
 
     def start(self, *, at_end: bool = False) -> None:
         """Read all partitions from their beginning, or only what comes from now on."""
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **_endpoint(self._where, self._setting, self._settings).options(),
-                "group.id": "busway-reader",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "log_level": 0,
-                "error_cb": lambda error: self._errors.append(error.str()),
-            }
-        )
+        options, _ = _client_options(self._where, self._setting, self._settings)
+        own = {"group.id": "busway-reader", "error_cb": lambda error: self._errors.append(error.str())}
+        self._consumer = confluent_kafka.Consumer({**options, **own})
         try:
             found = self._consumer.list_topics(self._topic, timeout=_METADATA_SECONDS).topics[self._topic]
             places = [confluent_kafka.TopicPartition(self._topic, each, 0) for each in found.partitions]
@@ -81,8 +81,21 @@ class GroupReader:
     has come back: what was read of it since the last commit comes again, to the member that has it.
     """
 
-    def __init__(self, where: str, setting: str | None, settings: Mapping[str, str], topic: str, group: str) -> None:
-        """Join the *group* for a *topic* of the cluster in an app setting; errors name it *where*."""
+    def __init__(
+        self,
+        where: str,
+        setting: str | None,
+        settings: Mapping[str, str],
+        topic: str,
+        group: str,
+        *,
+        report: Callable[[str], None],
+    ) -> None:
+        """
+        Join the *group* for a *topic* of the cluster in an app setting; errors name it *where*.
+
+        What it waits for goes to *report*, in lines, at most one a minute.
+        """
         self._where = where
         self._topic = topic
         self._assigned: set[int] | None = None
@@ -93,17 +106,19 @@ class GroupReader:
         """The partitions that were taken away since the last `take`."""
         self._waiting: list[Any] = []
         self._refusal: Any = None
+        self._report = report
+        self._reported = -math.inf
+        self._last_error = ""
+        self._without_token = -math.inf
+        options, self._tokens = _client_options(where, setting, settings)
         self._consumer = confluent_kafka.Consumer(
             {
-                **_endpoint(where, setting, settings).options(),
+                **options,
                 "group.id": group,
-                "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 10_000,  # then another member takes over the partitions of one that was killed
-                "enable.partition.eof": True,
                 "allow.auto.create.topics": False,
                 "topic.metadata.propagation.max.ms": 1_000,
-                "log_level": 0,
                 "error_cb": self._note,
             }
         )
@@ -182,21 +197,43 @@ class GroupReader:
         self._consumer.resume(partitions)
 
     def _note(self, error: Any) -> None:  # noqa: ANN401 - of confluent-kafka
-        if error.name() in LASTING:
-            self._refusal = error
+        name, now = error.name(), time.monotonic()
+        if self._tokens is not None and self._tokens.error is not None:
+            self._without_token = now
+            self._report_wait(f"the identity has no token: {self._tokens.error}")
+        elif name in LASTING:
+            # A connection may still have been opened with the last token.
+            if now - self._without_token > _OLD_TOKEN_SECONDS:
+                self._refusal = error
+        elif name == "_ALL_BROKERS_DOWN":
+            self._report_wait(f"no broker can be reached: {self._last_error or error.str()}")
+        else:
+            self._last_error = error.str()
+
+    def _report_wait(self, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            self._report(printable(f"{self._where}: waits: {reason}"))
 
     def _problem(self, error: Any) -> ConfigError:  # noqa: ANN401 - of confluent-kafka
         return ConfigError([Problem(self._where, f"cannot be read: {printable(error.str())}")])
 
 
-def _endpoint(where: str, setting: str | None, settings: Mapping[str, str]) -> KafkaEndpoint:
+def _client_options(
+    where: str, setting: str | None, settings: Mapping[str, str]
+) -> tuple[dict[str, object], Tokens | None]:
+    """Return the options of a consumer of the cluster in an app setting, and the tokens if it has no password."""
     if setting is None:
         raise ConfigError([Problem(where, "has a secret and no setting, which this command needs")])
     problem = kafka_setting_problem(setting, settings)
     if problem is not None:
         raise ConfigError([problem])
-    endpoint = kafka_endpoint_of(setting, settings)
-    if endpoint.mechanism == TOKENS:
-        hint = "set its app setting to a connection string to read it here"
-        raise ConfigError([Problem(where, "has no password", hint)])
-    return endpoint
+    options, tokens = client_options(kafka_endpoint_of(setting, settings), credential)
+    if tokens is not None:
+        try:
+            # The consumer would wait for it, and say less about what is wrong.
+            tokens.request()
+        except AzureError as error:
+            raise ConfigError([Problem(where, line_of(error))]) from error
+    return {**options, "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}, tokens

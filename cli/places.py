@@ -42,10 +42,10 @@ def open_place(text: str, folder: Path) -> Iterator[Place]:
     except ConfigError as error:
         fail(error.problems)
     except (AzureError, EventHubError) as error:
-        fail([f"{text}: {_line(error)}"])
+        fail([f"{text}: {line_of(error)}"])
 
 
-def _line(error: Exception) -> str:
+def line_of(error: Exception) -> str:
     """Return an error of an SDK in one line: without a token it lists every way that it has tried to get one."""
     if _NO_TOKEN in str(error):
         return "not authorized: there is no token (sign in with az login, or set a connection string)"

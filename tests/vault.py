@@ -138,25 +138,26 @@ class _IdentityAnswers(_Answers):
             self.answer(HTTPStatus.UNAUTHORIZED, {})
             return
         resource = parse_qs(urlsplit(self.path).query)["resource"][0]
-        token = _token(resource)
-        self.server.vault.tokens[token] = resource
-        content: dict[str, Any] = {"access_token": token, "expires_on": str(int(time.time()) + _DAY_SECONDS)}
+        issued = token(resource)
+        self.server.vault.tokens[issued] = resource
+        content: dict[str, Any] = {"access_token": issued, "expires_on": str(int(time.time()) + _DAY_SECONDS)}
         self.answer(HTTPStatus.OK, {**content, "resource": resource, "token_type": "Bearer"})
 
 
-def _token(resource: str) -> str:
-    """Return a token of the form of Entra ID's, without a signature, which Azurite does not check either."""
-    begin = int(time.time()) - 60
+def token(resource: str, seconds: int = _DAY_SECONDS) -> str:
+    """Return a token of the form of Entra ID's, without a signature, which Azurite and Kafka's test mode accept."""
+    now = int(time.time())
     claims = {
         "aud": resource,
         "iss": f"https://sts.windows.net/{uuid.uuid4()}/",
-        "iat": begin,
-        "nbf": begin,
-        "exp": begin + _DAY_SECONDS,
+        "iat": now - 60,
+        "nbf": now - 60,
+        "exp": now + seconds,
         "jti": uuid.uuid4().hex,
+        "sub": "token",
     }
-    parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "typ": "JWT"}, claims))
-    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (*parts, b"none"))
+    parts = (json.dumps(part).encode() for part in ({"alg": "none", "typ": "JWT"}, claims))
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (*parts, b""))
 
 
 def _error(code: str) -> dict[str, object]:

@@ -83,7 +83,8 @@ class Forwarding:
         # librdkafka must not be closed while another thread is in it.
         with ThreadPoolExecutor(1, thread_name_prefix="busway-forward") as thread:
             topic, loop = self._request.topic, asyncio.get_running_loop()
-            reader = GroupReader(str(topic), topic.connection.setting, os.environ, topic.path, self._request.group)
+            setting, group = topic.connection.setting, self._request.group
+            reader = GroupReader(str(topic), setting, os.environ, topic.path, group, report=_print_error)
 
             async def waiting[T](function: Callable[..., T], *arguments: object) -> T:
                 return await loop.run_in_executor(thread, function, *arguments)
@@ -109,7 +110,7 @@ class Forwarding:
             while taken:
                 error, taken = await self._send(taken)
                 if error is not None:
-                    typer.echo(f"{printable(str(error))}; again in {pause:.0f} s", err=True)
+                    _print_error(f"{printable(str(error))}; again in {pause:.0f} s")
                     await waiting(reader.wait, pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
                 # The member that has the partition now sends it.
@@ -146,6 +147,10 @@ class Forwarding:
         fault = {"reason": error.reason, "description": error.description}
         self._reject(json.dumps({**place, **fault, "message": base64.b64encode(content).decode()}))
         self.rejected += 1
+
+
+def _print_error(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def _record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-kafka

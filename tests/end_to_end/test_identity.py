@@ -6,6 +6,7 @@ with TLS, and hand the token over. Only the endpoint, the namespace and the auth
 machine: they look for authorities in the package certifi alone.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,9 @@ from cli.main import app
 from local.broker.admin.certificate import server_context
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from local.kafka.cluster import KafkaCluster
 from tests.end_to_end.tls_port import ADDRESS, TlsPort
+from tests.forwarding import fill, keyed, new_topic
 from tests.vault import Vault
 
 type Run = Callable[..., Result]
@@ -26,6 +29,7 @@ type Run = Callable[..., Result]
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
 hubs: {kind: event-hubs, setting: HUBS}
+stream: {kind: kafka, setting: STREAM}
 """
 TASK = "task: copy\nsource: {connection: west, queue: orders}\nroutes: [{target: {connection: west, queue: copies}}]\n"
 
@@ -37,7 +41,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     (folder / "connections.yaml").write_text(CONNECTIONS)
     (folder / "tasks" / "copy.yaml").write_text(TASK)
     site = NamespaceConfig(
-        name="west", queues=(QueueConfig(name="orders"), QueueConfig(name="copies")), hubs=(HubConfig(name="events"),)
+        name="west",
+        queues=(QueueConfig(name="orders"), QueueConfig(name="copies")),
+        hubs=(HubConfig(name="events"),),
     )
     with (
         Vault(folder) as identity,
@@ -79,13 +85,28 @@ def test_events_are_sent_and_received_without_a_connection_string(run: Run) -> N
     assert received.output.startswith("reading  partition="), received.output
 
 
+def test_records_of_kafka_are_forwarded_to_a_hub_without_a_connection_string(run: Run, tmp_path: Path) -> None:
+    with KafkaCluster() as cluster:
+        topic, stream = new_topic(cluster), f"kafka://{cluster.servers}"
+        asyncio.run(fill(stream, topic, keyed(3)))
+        options = ["--group", "g", "--idle", "0.2", "--rejects", str(tmp_path / "rejects.jsonl")]
+        forwarded = run("forward", f"stream/{topic}", "hubs/events", *options, environment={"STREAM": stream})
+    assert (forwarded.exit_code, forwarded.output) == (0, f"3 forwarded from stream/{topic} to hubs/events\n")
+
+
 def test_without_a_token_the_command_ends_with_one_line_that_says_what_to_do(run: Run) -> None:
     nobody: dict[str, str | None] = {"IDENTITY_HEADER": "wrong", "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential"}
-    for place in ("west/orders", "hubs/events"):
-        refused = run("send", place, "x", environment=nobody)
-        assert refused.exit_code == 1
-        assert len(refused.output.splitlines()) == 1, refused.output
-        assert refused.output.startswith(f"{place}: not authorized: ")
+    nobody["STREAM__fullyQualifiedNamespace"] = ADDRESS
+    for command in (
+        ["send", "west/orders", "x"],
+        ["send", "hubs/events", "x"],
+        ["receive", "stream/readings"],
+        ["forward", "stream/readings", "hubs/events", "--group", "g"],
+    ):
+        place, refused = command[1], run(*command, environment=nobody)
+        assert refused.exit_code == 1, place
+        assert len(refused.stderr.splitlines()) == 1, refused.stderr
+        assert refused.stderr.startswith(f"{place}: not authorized: "), refused.stderr
 
 
 def test_without_a_setting_both_forms_are_named(run: Run) -> None:

@@ -84,7 +84,7 @@ def test_a_member_that_joins_in_the_middle_of_a_batch_takes_partitions_and_nothi
 
 
 def reader_of(topic: str) -> GroupReader:
-    return GroupReader("stream", "STREAM", os.environ, topic, f"of-{topic}")
+    return GroupReader("stream", "STREAM", os.environ, topic, f"of-{topic}", report=print)
 
 
 def taken(reader: GroupReader, until: Callable[[], bool]) -> list[tuple[int, int]]:

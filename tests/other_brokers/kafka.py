@@ -27,11 +27,13 @@ _TOKEN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 class Kafka(OtherBroker):
-    """Kafka with three ports: for passwords, for TLS, and for tokens that nobody signs."""
+    """Kafka with three ports: for passwords, for passwords with TLS, and for tokens that nobody signs, with TLS."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, token_port: int | None = None) -> None:
+        """Keep everything in *folder*; take tokens at a free port, or at that of the endpoint of Event Hubs."""
         super().__init__(folder)
-        self.tls_port, self.token_port, self._controller_port = free_port(), free_port(), free_port()
+        self.tls_port, self._controller_port = free_port(), free_port()
+        self.token_port = token_port or free_port()
         self._node = 1
 
     @staticmethod
@@ -119,7 +121,7 @@ class Kafka(OtherBroker):
             "listeners": ",".join([self._listeners(), *self._controller()]),
             "advertised.listeners": self._listeners(),
             "listener.security.protocol.map": (
-                "PASSWORD:SASL_PLAINTEXT,TLS:SASL_SSL,TOKEN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+                "PASSWORD:SASL_PLAINTEXT,TLS:SASL_SSL,TOKEN:SASL_SSL,CONTROLLER:PLAINTEXT"
             ),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PASSWORD",
@@ -131,6 +133,8 @@ class Kafka(OtherBroker):
             "listener.name.tls.ssl.keystore.type": "PEM",
             "listener.name.tls.ssl.keystore.location": str(self.folder / SERVER_FILE),
             "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.token.ssl.keystore.type": "PEM",
+            "listener.name.token.ssl.keystore.location": str(self.folder / SERVER_FILE),
             "listener.name.token.oauthbearer.sasl.jaas.config": f"{_TOKEN} required;",
             "listener.name.token.oauthbearer.sasl.server.callback.handler.class": (
                 "org.apache.kafka.common.security.oauthbearer.internals.unsecured."

@@ -7,16 +7,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import certifi
 import pytest
+from typer.testing import CliRunner
 
+import cli.kafka_consumer
+from cli.kafka_consumer import GroupReader
+from cli.main import app
 from cli.stack import PACKAGES
+from local.broker.admin.certificate import server_context
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
 from shared.message.message import Message
+from tests.end_to_end.tls_port import ADDRESS, TlsPort
 from tests.forwarding import by_key, fill, keyed
 from tests.messages import ORIGIN
 from tests.other_brokers.kafka import Kafka
+from tests.vault import Vault, token
 
 MESSAGES = 5_000
 _SECONDS = 120
@@ -27,7 +36,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     missing = Kafka.missing()
     if missing is not None:
         pytest.skip(missing)
-    broker = Kafka(tmp_path_factory.mktemp("broker"))
+    broker = Kafka(tmp_path_factory.mktemp("broker"), token_port=9093)
     broker.start()
     yield broker
     broker.kill()
@@ -40,8 +49,7 @@ def broker() -> Iterator[RunningBroker]:
 
 
 @pytest.fixture
-def start(kafka: Kafka, broker: RunningBroker, tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
-    """Return what starts `busway forward` for a topic."""
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(
         "plant: {kind: event-hubs, setting: PLANT}\nstream: {kind: kafka, setting: STREAM}\n"
@@ -52,13 +60,19 @@ def start(kafka: Kafka, broker: RunningBroker, tmp_path: Path) -> Callable[[str]
         "routes: [{target: {connection: stream, topic: readings}}]\n"
         "rejects: {connection: stream, topic: rejected}\n"
     )
-    settings = {"PLANT": broker.connection_string("plant"), "STREAM": kafka.url, "BUSWAY_CONFIG": str(tmp_path)}
+    return tmp_path
+
+
+@pytest.fixture
+def start(kafka: Kafka, broker: RunningBroker, folder: Path) -> Callable[[str], subprocess.Popen[str]]:
+    """Return what starts `busway forward` for a topic."""
+    settings = {"PLANT": broker.connection_string("plant"), "STREAM": kafka.url, "BUSWAY_CONFIG": str(folder)}
 
     def started(topic: str) -> subprocess.Popen[str]:
         command = ["forward", f"stream/{topic}", "plant/returned", "--group", topic, "--idle", "5"]
         return subprocess.Popen(  # noqa: S603 - fixed arguments
             [sys.executable, "-m", "cli", *command],
-            cwd=tmp_path,
+            cwd=folder,
             env={**os.environ, "PYTHONPATH": PACKAGES, **settings},
             stdout=subprocess.PIPE,
             text=True,
@@ -123,3 +137,54 @@ def test_a_second_process_takes_partitions_and_nothing_is_lost(
         each.communicate(timeout=_SECONDS)
         assert each.returncode == 0
     assert_nothing_lost_or_reordered(broker)
+
+
+def test_an_identity_reads_the_topic_and_sends_to_the_hub(
+    kafka: Kafka, broker: RunningBroker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create("identity-forward")
+    asyncio.run(fill(kafka.url, topic, keyed(100)))
+    with Vault(folder) as identity, TlsPort(server_context(folder), broker.port("plant")):
+        monkeypatch.setattr(certifi, "where", lambda: identity.authority)
+        settings = {f"{name}__fullyQualifiedNamespace": ADDRESS for name in ("PLANT", "STREAM")}
+        settings |= {**identity.identity(), "SSL_CERT_FILE": str(kafka.authority), "BUSWAY_CONFIG": str(folder)}
+        options = ["--group", topic, "--idle", "1", "--rejects", str(folder / "rejects.jsonl")]
+        result = CliRunner().invoke(app, ["forward", f"stream/{topic}", "plant/returned", *options], env=settings)
+    assert (result.exit_code, result.output) == (0, f"100 forwarded from stream/{topic} to plant/returned\n")
+    assert arrived(broker) == by_key(100)
+
+
+def test_an_identity_without_tokens_for_a_while_holds_the_reader_and_does_not_end_it(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, reports, is_down = kafka.create("without-tokens"), list[str](), False
+
+    class Identity:
+        """Its tokens end soon; the client asks for the next one at four fifths of that time."""
+
+        def get_token(self, scope: str) -> SimpleNamespace:
+            if is_down:
+                raise RuntimeError("no identity here")
+            return SimpleNamespace(token=token(scope, seconds=8), expires_on=time.time() + 8)
+
+    monkeypatch.setattr(cli.kafka_consumer, "credential", Identity)
+    monkeypatch.setenv("SSL_CERT_FILE", str(kafka.authority))
+    reader = GroupReader("stream", "S", {"S__fullyQualifiedNamespace": ADDRESS}, topic, topic, report=reports.append)
+    found = list[int]()
+
+    def taken(count: int) -> bool:
+        found.extend(each.offset() for each in reader.take(500, 0.2))
+        return len(set(found)) >= count
+
+    asyncio.run(fill(kafka.url, topic, [each._replace(partition_key="k") for each in keyed(20)]))
+    until(lambda: taken(20))
+    is_down = True
+    until(lambda: [taken(0), reports][1])
+    asyncio.run(fill(kafka.url, topic, [each._replace(partition_key="k") for each in keyed(20)]))
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        taken(0)
+    is_down = False
+    until(lambda: taken(40))
+    reader.close()
+    assert reports[0] == "stream: waits: the identity has no token: no identity here"

@@ -353,9 +353,12 @@ class Identity:
         return type("Token", (), {"token": f"{parts[0].decode()}.{parts[1].decode()}.", "expires_on": now + 600})
 
 
-def test_the_identity_of_the_app_is_used_and_an_error_of_it_is_reported(kafka: Kafka) -> None:
+def test_the_identity_of_the_app_is_used_and_an_error_of_it_is_reported(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = kafka.create("token")
-    endpoint = KafkaEndpoint(f"127.0.0.1:{kafka.token_port}", is_encrypted=False, mechanism="OAUTHBEARER")
+    monkeypatch.setenv("SSL_CERT_FILE", str(kafka.authority))
+    endpoint = KafkaEndpoint(f"127.0.0.1:{kafka.token_port}", is_encrypted=True, mechanism="OAUTHBEARER")
     identity = Identity("token")
     assert sent(endpoint, topic, [outgoing(0, "k")], identity=lambda: identity) == [None]
     assert set(identity.scopes) == {"https://127.0.0.1/.default"}

@@ -12,10 +12,11 @@ from typing import Any
 from shared.azure.identity import credential
 from shared.azure.senders.conditions import TOO_LARGE, as_error
 from shared.azure.senders.kafka_answers import is_consequence, reaction_to
-from shared.azure.senders.kafka_endpoint import TOKENS, KafkaEndpoint
+from shared.azure.senders.kafka_endpoint import KafkaEndpoint
 from shared.azure.senders.kafka_partitions import Partitions
 from shared.azure.senders.kafka_producer import Call, Failure, KafkaError, KafkaProducer
 from shared.azure.senders.kafka_record import HeaderForm, Record, key_of, record_of
+from shared.azure.senders.kafka_tokens import Tokens, client_options
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.printable import printable
 from shared.protocols import Outgoing
@@ -50,9 +51,7 @@ class KafkaOutput:
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         topic = self._topics.get(entity)
         if topic is None:
-            options, tokens = self._endpoint.options(), None
-            if self._endpoint.mechanism == TOKENS:
-                options["oauth_cb"] = tokens = _Tokens(self._endpoint.namespace, self._identity)
+            options, tokens = client_options(self._endpoint, self._identity)
             topic = self._topics[entity] = _Topic(f"{self._site}/{entity}", entity, self._form, options, tokens)
         return await topic.send(messages, deadline)
 
@@ -67,7 +66,7 @@ class _Topic:
     """A topic, and the producers for it, which are opened when they are needed."""
 
     def __init__(
-        self, name: str, entity: str, form: HeaderForm, options: Mapping[str, object], tokens: "_Tokens | None"
+        self, name: str, entity: str, form: HeaderForm, options: Mapping[str, object], tokens: Tokens | None
     ) -> None:
         self._name = name
         self._entity = entity
@@ -257,23 +256,3 @@ class KafkaFailed(Exception):
 
 def _text(failure: Failure) -> str:
     return printable(f"{failure.name}: {failure.text}"[:_LONGEST_TEXT])
-
-
-class _Tokens:
-    """Tokens of an identity, for the Kafka endpoint of a namespace."""
-
-    def __init__(self, namespace: str, open_identity: Callable[[], Any]) -> None:
-        self.error: str | None = None
-        """Why there was no token, in the identity's words."""
-        self._scope = f"https://{namespace}/.default"
-        self._identity = open_identity()
-
-    def __call__(self, _config: str) -> tuple[str, float]:
-        """Return a token and its end, in a thread of librdkafka."""
-        try:
-            found = self._identity.get_token(self._scope)
-        except Exception as error:
-            self.error = str(error)[:_LONGEST_TEXT]
-            raise
-        self.error = None
-        return found.token, float(found.expires_on)
