@@ -5,6 +5,7 @@ The webhook of Event Grid: one HTTP function for each task whose source is a top
    delivers the events again.
 2. The host asks for the key of the function (`?code=` in the address of the subscription), also in the handshake. Only
    Event Grid is allowed as the origin.
+3. A request that is refused is logged, in one line a minute for each status, without anything of the request.
 
 Source: CloudEvents 1.0.2, HTTP 1.1 Web Hooks; Microsoft Learn, "Webhook event delivery" and "Endpoint validation".
 """
@@ -13,6 +14,7 @@ import asyncio
 import hmac
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import azure.functions as func
 
 from functions.answers import failure, response
+from shared.clock import Clock, SystemClock
 from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key
 from shared.errors import BuswayError, MessageRejected
@@ -31,17 +34,42 @@ _LOGGER = logging.getLogger("busway.event_grid")
 
 ORIGIN = "eventgrid.azure.net"
 MOST_BYTES = 2 * 1024 * 1024
+_PAUSE_SECONDS = 60.0
 _VALIDATION = "Microsoft.EventGrid.SubscriptionValidationEvent"
 _EVENT, _JSON = "application/cloudevents+json", "application/json"
 
 
-def register_webhook(app: func.FunctionApp, task: str, webhook: str, gathering: Gathering) -> None:
+class _Refusals:
+    """Answers and logs the requests to one webhook that are refused."""
+
+    def __init__(self, task: str, clock: Clock) -> None:
+        self._task = task
+        self._clock = clock
+        self._last: dict[int, float] = {}
+        self._unlogged: Counter[int] = Counter()
+
+    def answer(self, text: str, status: int) -> func.HttpResponse:
+        """Return the answer; many such requests add one line a minute to the log."""
+        now = self._clock.monotonic()
+        if now - self._last.get(status, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
+            self._unlogged[status] += 1
+        else:
+            self._last[status] = now
+            more = f"; {count} more since the last line" if (count := self._unlogged.pop(status, 0)) else ""
+            _LOGGER.warning("%s: the webhook answers a request with %d: %s%s", self._task, status, text, more)
+        return failure(text, status)
+
+
+def register_webhook(
+    app: func.FunctionApp, task: str, webhook: str, gathering: Gathering, clock: Clock | None = None
+) -> None:
     """Add the function of *task*, which takes events at events/*webhook*."""
+    refusals = _Refusals(task, clock or SystemClock())
 
     async def receive(request: func.HttpRequest) -> func.HttpResponse:
         if request.method == "OPTIONS":
-            return _handshake(request)
-        return await _received(request, task, gathering)
+            return _handshake(request, refusals)
+        return await _received(request, task, gathering, refusals)
 
     decorated = app.route(
         route=f"events/{webhook}",
@@ -52,23 +80,25 @@ def register_webhook(app: func.FunctionApp, task: str, webhook: str, gathering: 
     app.function_name(task)(decorated)
 
 
-def _handshake(request: func.HttpRequest) -> func.HttpResponse:
+def _handshake(request: func.HttpRequest, refusals: _Refusals) -> func.HttpResponse:
     """Agree to get events from Event Grid, and from nobody else."""
     origin = request.headers.get("WebHook-Request-Origin", "")
     if not hmac.compare_digest(origin.encode(), ORIGIN.encode()):
-        return failure(f"WebHook-Request-Origin: expected {ORIGIN}", 403)
+        return refusals.answer(f"WebHook-Request-Origin: expected {ORIGIN}", 403)
     return response(b"", _JSON, headers={"WebHook-Allowed-Origin": ORIGIN, "WebHook-Allowed-Rate": "*"})
 
 
-async def _received(request: func.HttpRequest, task: str, gathering: Gathering) -> func.HttpResponse:
+async def _received(
+    request: func.HttpRequest, task: str, gathering: Gathering, refusals: _Refusals
+) -> func.HttpResponse:
     body = request.get_body()
     if len(body) > MOST_BYTES:
-        return failure(f"the request has {len(body)} bytes, expected at most {MOST_BYTES}", 413)
+        return refusals.answer(f"the request has {len(body)} bytes, expected at most {MOST_BYTES}", 413)
     try:
         contents = _contents(body, request.headers.get("Content-Type", ""))
     except (ValueError, RecursionError, MessageRejected) as fault:
         reason = fault.description if isinstance(fault, MessageRejected) else "the body is not JSON"
-        return failure(f"expected CloudEvents or events of Event Grid: {reason}", 400)
+        return refusals.answer(f"expected CloudEvents or events of Event Grid: {reason}", 400)
     if isinstance(contents, str):
         return response(json.dumps({"validationResponse": contents}).encode(), _JSON)
     runs = (gathering.run(content, key=key) for content, key in contents)

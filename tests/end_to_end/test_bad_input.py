@@ -1,6 +1,8 @@
 """The function app of this repository on the local host and broker: messages and targets that are at fault."""
 
 import textwrap
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -40,6 +42,7 @@ CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
 east: {kind: service-bus, setting: EAST}
 away: {kind: service-bus, setting: AWAY}
+grid: {kind: event-grid, setting: GRID}
 """
 TASKS = """
 task: orders
@@ -50,6 +53,11 @@ rejects: {connection: west, queue: rejected}
 task: visits
 source: {connection: west, queue: visits}
 routes: [{target: {connection: east, queue: visits}}]
+rejects: {connection: west, queue: rejected}
+---
+task: events
+source: {connection: grid, webhook: events}
+routes: [{target: {connection: east, queue: orders}}]
 rejects: {connection: west, queue: rejected}
 ---
 task: strict
@@ -218,6 +226,30 @@ def test_messages_for_a_missing_target_stay_at_the_source(
     host.wait_for(lambda: f"{queue}: the batch waits and is retried: {error}" in host.log(), 30)
     assert broker.inspect("west", lambda west: len(list(west.store(queue).peek(0)))) == 1
     assert "SAS_KEY_VALUE" not in host.log()
+
+
+def answered(host: HostProcess, method: str, body: bytes | None) -> int:
+    """Return the status with which the webhook refuses a request of a stranger."""
+    headers = {"Authorization": "s3cret", "WebHook-Request-Origin": "s3cret.example"}
+    address = f"http://127.0.0.1:{host.http_port}/api/events/events?code=s3cret"
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(urllib.request.Request(address, body, headers, method=method))
+    error.value.close()
+    return error.value.code
+
+
+def test_requests_that_the_webhook_refuses_are_logged_without_anything_of_them(host: HostProcess) -> None:
+    assert answered(host, "POST", b"s3cret") == 400
+    assert answered(host, "POST", b'{"s3cret": 1}') == 400
+    assert answered(host, "POST", b"s3cret" * 400_000) == 413
+    assert answered(host, "OPTIONS", None) == 403
+    lines = [line for line in host.log().splitlines() if "events: the webhook answers" in line]
+    assert [line.partition("events: ")[2] for line in lines] == [
+        "the webhook answers a request with 400: expected CloudEvents or events of Event Grid: the body is not JSON",
+        "the webhook answers a request with 413: the request has 2400000 bytes, expected at most 2097152",
+        "the webhook answers a request with 403: WebHook-Request-Origin: expected eventgrid.azure.net",
+    ]
+    assert "s3cret" not in host.log()
 
 
 def test_a_stopping_host_releases_held_batches(

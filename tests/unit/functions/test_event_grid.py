@@ -11,6 +11,7 @@ import azure.functions as func
 import pytest
 
 from functions.event_grid import register_webhook
+from shared.clock import ManualClock
 from shared.line.gathering import Gathering
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -24,13 +25,13 @@ from tests.messages import message
 type Receive = Callable[[func.HttpRequest], Coroutine[Any, Any, func.HttpResponse]]
 
 
-def webhook(output: OutputThatAccepts) -> Receive:
-    target, clock = Target(output, "east", "orders"), clock_at_delivery()
+def webhook(output: OutputThatAccepts, clock: ManualClock | None = None) -> Receive:
+    target, clock = Target(output, "east", "orders"), clock or clock_at_delivery()
     task = Task("take", Origin("grid", "orders"), [], Router([Route(target)]), target, Keep(), None)
     task = replace(task, opens_envelopes=True, opens_some=True, one_by_one=True)
     line = Pipeline(task, JournalInMemory(), clock, sleep_by(clock))
     app = func.FunctionApp()
-    register_webhook(app, "take", "orders", Gathering(line, has_sessions=False))
+    register_webhook(app, "take", "orders", Gathering(line, has_sessions=False), clock)
     (function,) = app.get_functions()
     trigger = function.get_dict_repr()["bindings"][0]
     assert (trigger["route"], str(trigger["authLevel"]).upper()) == ("events/orders", "FUNCTION")
@@ -132,3 +133,20 @@ def test_what_is_not_an_event_is_a_bad_request(body: bytes) -> None:
 
 def test_a_request_that_is_too_large_is_refused() -> None:
     assert asked(webhook(OutputThatAccepts()), b" " * (2 * 1024 * 1024 + 1))[0] == 413
+
+
+def test_refused_requests_are_logged_once_a_minute_with_the_number_of_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = clock_at_delivery()
+    receive = webhook(OutputThatAccepts(), clock)
+    for _ in range(3):
+        asked(receive, b"no json")
+    asked(receive, method="OPTIONS")
+    clock.advance(60)
+    for _ in range(2):
+        asked(receive, b"no json")
+    start = "take: the webhook answers a request with"
+    body = f"{start} 400: expected CloudEvents or events of Event Grid: the body is not JSON"
+    handshake = f"{start} 403: WebHook-Request-Origin: expected eventgrid.azure.net"
+    assert caplog.messages == [body, handshake, f"{body}; 2 more since the last line"]
