@@ -1,5 +1,6 @@
 """The configuration of a broker's entities. The defaults are Azure's, not those of the emulators, which are lower."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,6 +11,16 @@ from shared.rules import Rule, TrueFilter
 DEFAULT_RULE = Rule("$Default", TrueFilter())
 DEFAULT_MAX_SIZE = 1024
 MAX_MAX_SIZE = 81_920
+MAX_PARTITIONS = 1024
+"""Of an event hub in a dedicated cluster."""
+EXPECTED_NAME = "letters, digits, . - _ /, 260 at most"
+"""What the name of a queue, topic or event hub consists of."""
+_ENTITY_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,258}[A-Za-z0-9._-])?")
+
+
+def is_entity_name(name: str) -> bool:
+    """Return whether a queue, a topic or an event hub may have this name."""
+    return _ENTITY_NAME.fullmatch(name) is not None and "//" not in name
 
 
 class EntityStatus(StrEnum):

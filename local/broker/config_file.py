@@ -24,6 +24,7 @@ from local.broker.config import (
     DEFAULT_MAX_SIZE,
     DEFAULT_RULE,
     MAX_MAX_SIZE,
+    MAX_PARTITIONS,
     EntityStatus,
     HubConfig,
     NamespaceConfig,
@@ -145,7 +146,7 @@ def _status(reader: Reader) -> EntityStatus:
 
 
 def _read_queue(reader: Reader) -> QueueConfig:
-    name = reader.name()
+    name = reader.entity_name()
     properties = reader.child("Properties")
     config = QueueConfig(
         name=name,
@@ -169,7 +170,7 @@ def _read_queue(reader: Reader) -> QueueConfig:
 
 
 def _read_topic(reader: Reader) -> TopicConfig:
-    name = reader.name()
+    name = reader.entity_name()
     properties = reader.child("Properties")
     config = TopicConfig(
         name=name,
@@ -232,13 +233,13 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
 
 def _read_hub(reader: Reader) -> HubConfig:
     groups = []
-    name = reader.name()
+    name = reader.entity_name()
     for group in reader.children("ConsumerGroups"):
         groups.append(group.name())
         group.finish()
     config = HubConfig(
         name=name,
-        partition_count=reader.number("PartitionCount", 1, 1, 1024),
+        partition_count=reader.number("PartitionCount", 1, 1, MAX_PARTITIONS),
         consumer_groups=tuple(groups),
         message_retention=reader.duration("MessageRetention", "P1D"),
         retention_size=_kilobytes(reader, "RetentionSizeInKilobytes", 1024 * 1024),

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
+from local.broker.config import EXPECTED_NAME, is_entity_name
 from local.broker.durations import parse_duration
 from shared.errors import Problem
+
+_MISSING = "?"
 
 
 class Reader:
@@ -73,8 +76,15 @@ class Reader:
         name = self.optional_text("Name")
         if not name:
             self.problem("is missing", "every entity needs a name", "Name")
-            return "?"
+            return _MISSING
         self._path = f"{self._path}({name})"
+        return name
+
+    def entity_name(self) -> str:
+        """Return the name of a queue, topic or event hub."""
+        name = self.name()
+        if name != _MISSING and not is_entity_name(name):
+            self.problem("is no name for an entity", f"expected {EXPECTED_NAME}")
         return name
 
     def unique(self, names: Iterable[str], kind: str = "entities") -> None:

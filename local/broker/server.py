@@ -144,7 +144,9 @@ class BrokerServer:
     def advance_clock(self, seconds: float) -> None:
         """Advance a ManualClock, and do everything that is due then; TypeError for any other clock."""
         if not isinstance(self._clock, ManualClock):
-            raise TypeError("the broker's clock advances by itself, expected a ManualClock")
+            raise TypeError(
+                "the broker's clock advances by itself, expected a ManualClock (in pytest, ask for busway_clock)"
+            )
         self._clock.advance(seconds)
         self.advance()
 

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from local.broker import errors
 from local.broker.admin.messages import encode_message, event_of, message_of
-from local.broker.config import HubConfig, OnDemand
+from local.broker.config import MAX_PARTITIONS, HubConfig, OnDemand
 from local.broker.core.administration import Administration
 from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Topic
@@ -42,7 +42,6 @@ from shared.clock import ManualClock
 PREFIX = "$busway"
 _DEFAULT_LIMIT = "100"
 _ACTIONS = ("reset", "failover", "clock")
-_MAX_PARTITIONS = 1024  # of a dedicated cluster
 _MAX_RETENTION_HOURS = 2160  # 90 days, in the Premium tier
 _MOST_SECONDS = 366 * 24 * 3600
 
@@ -143,8 +142,8 @@ def _hub_config(body: dict[str, Any]) -> HubConfig:
             raise Refusal(errors.ARGUMENT_ERROR, f"{name}: unknown, or not of its type; expected {', '.join(expected)}")
     default = HubConfig(name=body.get("name", ""))
     partition_count, retention = body.get("partition_count", default.partition_count), body.get("retention_hours")
-    if not 1 <= partition_count <= _MAX_PARTITIONS:
-        raise Refusal(errors.ARGUMENT_ERROR, f"partition_count is {partition_count}, expected 1 to {_MAX_PARTITIONS}")
+    if not 1 <= partition_count <= MAX_PARTITIONS:
+        raise Refusal(errors.ARGUMENT_ERROR, f"partition_count is {partition_count}, expected 1 to {MAX_PARTITIONS}")
     if retention is not None and not 1 <= retention <= _MAX_RETENTION_HOURS:
         raise Refusal(errors.ARGUMENT_ERROR, f"retention_hours is {retention}, expected 1 to {_MAX_RETENTION_HOURS}")
     groups = body.get("consumer_groups", [])

@@ -12,7 +12,15 @@ reactivate messaging entities".
 import re
 
 from local.broker import errors
-from local.broker.config import EntityStatus, HubConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import (
+    EXPECTED_NAME,
+    EntityStatus,
+    HubConfig,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+    is_entity_name,
+)
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.entity_links import Use
 from local.broker.core.hub import Hub
@@ -22,7 +30,6 @@ from local.broker.core.store import milliseconds
 from local.broker.core.usage import disabled
 from local.broker.errors import Refusal
 
-_ENTITY_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,258}[A-Za-z0-9._-])?")
 _CHILD_NAME = re.compile(r"[$A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9._-])?")
 _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
 _USES_LOST = {
@@ -165,8 +172,8 @@ class Administration:
 
 def _check_name(namespace: Namespace, name: str) -> None:
     """Raise a Refusal unless *name* is a valid name that no entity of the namespace has."""
-    if _ENTITY_NAME.fullmatch(name) is None or "//" in name:
-        raise _bad(f"'{name}' is no name for an entity, expected letters, digits, . - _ /, 260 at most")
+    if not is_entity_name(name):
+        raise _bad(f"'{name}' is no name for an entity, expected {EXPECTED_NAME}")
     if any(name.lower() in names for names in (namespace.queues, namespace.topics, namespace.hubs)):
         raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"an entity named '{name}' already exists")
 

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from local.broker.config import HubConfig, NamespaceConfig, OnDemand, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import (
+    EXPECTED_NAME,
+    MAX_PARTITIONS,
+    HubConfig,
+    NamespaceConfig,
+    OnDemand,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+    is_entity_name,
+)
 from local.broker.config_file import load_config
 
 SERVICE_BUS = "service-bus"
@@ -31,13 +41,15 @@ def namespaces_of(marks: Iterable[pytest.Mark], folder: Path) -> list[NamespaceC
             raise pytest.UsageError(
                 f"busway{mark.args or tuple(mark.kwargs)}: expected one of {', '.join(_KEYS)} by name"
             )
-        queues += [QueueConfig(name=each) if isinstance(each, str) else each for each in mark.kwargs.get("queues", ())]
+        queues += map(_queue, _items(mark.kwargs.get("queues", ())))
         topics += map(_topic, _items(mark.kwargs.get("topics", ())))
         hubs += map(_hub, _items(mark.kwargs.get("hubs", ())))
         for namespace in load_config([folder / mark.kwargs["config"]]) if "config" in mark.kwargs else ():
             queues += namespace.queues
             topics += namespace.topics
             hubs += namespace.hubs
+    _check_names([*(each.name for each in queues), *(each.name for each in topics)])
+    _check_names([each.name for each in hubs])
     service_bus = NamespaceConfig(name=SERVICE_BUS, queues=tuple(queues), topics=tuple(topics))
     event_hubs = NamespaceConfig(name=EVENT_HUBS, hubs=tuple(hubs))
     if not queues and not topics:
@@ -53,6 +65,27 @@ def _items(value: Any) -> Iterable[Any]:  # noqa: ANN401 - what a test gives to 
     return value.items() if isinstance(value, Mapping) else value
 
 
+def _check_names(names: Iterable[str]) -> None:
+    seen = set()
+    for name in names:
+        if not is_entity_name(name):
+            raise pytest.UsageError(f"busway: {name!r} is no name for an entity, expected {EXPECTED_NAME}")
+        if name.lower() in seen:
+            raise pytest.UsageError(
+                f"busway: two entities named {name!r}, expected names that differ by more than case"
+            )
+        seen.add(name.lower())
+
+
+def _queue(item: object) -> QueueConfig:
+    match item:
+        case QueueConfig():
+            return item
+        case str():
+            return QueueConfig(name=item)
+    raise pytest.UsageError(f"busway: {item!r} is no queue, expected a name or a QueueConfig")
+
+
 def _topic(item: str | TopicConfig | tuple[str, Iterable[str | SubscriptionConfig]]) -> TopicConfig:
     match item:
         case TopicConfig():
@@ -65,7 +98,9 @@ def _topic(item: str | TopicConfig | tuple[str, Iterable[str | SubscriptionConfi
 
 
 def topic(name: str, subscriptions: Iterable[str | SubscriptionConfig]) -> TopicConfig:
-    """Return a topic with subscriptions by name or with their settings."""
+    """Return a topic with subscriptions by name or with their settings; a UsageError for anything else."""
+    if isinstance(subscriptions, str) or not isinstance(subscriptions, Iterable):
+        raise pytest.UsageError(f"busway: topic {name}: got {subscriptions!r}, expected a list of subscriptions")
     return TopicConfig(
         name=name,
         subscriptions=tuple(SubscriptionConfig(name=each) if isinstance(each, str) else each for each in subscriptions),
@@ -78,6 +113,8 @@ def _hub(item: str | HubConfig | tuple[str, int]) -> HubConfig:
             return item
         case str():
             return HubConfig(name=item)
-        case (name, int() as count):
+        case (name, int() as count) if 1 <= count <= MAX_PARTITIONS:
             return HubConfig(name=name, partition_count=count)
-    raise pytest.UsageError(f"busway: {item!r} is no hub, expected a name, a HubConfig or partition counts by hub")
+    raise pytest.UsageError(
+        f"busway: {item!r} is no hub, expected a name, a HubConfig or the number of partitions by name"
+    )
