@@ -38,7 +38,7 @@ def test_mistakes_in_keys_and_status_are_all_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config([write_config(tmp_path, SharedAccessKeys=keys, Queues=queues)])
     text = str(caught.value)
-    assert all(each in text for each in ("Key: is missing", "'Write'", "two entities named A", "a list of texts"))
+    assert all(each in text for each in ("Key: is missing", "'Write'", "two keys named A", "a list of texts"))
     assert all(each in text for each in ("'Asleep'", "MaxSizeInMegabytes: is 0"))
 
 
