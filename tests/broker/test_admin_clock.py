@@ -1,6 +1,7 @@
-"""The clock over HTTP, which programs in any language may advance."""
+"""The clock over HTTP, which programs in any language may advance, and the commands of the README of the wheel."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from urllib.request import Request, urlopen
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = re.findall(r"^curl .*", (ROOT / "local/broker/README.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def ask(address: str, seconds: float | None = None) -> Any:
@@ -18,6 +20,20 @@ def ask(address: str, seconds: float | None = None) -> Any:
     request = Request(f"{address}/$busway/clock", body, {"Content-Type": "application/json"})  # noqa: S310 - the broker's own address
     with urlopen(request, timeout=60) as answer:  # noqa: S310 - likewise
         return json.load(answer)
+
+
+def check_commands(address: str) -> None:
+    """Run the commands of the README in their order, of which the last one resets everything."""
+    answers = []
+    for command in COMMANDS:
+        text = command.replace("http://localhost:5300", address)
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)  # noqa: S603, S607 - the page's command
+        answers.append(json.loads(done.stdout))
+    health, sent, (message, *_), counts, (fault,), clock, reset = answers
+    assert (health, sent, reset) == ({"status": "healthy"}, {}, {})
+    assert (fault["effect"], clock["advances_by_itself"]) == ("throttle", False)
+    assert counts["orders"]["active"] > 0
+    assert "body" in message
 
 
 def test_the_clock_of_all_namespaces_stands_still_until_a_request_advances_it() -> None:
@@ -43,6 +59,7 @@ def test_the_clock_of_all_namespaces_stands_still_until_a_request_advances_it() 
                 after = ask(second, 3600)
                 assert datetime.fromisoformat(after["now"]) == due
                 assert [str(each) for each in receiver.receive_messages(5, max_wait_time=10)] == ["later"]
+            check_commands(first)
         finally:
             process.terminate()
             process.communicate(timeout=60)
