@@ -5,9 +5,8 @@ import asyncio
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.queue.aio import QueueServiceClient
 
-from shared.azure.senders.storage_queue import translated
+from shared.azure.storage_queue_errors import source_error
 from shared.azure.storage_queues import POISON_SUFFIX
-from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.waiting import DEAD_LETTERS, Waiting
 
 _SECONDS = 6.0
@@ -30,15 +29,10 @@ class StorageQueueSite:
             async with asyncio.timeout(_SECONDS):
                 count = (await queue.get_queue_properties()).approximate_message_count or 0
                 first = await queue.peek_messages(1) if count else []
-        except ResourceNotFoundError as error:
-            if is_poison:  # the host creates it with its first message
-                return Waiting(0)
-            raise TargetRefused(f"{where}: it does not exist") from error
         except (AzureError, OSError, TimeoutError) as error:
-            failure = translated(where, error)
-            if isinstance(failure, MessageRejected):
-                raise TargetUnavailable(str(failure)) from error
-            raise failure from error
+            if is_poison and isinstance(error, ResourceNotFoundError):  # the host creates it with its first message
+                return Waiting(0)
+            raise source_error(where, "count messages", error) from error
         enqueued = first[0].inserted_on if first else None
         # The count includes messages that a receiver has, and those that have just expired.
         return Waiting(count, oldest=None if enqueued is None else round(enqueued.timestamp() * 1000))

@@ -3,10 +3,11 @@
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any, override
 
 import pytest
 from aiohttp import web
@@ -28,6 +29,7 @@ from tests.architecture.imports import ROOT
 from tests.azurite import ACCOUNT, running_queues
 
 SECONDS = 20.0
+NO_QUEUE = "the queue does not exist, the storage account answers 404 QueueNotFound"
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +87,20 @@ def test_times_are_whole_seconds_rounded_up(account: str, service: QueueServiceC
     assert service.get_queue_client("orders").get_queue_properties().approximate_message_count == 2
 
 
+def with_another_key(account: str) -> str:
+    key = account.split("AccountKey=")[1].split(";", maxsplit=1)[0]
+    return account.replace(key, base64.b64encode(b"wrong").decode())
+
+
 @pytest.mark.usefixtures("service")
 def test_a_missing_queue_and_a_wrong_key_are_refused(account: str) -> None:
     (missing,) = sent(account, texts("a"), "other")
     assert isinstance(missing, TargetRefused)
     assert "store/other: the target refuses to take messages, it does not exist" in str(missing)
-    key = account.split("AccountKey=")[1].split(";", maxsplit=1)[0]
-    (denied,) = sent(account.replace(key, base64.b64encode(b"wrong").decode()), texts("a"))
+    (denied,) = sent(with_another_key(account), texts("a"))
     assert isinstance(denied, TargetRefused)
     assert "Busway may not send to it" in str(denied)
-    assert key not in str(denied)
+    assert "AccountKey" not in str(denied)
 
 
 def test_a_message_that_is_too_large_or_no_text_is_rejected_alone(account: str, service: QueueServiceClient) -> None:
@@ -111,8 +117,9 @@ def test_what_waits_is_counted_and_the_poison_queue_too(account: str, service: Q
         site = StorageQueueSite("store", queue_service_by(account))
         try:
             found = [await site.waiting("orders"), await site.waiting("orders" + DEAD_LETTERS)]
-            with pytest.raises(TargetRefused, match="store/other: it does not exist"):
+            with pytest.raises(TargetRefused) as missing:
                 await site.waiting("other")
+            assert str(missing.value) == f"store/other: cannot count messages: {NO_QUEUE}"
             return found
         finally:
             await site.close()
@@ -274,24 +281,31 @@ class WorkerThatFails:
         return Invocation("it failed" if self.failures >= 0 else None)
 
 
-def listened(account: str, worker: WorkerThatFails, service: QueueServiceClient, **options: object) -> None:
-    """Let the host deliver what is in the queue `orders` until it is empty."""
-    trigger = {"name": "messages", "queueName": "orders", "connection": "STORE", "dataType": "BINARY"}
+def listened_until(
+    condition: Callable[[], object], account: str, worker: WorkerThatFails, queue: str = "orders", **options: object
+) -> None:
+    """Let the host deliver what is in the queue until the condition holds."""
+    trigger = {"name": "messages", "queueName": queue, "connection": "STORE", "dataType": "BINARY"}
     function = Function("1", "copy", trigger, {}, None)
     chosen = QueuesOptions(message_encoding=str(options.pop("encoding", "none")), **options)  # type: ignore[arg-type] # fields
-    queue = service.get_queue_client("orders")
 
     async def run() -> None:
         stopping = Stopping()
         listener = StorageQueueListener(function, Settings({"STORE": account}), chosen, worker, stopping)
         task = asyncio.create_task(listener.run())
         async with asyncio.timeout(SECONDS):
-            while (await asyncio.to_thread(queue.get_queue_properties)).approximate_message_count:
+            while not await asyncio.to_thread(condition):
                 await asyncio.to_thread(time.sleep, 0.02)
         listener.stop()
         await task
 
     asyncio.run(run())
+
+
+def listened(account: str, worker: WorkerThatFails, service: QueueServiceClient, **options: object) -> None:
+    """Let the host deliver what is in the queue `orders` until it is empty."""
+    queue = service.get_queue_client("orders")
+    listened_until(lambda: not queue.get_queue_properties().approximate_message_count, account, worker, **options)  # type: ignore[arg-type] # fields of the options
 
 
 def test_a_message_is_deleted_when_its_function_has_succeeded(account: str, service: QueueServiceClient) -> None:
@@ -314,6 +328,45 @@ def test_a_message_that_fails_too_often_goes_to_the_poison_queue(account: str, s
     assert len(worker.seen) == 3
     (poison,) = service.get_queue_client("orders-poison").receive_messages()
     assert poison.content == "bad"
+
+
+@pytest.mark.usefixtures("service")
+def test_a_source_that_cannot_be_read_is_reported_with_what_was_tried(
+    account: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for source, queue in ((account, "other"), (with_another_key(account), "orders")):
+        caplog.clear()
+        listened_until(lambda: "listening again" in caplog.text, source, WorkerThatFails(), queue)
+        start = f"copy: queue {queue}: cannot read messages:"
+        denied = "access is denied, the storage account answers 403 "
+        assert caplog.messages[0].startswith(f"{start} {NO_QUEUE if queue == 'other' else denied}")
+
+
+@dataclass
+class WorkerThatDeletes(WorkerThatFails):
+    """Deletes the message that the function has, or its queue, before the function ends."""
+
+    delete: Callable[[], object] = lambda: None
+
+    @override
+    async def invoke(self, *arguments: Any, **options: Any) -> Invocation:
+        await asyncio.to_thread(self.delete)
+        return await super().invoke(*arguments, **options)
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_message_or_queue_that_is_gone_after_the_function_is_reported_with_what_was_tried(
+    account: str, service: QueueServiceClient, caplog: pytest.LogCaptureFixture, failures: int
+) -> None:
+    queue = service.get_queue_client("orders")
+    identity = queue.send_message("first").id
+    worker = WorkerThatDeletes(failures, delete=queue.clear_messages)
+    gone = f"copy: message {identity} is with another receiver"
+    listened_until(lambda: gone in caplog.messages, account, worker)
+    identity = queue.send_message("second").id
+    worker = WorkerThatDeletes(failures, delete=lambda: service.delete_queue("orders"))
+    tried = f"copy: queue orders: cannot {'update' if failures else 'delete'} message {identity}: {NO_QUEUE}"
+    listened_until(lambda: f"{tried}; the message is delivered again" in caplog.messages, account, worker)
 
 
 def test_with_the_default_encoding_other_texts_go_to_the_poison_queue(

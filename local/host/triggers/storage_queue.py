@@ -18,10 +18,10 @@ import base64
 import binascii
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
@@ -32,9 +32,10 @@ from local.host.protos import TypedData
 from local.host.settings import QueuesOptions, Settings
 from local.host.worker import Function, Worker
 from local.host.worker_input import Input, fields_of_json
-from shared.azure.senders.storage_queue import translated
+from shared.azure.storage_queue_errors import source_error
 from shared.azure.storage_queues import POISON_SUFFIX, queue_service
-from shared.errors import ConfigError, Problem
+from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
+from shared.stores.storage_errors import error_code
 
 _log = logging.getLogger(__name__)
 
@@ -85,15 +86,13 @@ class StorageQueueListener:
             if len(self._running) > self._options.new_batch_threshold:
                 await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
                 continue
-            try:
+            with _trying("read messages", self._queue):
                 messages = [
                     each
                     async for each in queue.receive_messages(
                         visibility_timeout=_INVISIBLE_SECONDS, max_messages=self._options.batch_size
                     )
                 ]
-            except (AzureError, OSError) as error:
-                raise translated(f"queue {self._queue}", error) from error
             let_in()
             self.is_listening.set()
             for message in messages:
@@ -109,10 +108,10 @@ class StorageQueueListener:
     async def _process(self, service: QueueServiceClient, queue: QueueClient, message: QueueMessage) -> None:
         try:
             await self._invoke(service, queue, message)
-        except ResourceNotFoundError:
+        except _WithAnotherReceiver:
             _log.warning("%s: message %s is with another receiver", self.function.name, message.id)
-        except (AzureError, OSError) as error:
-            _log.warning("%s: %s; the message is delivered again", self.function.name, translated(self._queue, error))
+        except (TargetRefused, TargetUnavailable) as error:
+            _log.warning("%s: %s; the message is delivered again", self.function.name, error)
 
     async def _invoke(self, service: QueueServiceClient, queue: QueueClient, message: QueueMessage) -> None:
         count, most = message.dequeue_count or 0, self._options.max_dequeue_count
@@ -128,12 +127,13 @@ class StorageQueueListener:
         finally:
             renewing.cancel()
         if invocation.succeeded:
-            await queue.delete_message(message)
+            await self._delete(queue, message)
         elif count >= most:
             await self._move_to_poison(service, queue, message)
         else:
             seconds = round(self._options.visibility_timeout.total_seconds())
-            await queue.update_message(message, visibility_timeout=seconds)
+            with _trying(f"update message {message.id}", self._queue):
+                await queue.update_message(message, visibility_timeout=seconds)
 
     def _body(self, text: str) -> bytes | None:
         if self._options.message_encoding == "none":
@@ -147,19 +147,40 @@ class StorageQueueListener:
         while True:
             await asyncio.sleep(_RENEWAL_SECONDS)
             try:
-                renewed = await queue.update_message(message, visibility_timeout=_INVISIBLE_SECONDS)
-            except AzureError as error:
-                _log.warning("%s: not renewed: %s", self.function.name, translated(self._queue, error))
+                with _trying(f"update message {message.id}", self._queue):
+                    renewed = await queue.update_message(message, visibility_timeout=_INVISIBLE_SECONDS)
+            except (_WithAnotherReceiver, TargetRefused, TargetUnavailable) as error:
+                _log.warning("%s: not renewed: %s", self.function.name, error)
                 return
             message.pop_receipt = renewed.pop_receipt
 
     async def _move_to_poison(self, service: QueueServiceClient, queue: QueueClient, message: QueueMessage) -> None:
         poison = service.get_queue_client(self._queue + POISON_SUFFIX)
         _log.warning("%s: moving message %s to %s", self.function.name, message.id, poison.queue_name)
-        with contextlib.suppress(ResourceExistsError):
-            await poison.create_queue()
-        await poison.send_message(message.content)
-        await queue.delete_message(message)
+        with _trying(f"write message {message.id}", poison.queue_name):
+            with contextlib.suppress(ResourceExistsError):
+                await poison.create_queue()
+            await poison.send_message(message.content)
+        await self._delete(queue, message)
+
+    async def _delete(self, queue: QueueClient, message: QueueMessage) -> None:
+        with _trying(f"delete message {message.id}", self._queue):
+            await queue.delete_message(message)
+
+
+class _WithAnotherReceiver(Exception):
+    """The message was invisible for too long, or is deleted."""
+
+
+@contextlib.contextmanager
+def _trying(action: str, queue: str) -> Iterator[None]:
+    """Translate the SDK's errors, with what was tried."""
+    try:
+        yield
+    except (AzureError, OSError) as error:
+        if error_code(error) in {"MessageNotFound", "PopReceiptMismatch"}:
+            raise _WithAnotherReceiver(f"queue {queue}: cannot {action}: another receiver has it") from error
+        raise source_error(f"queue {queue}", action, error) from error
 
 
 def _input(function: Function, message: QueueMessage, body: bytes) -> Input:

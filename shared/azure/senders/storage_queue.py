@@ -9,43 +9,19 @@ Sends texts to the queues of a storage account.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.core.exceptions import AzureError
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
-from shared.azure.senders.conditions import (
-    DISABLED,
-    INVALID,
-    MISSING,
-    THROTTLED,
-    TOO_LARGE,
-    UNAUTHORIZED,
-    UNREACHABLE,
-    Reaction,
-    after_requested_wait,
-    as_error,
-)
+from shared.azure.senders.conditions import INVALID, as_error
+from shared.azure.storage_queue_errors import sending_error
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
-from shared.stores.storage_errors import error_code
 
 _MOST_IN_FLIGHT = 64
 _FOR_EVER = -1
 _LONGEST_VISIBILITY = 7 * 24 * 60 * 60
 _SECOND = 1000
-
-# Source: Microsoft Learn, "Queue Storage error codes" and "Common REST API error codes".
-_BY_STATUS = {401: UNAUTHORIZED, 403: UNAUTHORIZED, 404: MISSING, 413: TOO_LARGE, 429: THROTTLED, 503: THROTTLED}
-_BY_CODE = {
-    "RequestBodyTooLarge": TOO_LARGE,
-    "MessageTooLarge": TOO_LARGE,
-    "InvalidXmlDocument": INVALID,
-    "InvalidXmlNodeValue": INVALID,
-    "OutOfRangeQueryParameterValue": INVALID,
-    "InvalidQueryParameterValue": INVALID,
-    "QueueDisabled": DISABLED,
-    "AccountIsDisabled": DISABLED,
-}
 
 
 class StorageQueueOutput:
@@ -112,7 +88,7 @@ class StorageQueueOutput:
                     time_to_live=_seconds(message.time_to_live) if message.time_to_live else _FOR_EVER,
                 )
         except (AzureError, TimeoutError, OSError) as error:
-            return translated(where, error)
+            return sending_error(where, error)
         return None
 
     def _seconds_until(self, due: int | None) -> int | None:
@@ -126,21 +102,3 @@ class StorageQueueOutput:
 def _seconds(milliseconds: int) -> int:
     """Return whole seconds, rounded up: a message must neither expire nor be received before its time."""
     return -(-milliseconds // _SECOND)
-
-
-def translated(where: str, error: AzureError | TimeoutError | OSError) -> BuswayError:
-    """Return the error of Busway for a failed request to the queue *where*."""
-    if isinstance(error, HttpResponseError) and error.status_code is not None:
-        code = error_code(error)
-        seen = f"{error.status_code}" + (f" {code}" if code else "")
-        return as_error(_reaction(error, code), where, f"the storage account answers {seen}", error)
-    if isinstance(error, ClientAuthenticationError):
-        return as_error(UNAUTHORIZED, where, f"there is no valid key or token, {type(error).__name__}", error)
-    seen = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-    return as_error(UNREACHABLE, where, f"{seen}; a message without an answer is sent again", error)
-
-
-def _reaction(error: HttpResponseError, code: str) -> Reaction:
-    reaction = _BY_CODE.get(code) or _BY_STATUS.get(error.status_code or 0, UNREACHABLE)
-    headers = getattr(error.response, "headers", None)
-    return after_requested_wait(reaction, None if headers is None else headers.get("Retry-After"))
