@@ -6,6 +6,7 @@ the same results. It writes into a folder of its own, all at once; a folder with
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
@@ -17,7 +18,7 @@ from jobs.reconcile.journal.hours import hour_of
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.gaps import damaged_hours
-from jobs.reconcile.judge.selection import Hours
+from jobs.reconcile.judge.selection import Hours, last_enqueued
 from jobs.reconcile.judge.tap_periods import earlier_periods, observed_periods
 from jobs.reconcile.judge.task_history import task_history
 from jobs.reconcile.judge.tasks import TaskActivity
@@ -73,7 +74,11 @@ def reconcile(
     opened = read_open(spark, storage, run, previous)
     # Compact
     progress(f"compacting the new files of {len(hours)} hours")
-    inputs = compact_inputs(spark, storage, run, hours)
+    # Java has little to do while Arrow compacts.
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(last_enqueued, opened)
+        inputs = compact_inputs(spark, storage, run, hours)
+        last_opened = asked.result()
     # Judge
     history = task_history(spark, run, hours, inputs.hours, previous)
     end = counted_until(run, hours)
@@ -97,6 +102,7 @@ def reconcile(
             Tasks(observed.tasks, history.coverage, coverage_before, observed.periods, earlier_tasks),
             None if opened is None else rename_tasks(opened, history.renamed),
             problems,
+            last_opened=last_opened,
             start=window.start,
             end=end,
             settings=run.settings,

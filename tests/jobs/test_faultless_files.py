@@ -200,6 +200,18 @@ def compacted(spark: SparkSession, folder: Path) -> dict[str, Hour]:
     return compact_hours(spark, files, str(folder / "compacted"), now=START + timedelta(days=2), hours=hours)
 
 
+def finished_and_enqueued(records: Iterable[Record]) -> tuple[set[int], int]:
+    """Return the first and last time of each minute in which tasks finished messages, and the last enqueued time."""
+    ends: dict[tuple[str, str, str, int], list[int]] = {}
+    last = 0
+    for each in records:
+        last = max(last, each.get("enqueued_time") or 0)
+        if each["observer"] == "task" and each["outcome"] in ("sent", *schema.WITHHELD):
+            key = each["task"], each.get("target") or "", each["outcome"], each["journal_time"] // 60_000_000
+            ends.setdefault(key, []).append(each["journal_time"])
+    return {end for times in ends.values() for end in (min(times), max(times))}, last
+
+
 def test_hours_that_arrow_compacts_are_those_that_spark_compacts(spark: SparkSession, tmp_path: Path) -> None:
     by_arrow, by_spark, by_both = (tmp_path / name for name in ("arrow", "spark", "both"))
     journals, _ = planted(KINDS, taps=True, hours=2)
@@ -214,10 +226,14 @@ def test_hours_that_arrow_compacts_are_those_that_spark_compacts(spark: SparkSes
     content = [{hour: (each.records, each.coverage, each.problems) for hour, each in hours.items()} for hours in found]
     assert content[0] == content[1] == content[2]
     assert sum(each.records for each in found[0].values()) == len(journals.records)
+    finished, enqueued = finished_and_enqueued(record for _, record in journals.records)
+    rows = [row for hour in found[0].values() for row in hour.coverage]
+    assert {each for row in rows for each in row["finished"]} == finished
+    assert max(row["last_enqueued"] for row in rows if row["last_enqueued"]) == enqueued
     tables = [
         parquet.read_table(each / "compacted" / "records", columns=list(schema.COMPACTED))
         for each in (by_arrow, by_spark, by_both)
     ]
-    rows = [sorted(map(str, each.to_pylist())) for each in tables]
-    assert rows[0] == rows[1] == rows[2]
+    lines = [sorted(map(str, each.to_pylist())) for each in tables]
+    assert lines[0] == lines[1] == lines[2]
     assert list((by_arrow / "compacted" / "records").glob("*/part-?.parquet"))

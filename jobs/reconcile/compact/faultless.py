@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from jobs.reconcile.compact.coverage import KEYS, merged_coverage
+from jobs.reconcile.compact.coverage import FINISHING, KEYS, MINUTE, merged_coverage
 from jobs.reconcile.compact.records import DISTINCT
 from jobs.reconcile.compact.verification import CompactionFailed
 from jobs.reconcile.read.faultless_files import COMPACTED, NotFaultless, faultless_records
@@ -120,19 +120,26 @@ def _coverage(records: pa.Table) -> list[dict[str, Any]]:
     at_source = compute.and_not(compute.invert(is_target), has_number)
     unmatched = compute.and_(is_tap, compute.or_(at_target, at_source))
     journal_time = records["journal_time"].cast(pa.int64())
-    counted = {
+    is_finished = compute.and_(
+        compute.is_in(records["outcome"], pa.array(FINISHING)), compute.equal(records["observer"], "task")
+    )
+    added = {
+        "minute": compute.if_else(is_finished, compute.divide(journal_time, MINUTE), None),
         "unnumbered": compute.or_(unmatched, compute.invert(has_number)).cast(pa.int64()),
         "unmatched": unmatched.cast(pa.int64()),
         "given_up": compute.is_valid(records["given_up_by"]).cast(pa.int64()),
         "handed_over": compute.fill_null(records["handed_over"], False),
+        "journal_time": journal_time,
+        "enqueued": records["enqueued_time"].cast(pa.int64()),
     }
-    keyed = pa.table({**{name: records[name] for name in KEYS}, **counted, "journal_time": journal_time})
-    grouped = keyed.group_by(list(KEYS), use_threads=False).aggregate(
+    keyed = pa.table({**{name: records[name] for name in KEYS}, **added})
+    grouped = keyed.group_by([*KEYS, "minute"], use_threads=False).aggregate(
         [
             ([], "count_all"),
             *((name, "sum") for name in ("unnumbered", "unmatched", "given_up")),
             ("handed_over", "any"),
             *(("journal_time", side) for side in ("min", "max")),
+            ("enqueued", "max"),
         ]
     )
     names = {
@@ -140,6 +147,10 @@ def _coverage(records: pa.Table) -> list[dict[str, Any]]:
         "journal_time_min": "first",
         "journal_time_max": "last",
         "handed_over_any": "handed_over",
+        "enqueued_max": "last_enqueued",
     }
     names |= {f"{name}_sum": name for name in ("unnumbered", "unmatched", "given_up")}
-    return [{names.get(name, name): value for name, value in row.items()} for row in grouped.to_pylist()]
+    rows = [{names.get(name, name): value for name, value in row.items()} for row in grouped.to_pylist()]
+    for row in rows:
+        row["finished"] = [] if row["minute"] is None else sorted({row["first"], row["last"]})
+    return rows

@@ -7,8 +7,8 @@ from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.files import below_journal
 from jobs.reconcile.storage import Storage, StoredFile
 
-VERSION = 5
-"""Version of a marker: those before have no coverage."""
+VERSION = 6
+"""Version of a marker: those before have no coverage, or less of it."""
 
 
 class Hour(NamedTuple):

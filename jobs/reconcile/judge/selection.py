@@ -6,14 +6,12 @@ messages that the previous run left open; and the earlier records of both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact.tables import CompactedRecords
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import NUMBER, is_unnumbered, micros, stream
 from jobs.reconcile.journal.hours import hour_of, micros_of
@@ -98,7 +96,11 @@ def earlier_hours(earlier: Iterable[str], first_enqueued: int | None, start: dat
 
 
 def settled_since(
-    records: CompactedRecords, hours: Hours, opened: DataFrame | None, start: datetime, settings: Settings
+    hours: Hours,
+    coverage_before: Iterable[Mapping[str, Any]],
+    last_opened: int | None,
+    start: datetime,
+    settings: Settings,
 ) -> int:
     """
     Return the time from which on no message of a window that starts at *start* has records before the window.
@@ -107,22 +109,20 @@ def settled_since(
     over when the source enqueued it. So it is the time after the last message of which there are earlier records, but
     the end of the tolerance if some of these may be lost.
     Units:   microseconds since 1970.
+    Shape:   *coverage_before* are the rows of COVERAGE of the hours before the window, *last_opened* is when the last
+             of the open messages of the previous run was enqueued.
     """
     latest = start + settings.clock_tolerance
-    near = [hour for hour in hours.before if hour >= hour_of(start - settings.clock_tolerance)]
-    if {*near} & {*hours.damaged}:
+    near = {hour for hour in hours.before if hour >= hour_of(start - settings.clock_tolerance)}
+    if near & {*hours.damaged}:
         return micros_of(latest)
-    before = records.of(near)
-    known = [] if before is None else [before.where(F.col("journal_time") >= F.lit(start - settings.clock_tolerance))]
-    known += [] if opened is None else [opened]
-    # Spark plans the one while it computes the other.
-    with ThreadPoolExecutor() as pool:
-        ends = [last + 1 for last in pool.map(_last_enqueued, known) if last is not None]
-    return min(max([micros_of(start), *ends]), micros_of(latest))
+    known: list[int | None] = [last_opened, *(row["last_enqueued"] for row in coverage_before if row["landed"] in near)]
+    return min(max([micros_of(start), *(last + 1 for last in known if last is not None)]), micros_of(latest))
 
 
-def _last_enqueued(records: DataFrame) -> int | None:
-    last: int | None = records.agg(F.max(micros("enqueued_time"))).collect()[0][0]
+def last_enqueued(records: DataFrame | None) -> int | None:
+    """Return when the last message of *records* was enqueued, in microseconds since 1970; None without any."""
+    last: int | None = None if records is None else records.agg(F.max(micros("enqueued_time"))).collect()[0][0]
     return last
 
 

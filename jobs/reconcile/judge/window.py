@@ -91,6 +91,7 @@ def judge_window(
     opened: DataFrame | None,
     problems: Sequence[Problem],
     *,
+    last_opened: int | None,
     start: datetime,
     end: datetime,
     settings: Settings,
@@ -100,8 +101,8 @@ def judge_window(
     """
     Return the verdicts of the messages of a window, counted from *start* to *end*.
 
-    Shape:   *opened* are the open messages of the previous run as read_open() returns them, *problems* those of the
-             evidence, which make messages undecided.
+    Shape:   *opened* are the open messages of the previous run as read_open() returns them, *last_opened* is their
+             last_enqueued(), *problems* those of the evidence, which make messages undecided.
     """
     progress("pairing the records of each message")
     of_window = records.of(hours.window)
@@ -110,7 +111,7 @@ def judge_window(
     loose = _loose(of_window, tasks.coverage)
     parts: list[DataFrame] = []
     paired = None
-    since = selection.settled_since(records, hours, opened, start, settings)
+    since = selection.settled_since(hours, tasks.coverage_before, last_opened, start, settings)
     if of_window is not None:
         paired = _pair(of_window, loose, of_streams, tapped, since=since, settings=settings, cache=cache)
         parts.append(selection.numbered_records(of_window, paired.numbers))
@@ -151,7 +152,7 @@ def judge_window(
     keyed = cache.cut(mark_out_of_order(mark_source_time(watched, of_window), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
-    evidence = Evidence(of_window, records.of([*earlier, *hours.window]), tasks.coverage_before, tasks.active)
+    evidence = Evidence(records.of([*earlier, *hours.window]), [*tasks.coverage_before, *tasks.coverage], tasks.active)
     verdicts = cache.cut(
         judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
     )
