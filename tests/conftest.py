@@ -50,6 +50,7 @@ SLOW_FILES = (
     "jobs/test_verdicts.py",
     "jobs/test_replays.py",
     "faults/test_stops.py",
+    "faults/test_amqp_poison.py",
     "faults/test_kafka.py",
     "faults/test_forward.py",
     "faults/test_reconciled_kafka.py",
