@@ -23,7 +23,8 @@ from benchmarks.kafka import outgoing_batches
 from benchmarks.measurement import Measurement, report
 from benchmarks.stack import FOLDER, READY_SECONDS, free_port
 from cli.children import Child
-from cli.forward.run import Forwarding, Request
+from cli.forward.batch import Records
+from cli.forward.forwarding import Forwarding, Request
 from cli.places import Place
 from shared.azure.connections import event_hub_client
 from shared.azure.senders.event_hubs import EventHubsOutput
@@ -31,6 +32,7 @@ from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import kafka_endpoint
 from shared.config.models import Connection
 from shared.errors import BuswayError
+from shared.journal.log import LogJournal
 from shared.protocols import Outgoing
 
 _TOPIC, _HUB = "benchmark", "readings"
@@ -66,7 +68,8 @@ async def _busway(group: str, office: str) -> float:
     output = _Timed(EventHubsOutput("office", lambda hub: event_hub_client("OFFICE", settings, hub)))
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), _TOPIC)
     hub = Place("office", Connection(kind="event-hubs", setting="OFFICE"), _HUB)
-    forwarding = Forwarding(Request(source, hub, group, Path("unused"), 0.1), "stream", output, lambda _: None)
+    request = Request(source, hub, group, Path("unused"), 0.1, "bench")
+    forwarding = Forwarding(request, "stream", output, lambda _: None, Records(LogJournal(), "bench", str(hub)))
     await forwarding.run()
     if forwarding.sent != _RECORDS or output.began is None:
         raise SystemExit(f"sent {forwarding.sent}, expected {_RECORDS}")

@@ -5,15 +5,17 @@ import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cli.forward.run import Forwarding, Request
+from cli.forward.batch import Records
+from cli.forward.forwarding import Forwarding, Request
 from cli.places import Place
 from local.kafka.cluster import KafkaCluster
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import kafka_endpoint
 from shared.config.models import Connection
 from shared.errors import BuswayError
+from shared.journal.log import LogJournal
 from shared.message.message import Message
-from shared.protocols import Outgoing, Output
+from shared.protocols import Journal, Outgoing, Output
 from tests.messages import ORIGIN, delivered
 
 PARTITIONS = 4
@@ -77,11 +79,19 @@ async def fill(url: str, topic: str, messages: Sequence[Outgoing]) -> None:
     await output.close()
 
 
-def forwarding(topic: str, output: Output, rejects: list[str] | None = None, *, hub: str = "returned") -> Forwarding:
+def forwarding(
+    topic: str,
+    output: Output,
+    rejects: list[str] | None = None,
+    *,
+    hub: str = "returned",
+    journal: Journal | None = None,
+) -> Forwarding:
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), topic)
     target = Place("plant", Connection(kind="event-hubs", setting="PLANT"), hub)
-    request = Request(source, target, f"of-{topic}", Path("unused"), 0.5)
-    return Forwarding(request, "stream", output, (rejects if rejects is not None else []).append)
+    request = Request(source, target, f"of-{topic}", Path("unused"), 0.5, "to-hub")
+    reject = (rejects if rejects is not None else []).append
+    return Forwarding(request, "stream", output, reject, Records(journal or LogJournal(), "to-hub", f"plant/{hub}"))
 
 
 async def run(work: Forwarding) -> None:

@@ -20,6 +20,9 @@ def forward(
         float | None,
         typer.Option(min=0.1, metavar="SECONDS", help="End after this time without a record; by default with Ctrl-C."),
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its name in the journal. [default: the consumer group]")
+    ] = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -27,12 +30,14 @@ def forward(
 
     Headers that Busway wrote get back their types, headers of others become properties, the key is the partition key.
     The records of a key arrive in order and none is lost: the group goes on only after the hub has accepted them. After
-    a kill some are sent twice. Several processes with one group share the partitions. Example:
+    a kill some are sent twice. Several processes with one group share the partitions. A journal in config/journal.yaml
+    has each record as that of a task. Example:
 
         busway forward stream/readings office/readings --group to-office
     """
-    from cli.forward.run import Request, forward_and_print
+    from cli.forward.forwarding import Request
+    from cli.forward.run import forward_and_print
     from cli.places import open_place
 
     with open_place(topic, config) as source, open_place(hub, config) as target:
-        forward_and_print(Request(source, target, group, rejects, idle), config)
+        forward_and_print(Request(source, target, group, rejects, idle, task or group), config)

@@ -96,6 +96,10 @@ class Journals:
             telemetry=telemetry,
         )
 
+    def named(self, task: str) -> Journal:
+        """Return the journal of a command that carries messages, as a task of its own whose source has partitions."""
+        return LogJournal() if self._sink is None else TaskJournal(task, self._sink, is_hub=True, is_required=True)
+
     def binding(self) -> OutputBinding | None:
         """Return the output binding for the functions of tasks and taps, None if the journal needs none."""
         journal = self._configuration.journal

@@ -17,12 +17,18 @@ from shared.amqp.values import binary, int_, string
 from shared.azure.connections import event_hub_client
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
+from shared.journal.in_memory import MemorySink
+from shared.journal.record import Role
+from shared.journal.sink import Stream
+from shared.journal.task import TaskJournal
 from shared.message.message import Message
 from shared.message.metadata import OFFSET, PATH, SEQUENCE
 from shared.protocols import Outgoing
 from tests.fidelity.parts import changes, is_same_value, parts
 from tests.forwarding import KEYS, TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
 from tests.messages import ORIGIN, delivered
+
+EXAMPLES = Path(__file__).parents[2] / "config/examples"
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +134,52 @@ def test_a_record_that_cannot_be_sent_is_set_aside_and_does_not_hold_the_others(
     assert Message.received(base64.b64decode(found[2]["message"]), ORIGIN).body == b"2"
 
 
+class SinkThatFailsFirst(MemorySink):
+    """Refuses what comes first to each stream."""
+
+    async def append(self, stream: Stream, member: bytes) -> None:
+        if stream not in self.members:
+            self.members[stream] = []
+            raise TargetUnavailable("down")
+        await super().append(stream, member)
+
+
+def test_the_journal_has_what_was_received_before_it_is_sent_and_each_outcome_once(
+    cluster: KafkaCluster, stream: str
+) -> None:
+    topic, sink = new_topic(cluster), SinkThatFailsFirst()
+    seen_at_send = list[int]()
+    target = TargetThatFailsFirst(
+        then=lambda: seen_at_send.append(len(sink.records("to-hub", Role.SOURCE))),
+    )
+    unnamed = Outgoing(delivered(None, body=b"20", message_id=None), None, None, "k0")
+    broken = Outgoing(delivered(None, body=b"21", named={PATH: int_(4)}), None, None, "k0")
+
+    async def scenario() -> None:
+        await fill(stream, topic, [*keyed(20), unnamed, broken])
+        journal = TaskJournal("to-hub", sink, is_hub=True, is_required=True)
+        await run(forwarding(topic, target, journal=journal))
+
+    asyncio.run(scenario())
+    received = {(each["src_part"], each["src_seq"]): each for each in sink.records("to-hub", Role.SOURCE)}
+    outcomes = {(each["src_part"], each["src_seq"]): each for each in sink.records("to-hub", Role.TARGET)}
+    assert len(received) == len(sink.records("to-hub", Role.SOURCE)) == 22
+    assert len(sink.records("to-hub", Role.TARGET)) == 22
+    assert received.keys() == outcomes.keys()
+    assert seen_at_send[0] > 0
+    assert {(each["src_entity"], *each["hops"]) for each in received.values()} == {(topic, "stream")}
+    sent = {key: each for key, each in outcomes.items() if each["outcome"] == "sent"}
+    assert {each["target"] for each in sent.values()} == {"plant/returned"}
+    for key, each in sent.items():
+        digests = (received[key][name] for name in ("body_digest", "property_digest"))
+        body, properties = (int(digest[:16], 16) for digest in digests)
+        assert int(each["check"], 16) == body ^ properties
+    assert sum("message_id" in each for each in sent.values()) == 1, "only the one without an id gets another"
+    [rejected] = [each for each in outcomes.values() if each["outcome"] != "sent"]
+    assert (rejected["outcome"], rejected["stage"]) == ("rejected", "stamped")
+    assert rejected["reason"].startswith("MalformedMessage: ")
+
+
 def test_a_topic_that_does_not_exist_is_a_problem() -> None:
     with pytest.raises(ConfigError, match="stream/missing: cannot be read: Subscribed topic not available"):
         asyncio.run(run(forwarding("missing", TargetThatFailsFirst())))
@@ -145,7 +197,26 @@ def test_what_cannot_be_forwarded_is_a_problem(
     topic: str, hub: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PLANT", raising=False)
-    folder = Path(__file__).parents[2] / "config/examples/hub-to-kafka"
+    folder = EXAMPLES / "hub-to-kafka"
     result = CliRunner().invoke(app, ["forward", topic, hub, "--group", "g", "--config", str(folder)])
+    assert result.exit_code == 1
+    assert expected in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--group", "$Default"], "$Default: cannot be a name in the journal (choose another one with --task"),
+        (["--group", "g", "--task", "readings-to-kafka"], "readings-to-kafka: is a task of the configuration"),
+        (["--group", "g"], "journal.yaml: blob: app setting JOURNAL: the app setting is missing"),
+    ],
+)
+def test_what_the_journal_cannot_have_is_a_problem(
+    options: list[str], expected: str, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFICE", broker.connection_string("hubs"))
+    monkeypatch.delenv("JOURNAL", raising=False)
+    place = ["--config", str(EXAMPLES / "hub-to-kafka-and-back")]
+    result = CliRunner().invoke(app, ["forward", "stream/readings", "office/readings", *options, *place])
     assert result.exit_code == 1
     assert expected in result.stderr.replace("\n", " ")

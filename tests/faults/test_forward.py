@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,9 @@ import pytest
 from cli.kafka_consumer import GroupReader
 from local.kafka.cluster import KafkaCluster
 from shared.errors import TargetUnavailable
+from shared.journal.in_memory import MemorySink
+from shared.journal.record import Role
+from shared.journal.task import TaskJournal
 from tests.forwarding import TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
 
 DOWN = TargetUnavailable("down")
@@ -60,27 +64,33 @@ def test_a_batch_that_was_not_committed_is_sent_again_and_nothing_is_lost(cluste
 def test_a_member_that_joins_in_the_middle_of_a_batch_takes_partitions_and_nothing_is_lost(
     cluster: KafkaCluster,
 ) -> None:
-    url, topic = f"kafka://{cluster.servers}", new_topic(cluster)
+    url, topic, sink = f"kafka://{cluster.servers}", new_topic(cluster), MemorySink()
 
     async def scenario() -> list[TargetThatFailsFirst]:
         await fill(url, topic, keyed(1_000))
         sent = asyncio.Event()
         # The first has a batch that it cannot send while the second joins.
         targets = [TargetThatFailsFirst(*[DOWN] * 5, then=sent.set), TargetThatFailsFirst()]
-        running = [asyncio.create_task(run(forwarding(topic, targets[0])))]
+        journal = TaskJournal("to-hub", sink, is_hub=True, is_required=True)
+        running = [asyncio.create_task(run(forwarding(topic, targets[0], journal=journal)))]
         await sent.wait()
-        running.append(asyncio.create_task(run(forwarding(topic, targets[1]))))
+        running.append(asyncio.create_task(run(forwarding(topic, targets[1], journal=journal))))
         await asyncio.gather(*running)
         return targets
 
     arrived: dict[str | None, set[int]] = {}
-    for target in asyncio.run(scenario()):
+    targets = asyncio.run(scenario())
+    for target in targets:
         for key, numbers in target.bodies.items():
             # Each comes first in its place; what comes again was not committed.
             firsts = list(dict.fromkeys(numbers))
             assert firsts == sorted(firsts), key
             arrived.setdefault(key, set()).update(numbers)
     assert arrived == {key: set(numbers) for key, numbers in by_key(1_000).items()}
+    outcomes = Counter(each["outcome"] for each in sink.records("to-hub", Role.TARGET))
+    copies = sum(len(numbers) for target in targets for numbers in target.bodies.values())
+    assert outcomes["sent"] == copies, "each copy is in the journal"
+    assert outcomes.total() == len(sink.records("to-hub", Role.SOURCE)), "also what was left to the other member"
 
 
 def reader_of(topic: str) -> GroupReader:

@@ -1,0 +1,119 @@
+"""The records that were taken from a topic at once, and what the journal has of them."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shared.amqp.values import string
+from shared.azure.receivers.kafka_message import TakenRecord, message_of
+from shared.errors import MessageRejected
+from shared.line.states import Stage
+from shared.message.arrival import Arrival
+from shared.message.message import Message
+from shared.message.metadata import deterministic_id, stamp
+from shared.protocols import Entry, Flush, Imprint, Journal, Outcome, Outgoing, Record
+
+
+class Records(NamedTuple):
+    """A journal, and what it calls the command and the hub."""
+
+    journal: Journal
+    task: str
+    target: str
+
+
+@dataclass(slots=True, eq=False)
+class Taken:
+    """A record as a message, and its outcome; RETRY as long as it has none."""
+
+    partition: int
+    offset: int
+    arrival: Arrival
+    arrived: Imprint | None
+    """What the journal keeps of it; None for a journal that keeps nothing."""
+    outgoing: Outgoing
+    departed: Imprint | None = None
+    outcome: Outcome = Outcome.RETRY
+    reason: str = "another member of the group has the partition"
+    stage: Stage = Stage.SENT
+
+    def reject(self, error: MessageRejected, stage: Stage) -> None:
+        """Set it aside for an *error*."""
+        self.outcome, self.reason, self.stage = Outcome.REJECTED, str(error), stage
+
+    def record(self, task: str, target: str) -> Record:
+        """Return its outcome for the journal."""
+        is_sent, (_, message_id, session_id, partition_key, *_) = self.outcome is Outcome.SENT, self.outgoing
+        return Record(
+            task,
+            self.arrival,
+            message_id,
+            self.outcome,
+            target,
+            None if is_sent else self.reason,
+            None if is_sent else self.stage,
+            session_id or partition_key,
+            arrived=self.arrived,
+            departed=self.departed,
+        )
+
+
+def taken(record: TakenRecord, site: str, topic: str, journal: Journal) -> tuple[Taken, MessageRejected | None]:
+    """Return a record of a *topic* as the message that a hub gets, and why no hub can get it."""
+    message = message_of(record, site, topic)
+    arrived = journal.arriving(message)
+    error = None
+    try:
+        if not message.has_message_id:
+            identity = deterministic_id(message.arrival)
+            message.message_id = None if identity is None else string(identity)
+        stamp(message)
+    except MessageRejected as rejection:
+        error = rejection
+    found = Taken(record.partition, record.offset, message.arrival, arrived, _outgoing(message))
+    if error is not None:
+        found.reject(error, Stage.STAMPED)
+    elif arrived is not None:
+        found.departed = journal.departing(message, arrived)
+    return found, error
+
+
+class Batch:
+    """Messages of one or more partitions; the journal has them by partition, as it has those of a hub."""
+
+    def __init__(self, messages: Sequence[Taken], numbers: Iterator[int]) -> None:
+        """Give the messages of each partition the next of *numbers*, by which the journal knows them."""
+        shares: dict[int, list[Taken]] = {}
+        for each in messages:
+            shares.setdefault(each.partition, []).append(each)
+        self._shares = {next(numbers): share for share in shares.values()}
+        self._messages = messages
+
+    def unsent(self, lost: Collection[int]) -> list[Taken]:
+        """Return the messages without an outcome, except those of *lost* partitions."""
+        return [each for each in self._messages if each.outcome is Outcome.RETRY and each.partition not in lost]
+
+    def next_offsets(self) -> dict[int, int]:
+        """Return where each partition goes on."""
+        return {each.partition: each.offset + 1 for each in self._messages}
+
+    def received(self, records: Records) -> list[Flush]:
+        """Return what writes that the messages were received."""
+        return [
+            records.journal.received(
+                [Entry(each.arrival, each.arrived) for each in share if each.arrived is not None], number
+            )
+            for number, share in self._shares.items()
+            if share[0].arrived is not None
+        ]
+
+    def decided(self, records: Records) -> list[Flush]:
+        """Return what writes the outcomes."""
+        return [
+            records.journal.decided([each.record(records.task, records.target) for each in share], number)
+            for number, share in self._shares.items()
+        ]
+
+
+def _outgoing(message: Message) -> Outgoing:
+    return Outgoing(message.encode(), *message.envelope())

@@ -1,0 +1,168 @@
+"""Takes the records of a topic, sends them to a hub, and lets the group go on."""
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from cli.forward.batch import Batch, Records, Taken, taken
+from cli.kafka_consumer import GroupReader
+from cli.places import Place
+from shared.azure.receivers.kafka_message import TakenRecord
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.states import Stage
+from shared.printable import printable
+from shared.protocols import Flush, Outcome, Output
+
+_MOST_RECORDS = 500
+_TAKE_SECONDS = 0.2
+_SEND_SECONDS = 30.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+
+
+class Request(NamedTuple):
+    """What was asked for."""
+
+    topic: Place
+    hub: Place
+    group: str
+    rejects: Path
+    idle: float | None
+    task: str
+    """Its name in the journal."""
+
+
+class Forwarding:
+    """
+    Sends the records of a topic to a hub; a partition goes on when all that was read of it has its result.
+
+    The journal has what was received before anything is sent, and the outcomes before the group goes on.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        site: str,
+        output: Output,
+        reject: Callable[[str], None],
+        records: Records,
+    ) -> None:
+        """Call the cluster *site* in the stamps of messages; write each rejected record as a line with *reject*."""
+        self._request = request
+        self._site = site
+        self._output = output
+        self._reject = reject
+        self._records = records
+        self._numbers = itertools.count(1)
+        self.sent = 0
+        self.rejected = 0
+
+    async def run(self) -> None:
+        """Forward until cancelled, or until no record has come for a while."""
+        # librdkafka must not be closed while another thread is in it.
+        with ThreadPoolExecutor(1, thread_name_prefix="busway-forward") as thread:
+            topic, loop = self._request.topic, asyncio.get_running_loop()
+            setting, group = topic.connection.setting, self._request.group
+            reader = GroupReader(str(topic), setting, os.environ, topic.path, group, report=_print_error)
+
+            async def waiting[T](function: Callable[..., T], *arguments: object) -> T:
+                return await loop.run_in_executor(thread, function, *arguments)
+
+            try:
+                await self._forward(reader, waiting)
+            finally:
+                await waiting(reader.close)
+                await self._output.close()
+
+    async def _forward(self, reader: GroupReader, waiting: Callable[..., Any]) -> None:
+        quiet_since = time.monotonic()
+        while True:
+            records = [_record(each) for each in await waiting(reader.take, _MOST_RECORDS, _TAKE_SECONDS)]
+            now = time.monotonic()
+            if records or not reader.has_seen_the_end:
+                quiet_since = now
+            if not records:
+                if self._request.idle is not None and now - quiet_since >= self._request.idle:
+                    return
+                continue
+            await self._process(Batch([self._taken(each) for each in records], self._numbers), reader, waiting)
+
+    async def _process(self, batch: Batch, reader: GroupReader, waiting: Callable[..., Any]) -> None:
+        """Send a batch, and let the group go on."""
+
+        async def hold(attempt: Callable[[], Awaitable[BuswayError | None]]) -> None:
+            pause = _SHORTEST_PAUSE
+            while (error := await attempt()) is not None:
+                _print_error(f"{printable(str(error))}; again in {pause:.0f} s")
+                await waiting(reader.wait, pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+        await hold(partial(_written, batch.received(self._records)))
+        # The member that has a lost partition now sends it.
+        await hold(lambda: self._send(batch.unsent(reader.lost)))
+        await hold(partial(_written, batch.decided(self._records)))
+        await waiting(reader.commit, batch.next_offsets())
+
+    def _taken(self, record: TakenRecord) -> Taken:
+        found, error = taken(record, self._site, self._request.topic.path, self._records.journal)
+        if error is not None:
+            self._set_aside(found, error)
+        return found
+
+    async def _send(self, messages: Sequence[Taken]) -> BuswayError | None:
+        """Return why some must be sent again, None if all have their outcome."""
+        if not messages:
+            return None
+        outgoing = [each.outgoing for each in messages]
+        answers = await self._output.send(self._request.hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
+        reason = None
+        for each, answer in zip(messages, answers, strict=True):
+            if answer is None:
+                each.outcome = Outcome.SENT
+                self.sent += 1
+            elif isinstance(answer, MessageRejected):
+                each.reject(answer, Stage.SENT)
+                self._set_aside(each, answer)
+            else:
+                reason = reason or answer
+        return reason
+
+    def _set_aside(self, message: Taken, error: MessageRejected) -> None:
+        place = {"topic": self._request.topic.path, "partition": message.partition, "offset": message.offset}
+        fault = {"reason": error.reason, "description": error.description}
+        self._reject(json.dumps({**place, **fault, "message": base64.b64encode(message.outgoing.content).decode()}))
+        self.rejected += 1
+
+
+async def _written(flushes: list[Flush]) -> BuswayError | None:
+    """Write to the journal; return why a flush was not written, and leave those in the list."""
+
+    async def written(flush: Flush) -> BuswayError | None:
+        try:
+            await flush()
+        except (TargetUnavailable, TargetRefused) as error:
+            return error
+        return None
+
+    errors = await asyncio.gather(*(written(each) for each in flushes))
+    flushes[:] = [flush for flush, error in zip(flushes, errors, strict=True) if error is not None]
+    return next(filter(None, errors), None)
+
+
+def _print_error(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-kafka
+    _, time_ = message.timestamp()
+    headers = message.headers() or ()
+    return TakenRecord(message.partition(), message.offset(), time_, message.key(), message.value(), headers)
