@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.conformance.brokers import ROOT, namespace, running_broker
+from tests.conformance.known import reason_for
 from tests.conformance.result import Result, Skipped
 
 LIVE = Path(__file__).parent / "live"
@@ -50,6 +51,11 @@ class Run:
     namespaces: Mapping[str, object]
     options: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def part(self) -> str:
+        """The name of the part of the suite."""
+        return f"python-{self.name}"
 
 
 def service_bus(folder: Path, words: str) -> Iterator[Result]:
@@ -98,21 +104,27 @@ def _results(run: Run, folder: Path, words: str) -> Iterator[Result]:
             "SERVICEBUS_SAS_POLICY": ports.environment["BUSWAY_KEY_NAME"],
             "SERVICEBUS_SAS_KEY": ports.environment["BUSWAY_KEY"],
         }
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *OPTIONS,
-            f"--rootdir={source}",
-            *run.options,
-        ]
-        if words:
-            command += ["-k", words]
-        with (folder / f"{run.name}.log").open("w", encoding="utf-8") as log:
-            subprocess.run(command, cwd=source, env=environment, stdout=log, stderr=log, check=False)  # noqa: S603 - pytest
-    if not report.exists():
-        raise Skipped(f"pytest did not run: see {folder / f'{run.name}.log'}")
-    yield from results(report)
+        command = [sys.executable, "-m", "pytest", *OPTIONS, f"--rootdir={source}"]
+        log = folder / f"{run.name}.log"
+
+        def test(*options: str) -> list[Result]:
+            with log.open("a", encoding="utf-8") as output:
+                subprocess.run(  # noqa: S603 - pytest
+                    [*command, *options], cwd=source, env=environment, stdout=output, stderr=output, check=False
+                )
+            if not report.exists():
+                raise Skipped(f"pytest did not run: see {log}")
+            return results(report)
+
+        log.unlink(missing_ok=True)
+        found = test(*run.options, *(("-k", words) if words else ()))
+        again = {each.name: each for each in found if each.outcome == "failed" and not reason_for(run.part, each.name)}
+        if again:
+            # Some have locks of five seconds, which end too soon while others take the processor.
+            report.rename(report.with_suffix(".first.jsonl"))
+            passed = {each.name for each in test(*again) if each.outcome == "passed"}
+            found = [replace(each, outcome="passed alone") if each.name in passed else each for each in found]
+    yield from found
 
 
 def _source(package: str, folder: Path) -> Path:
@@ -142,11 +154,11 @@ def _pip(*arguments: str) -> None:
         raise Skipped(f"pip {arguments[0]} failed: {done.stderr.strip().splitlines()[-1]}")
 
 
-def results(report: Path) -> Iterator[Result]:
-    """Read what pytest has reported of each test; a test that failed in its setup too, or only there, has failed."""
+def results(report: Path) -> list[Result]:
+    """Return what pytest has reported of each test; a test that failed in its setup too, or only there, has failed."""
     found: dict[str, Result] = {}
     for line in report.read_text(encoding="utf-8").splitlines():
         each = Result(**json.loads(line))
         if each.name not in found or each.outcome == "failed":
             found[each.name] = each
-    yield from found.values()
+    return [*found.values()]

@@ -6,10 +6,14 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a test, with the reason unless it passed."""
+    """
+    The outcome of a test, with the reason unless it passed.
+
+    One that passed alone failed among others, with the reason, and passed when it ran again without them.
+    """
 
     name: str
-    outcome: Literal["passed", "failed", "skipped"]
+    outcome: Literal["passed", "passed alone", "failed", "skipped"]
     reason: str = ""
 
 
