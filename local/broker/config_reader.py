@@ -73,9 +73,11 @@ class Reader:
 
     def name(self) -> str:
         """Return the text at Name, which is required; the name becomes part of the path."""
+        is_missing = self._rest.get("Name") in (None, "")
         name = self.optional_text("Name")
         if not name:
-            self.problem("is missing", "every entity needs a name", "Name")
+            if is_missing:
+                self.problem("is missing", "every entity needs a name", "Name")
             return _MISSING
         self._path = f"{self._path}({name})"
         return name

@@ -177,6 +177,8 @@ def test_files_that_windows_writes_are_read(tmp_path: Path, encoding: str) -> No
     [
         ({"SharedAccessKeys": [{"Name": "a", "Key": "k"}, {"Name": "A", "Key": "k"}]}, "has two keys named A"),
         ({"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s"}, {"Name": "S"}]}]}, "has two subscriptions named S"),
+        ({"Queues": [{"Name": 5}]}, "Queues[0].Name: is a number (expected text)"),
+        ({"Queues": [{"Name": ""}]}, "Queues[0].Name: is missing"),
         ({"Queues": [{"Name": "new orders"}]}, "Queues[0](new orders): is no name for an entity (expected letters"),
         ({"Queues": [{"Name": "q", "Properties": {"LockDuration": "PT0S"}}]}, "LockDuration: is infinite or zero"),
         (
