@@ -68,6 +68,7 @@ SLOW_FILES = (
     "other_brokers/test_other_brokers.py",
     "other_brokers/test_kafka.py",
     "other_brokers/test_forward.py",
+    "other_brokers/test_page.py",
 )
 ALWAYS_RUN = (
     "test_every_planted_message_is_found_and_no_other",

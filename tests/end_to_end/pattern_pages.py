@@ -22,8 +22,11 @@ RUNS: list[tuple[str, str, str]] = re.findall(
 
 # `make faults` runs these. The fidelity table has their journeys, and `bodies` reconciles as `envelopes` does.
 _SLOW = {f"config/examples/{each}" for each in ("storage-queue", "event-grid", "hub-to-kafka-and-back", "envelopes")}
+# `make other-brokers` runs this one.
+_WITH_BROKERS = "config/examples/queue-to-brokers"
 SLOW_RUNS = [run for run in RUNS if run[0] in _SLOW]
-QUICK_RUNS = [run for run in RUNS if run[0] not in _SLOW]
+QUICK_RUNS = [run for run in RUNS if run[0] not in {*_SLOW, _WITH_BROKERS}]
+(RUN_WITH_BROKERS,) = (run for run in RUNS if run[0] == _WITH_BROKERS)
 
 
 def own_app(folder: Path) -> Path:
@@ -32,13 +35,19 @@ def own_app(folder: Path) -> Path:
     app.mkdir()
     for name in ("function_app.py", "host.json", "config"):
         (app / name).symlink_to(ROOT / name)
-    command = folder / "bin" / "busway"
-    command.parent.mkdir()
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
-    )
-    command.chmod(0o755)
+    (folder / "bin").mkdir()
+    for name, arguments in (("busway", "-m cli "), ("python", "")):
+        command = folder / "bin" / name
+        command.write_text(
+            f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} {arguments}"$@"\n'
+        )
+        command.chmod(0o755)
     return app
+
+
+def with_commands(app: Path) -> dict[str, str]:
+    """Return the environment in which the commands of a page find those of `own_app`."""
+    return {**os.environ, "PATH": f"{app.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def run_as_shown(pattern: str, commands: str, printed: str, app: Path) -> None:
@@ -46,11 +55,10 @@ def run_as_shown(pattern: str, commands: str, printed: str, app: Path) -> None:
     with BuswayProcess("start", pattern, "--port", "0", folder=app) as running:
         while "Press Ctrl-C to stop everything." not in running.lines(1):
             pass
-        environment = {**os.environ, "PATH": f"{app.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         result = subprocess.run(  # noqa: S603 - the commands are the page's own
             ["/bin/sh", "-e", "-c", commands],
             cwd=app,
-            env=environment,
+            env=with_commands(app),
             capture_output=True,
             text=True,
             timeout=180,

@@ -92,7 +92,7 @@ class RabbitMQ4(RabbitMQ3):
 
     roots: ClassVar[tuple[Path, ...]] = (FETCHED / "rabbitmq-4",)
     plugins: ClassVar[tuple[str, ...]] = ("rabbitmq_shovel",)
-    queues: ClassVar[tuple[str, ...]] = ("benchmark", "full.orders", *(f"q{number}" for number in range(8)))
+    queues: ClassVar[tuple[str, ...]] = ("benchmark", "orders", "full.orders", *(f"q{number}" for number in range(8)))
 
     def address(self, queue: str) -> str:
         return f"/queues/{queue}"
