@@ -1,4 +1,4 @@
-"""The administration's HTTP: hostile bodies, other hosts, the JSON API, certificates, the command."""
+"""The administration's HTTP: hostile bodies, other hosts, the JSON API, the command."""
 
 import concurrent.futures
 import http.client
@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import ssl
-import stat
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
-from local.broker.admin.certificate import AUTHORITY_FILE, SERVER_FILE, server_context
+from local.broker.admin.certificate import AUTHORITY_FILE
 from local.broker.admin.server import MAX_BODY
 from local.broker.admin.thread import RunningAdmin
 from local.broker.admin.xml import MAX_DEPTH, MAX_ELEMENTS, BadXml, read_xml, text_tag
@@ -35,7 +34,6 @@ from local.broker.config import (
     TopicConfig,
 )
 from local.broker.thread import RunningBroker
-from shared.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 CONFIG = NamespaceConfig(
@@ -294,43 +292,6 @@ def test_a_body_that_is_not_json_is_refused(request_of: HttpRequest) -> None:
     assert (status, "the body is not JSON: " in answer) == (400, True)
     deep = "[" * 100_000
     assert request_of("POST", "/$busway/faults", deep, **{"Content-Type": "application/json"})[0] == 400
-
-
-# Certificates
-
-
-def test_a_certificate_is_created_once_with_a_private_mode(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "tls"
-    server_context(folder)
-    made = (folder / SERVER_FILE).read_bytes()
-    assert stat.S_IMODE((folder / SERVER_FILE).stat().st_mode) == 0o600
-    assert b"PRIVATE" not in (folder / AUTHORITY_FILE).read_bytes()
-    server_context(folder)
-    assert (folder / SERVER_FILE).read_bytes() == made
-    assert sorted(path.name for path in folder.iterdir()) == [AUTHORITY_FILE, SERVER_FILE]
-
-
-def test_an_unusable_certificate_folder_is_a_configuration_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="no usable certificate"):
-        server_context(tmp_path / "file" / "tls")
-    (tmp_path / SERVER_FILE).write_text("nonsense")
-    with pytest.raises(ConfigError, match="no usable certificate"):
-        server_context(tmp_path)
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_the_certificate_is_valid_for_this_machine(tmp_path: Path, host: str) -> None:
-    with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path) as admin:
-        port = int(admin.address("west").rpartition(":")[2])
-        # The default context of Python checks strictly.
-        context = ssl.create_default_context(cafile=admin.authority)
-        connection = http.client.HTTPSConnection(host, port, context=context, timeout=5)
-        connection.request("GET", "/orders")
-        assert connection.getresponse().status == 200
-        connection.close()
-        with pytest.raises(ssl.SSLCertVerificationError):
-            http.client.HTTPSConnection(host, port, context=ssl.create_default_context(), timeout=5).connect()
 
 
 # The command

@@ -8,13 +8,17 @@ authority trusts that one certificate only. To trust `busway-ca.pem`:
 - Node: NODE_EXTRA_CA_CERTS=FOLDER/busway-ca.pem in the environment
 """
 
+import fcntl
 import ipaddress
 import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -36,14 +40,14 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
     Raises: ConfigError if the folder cannot be written or its certificate cannot be read.
     """
-    server = folder / SERVER_FILE
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        if not _lasts(server) or not (folder / AUTHORITY_FILE).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            _make(folder)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(server)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            if not _lasts(folder):
+                _make(folder)
+            context.load_cert_chain(folder / SERVER_FILE)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(
@@ -52,10 +56,29 @@ def server_context(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def _lasts(server: Path) -> bool:
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let brokers that start at the same time create one certificate; the lock ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lasts(folder: Path) -> bool:
+    """Return whether there is a certificate that its authority has signed and that does not end soon."""
+    server, authority = folder / SERVER_FILE, folder / AUTHORITY_FILE
     if not server.exists():
         return False
     certificate = x509.load_pem_x509_certificate(server.read_bytes())
+    if not authority.exists():
+        return False
+    try:
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.read_bytes()))
+    except (ValueError, TypeError, InvalidSignature):
+        return False
     return certificate.not_valid_after_utc > datetime.now(UTC) + _RENEWED_BEFORE
 
 
