@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,9 +26,9 @@ from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report.delta import check_delta, write_delta
 from jobs.reconcile.report.page import write_page
 from jobs.reconcile.report.repair_manifest import REPAIRABLE, write_manifest
-from jobs.reconcile.session import java_options, local_session
+from jobs.reconcile.session import Session, java_options, local_session
 from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.storage import Storage
+from jobs.reconcile.storage import storage_of
 from jobs.reconcile.summary import CLEAN, COULD_NOT_DECIDE, FOUND
 
 CONNECTION_SETTING = "BUSWAY_JOURNAL_STORAGE"
@@ -55,13 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
-        spark = _session(options, journal, window)
+        session = _session(options, journal, window)
         if options.delta is not None:
-            check_delta(spark)
-        windows = due_hours(Storage(spark), options.out, now) if options.hourly else [window]
+            check_delta(session.spark)
+        windows = due_hours(storage_of(session, options.out), options.out, now) if options.hourly else [window]
         for each in windows:
             current = each.run
-            codes.append(_reconcile(spark, journal, each, options, now=now, settings=settings))
+            codes.append(_reconcile(session, journal, each, options, now=now, settings=settings))
     except Exception as error:  # noqa: BLE001 - Python's exit code for an exception, 1, means findings here
         traceback.print_exc()
         _print(f"reconcile: could not reconcile {current}: {_sentence(error)}")
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reconcile(
-    spark: SparkSession,
+    session: Session,
     journal: str,
     window: Window,
     options: argparse.Namespace,
@@ -82,7 +83,7 @@ def _reconcile(
 ) -> int:
     """Reconcile one *window*, write all its results, print them, and return its exit code."""
     result = reconcile(
-        spark,
+        session,
         journal,
         options.out,
         window=window,
@@ -92,6 +93,7 @@ def _reconcile(
         explains=options.explain,
     )
     has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
+    spark = session.spark
     # Both read a few rows: planning that takes the time, which they do beside one another.
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(write_manifest, spark, result.summary, options.out) if has_losses else None
@@ -205,17 +207,18 @@ def _readable_by_spark(journal: str, staging: Path, hours: Sequence[str]) -> str
     return str(staging)
 
 
-def _session(options: argparse.Namespace, journal: str, window: Window) -> SparkSession:
+def _session(options: argparse.Namespace, journal: str, window: Window) -> Session:
     # spark-submit and notebooks configure the session themselves.
     if SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return SparkSession.builder.appName("busway-reconcile").getOrCreate()
+        return Session.of(SparkSession.builder.appName("busway-reconcile").getOrCreate())
     sizes = dict.fromkeys(window.hours, 0)
     for path in Path(_path(journal)).rglob("*.jsonl.gz"):
         hour = hour_in(path.as_posix())
         if hour in sizes:
             sizes[hour] += path.stat().st_size
     size = max(sizes.values()) if options.hourly else sum(sizes.values())
-    return local_session(memory=options.memory, cores=options.cores, java_options=java_options(size))
+    start = partial(local_session, memory=options.memory, cores=options.cores, java_options=java_options(size))
+    return Session.starting(start, options.cores)
 
 
 def _print_result(result: Result) -> None:

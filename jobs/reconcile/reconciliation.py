@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.reconcile.compact.inputs import compact_inputs
 from jobs.reconcile.compact.tables import CompactedRecords, current_name, rename_tasks
@@ -28,9 +28,9 @@ from jobs.reconcile.read.window import closed_hours, counted_until
 from jobs.reconcile.report.conclusion import conclude
 from jobs.reconcile.report.figures import count, summarize_tasks
 from jobs.reconcile.report.tables import TABLES, tables_of_counts, tables_of_messages, write_tables
-from jobs.reconcile.session import configure
+from jobs.reconcile.session import Session, fit
 from jobs.reconcile.settings import Run, Settings, Window
-from jobs.reconcile.storage import Storage
+from jobs.reconcile.storage import Storage, storage_of
 from jobs.reconcile.summary import Summary, TaskSummary
 
 
@@ -48,7 +48,7 @@ class Result:
 
 
 def reconcile(
-    spark: SparkSession,
+    spark: SparkSession | Session,
     journal: str,
     out: str,
     *,
@@ -66,20 +66,22 @@ def reconcile(
              Parquet files each.
     Raises:  CompactionFailed if the compacted records differ from the raw ones, WrongJournal.
     """
-    storage = Storage(configure(spark))
+    session = spark if isinstance(spark, Session) else Session.of(spark)
+    storage = storage_of(session, journal, out)
     run = Run(storage.absolute(journal), storage.absolute(out), window, now, settings or Settings())
     # Read
     hours, hour_problems = closed_hours(run)
     previous, previous_problems, previous_notes = find_previous_run(storage, run)
-    opened = read_open(spark, storage, run, previous)
     # Compact
     progress(f"compacting the new files of {len(hours)} hours")
-    # Java has little to do while Arrow compacts.
+    # Java starts and has little else to do while Arrow compacts.
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(last_enqueued, opened)
-        inputs = compact_inputs(spark, storage, run, hours)
-        last_opened = asked.result()
+        opening = pool.submit(_opened, session, storage, run, previous)
+        inputs = compact_inputs(session, storage, run, hours)
+        opened, last_opened = opening.result()
     # Judge
+    spark = session.spark
+    fit(spark, sum(file.size for hour in hours for file in inputs.hours[hour].files))
     history = task_history(spark, run, hours, inputs.hours, previous)
     end = counted_until(run, hours)
     before = earlier_periods(previous.watches if previous else {}, history.renamed)
@@ -134,6 +136,14 @@ def reconcile(
         if judged.records is not None and judged.verdicts is not None:
             frames |= tables_of_messages(run, summary, judged.records, judged.verdicts, end)
         return Result(summary, write_tables(storage, run, summary, frames))
+
+
+def _opened(
+    session: Session, storage: Storage, run: Run, previous: Summary | None
+) -> tuple[DataFrame | None, int | None]:
+    """Return what read_open() returns, and when the last of these messages was enqueued."""
+    opened = read_open(session.spark, storage, run, previous)
+    return opened, last_enqueued(opened)
 
 
 def _summarize(

@@ -2,7 +2,10 @@
 
 import os
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from pyspark.sql import SparkSession
 
@@ -53,6 +56,42 @@ _MANY_RECORDS = {
 }
 
 
+class Session:
+    """A Spark session that may still be starting: Java needs seconds, and some work needs no Spark."""
+
+    def __init__(self, spark: Future[SparkSession], threads: int | None, *, has_local_disk: bool) -> None:
+        """
+        Use *spark* once it has started.
+
+        Shape:   *threads* is how many threads of this process may work beside Spark, None on a cluster;
+                 *has_local_disk* says that addresses without a scheme are folders of this machine.
+        """
+        self._spark = spark
+        self.threads = threads
+        self.has_local_disk = has_local_disk
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Self:
+        """Return *spark*, which has started, as a session with the options of the job."""
+        started = Future[SparkSession]()
+        started.set_result(configure(spark))
+        is_local = str(spark.sparkContext.master).startswith("local")
+        return cls(started, spark.sparkContext.defaultParallelism if is_local else None, has_local_disk=False)
+
+    @classmethod
+    def starting(cls, start: Callable[[], SparkSession], cores: str) -> Self:
+        """Return the local session of *cores* that *start* returns; it is called in a thread of its own."""
+        pool = ThreadPoolExecutor(1)
+        session = cls(pool.submit(start), (os.cpu_count() or 1) if cores == "*" else int(cores), has_local_disk=True)
+        pool.shutdown(wait=False)
+        return session
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, as soon as it has started."""
+        return self._spark.result()
+
+
 def local_session(
     *, memory: str = "4g", cores: str = "2", scratch: Path | None = None, java_options: str = ""
 ) -> SparkSession:
@@ -71,6 +110,8 @@ def local_session(
         .config("spark.driver.memory", memory)
         # A heap that need not grow is collected seldom.
         .config("spark.driver.extraJavaOptions", f"-Xms{memory} {archive_in_use()} {java_options}")
+        # Whatever a configuration of Hadoop says: an address without a scheme is a folder of this machine.
+        .config("spark.hadoop.fs.defaultFS", "file:///")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

@@ -13,7 +13,7 @@ from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.previous_run import find_previous_run
 from jobs.reconcile.read.window import closed_hours
 from jobs.reconcile.reconciliation import Result, reconcile
-from jobs.reconcile.session import configure
+from jobs.reconcile.session import Session
 from jobs.reconcile.settings import Run, Settings, Window
 from jobs.reconcile.storage import Storage
 from tests.jobs.journals import START
@@ -54,12 +54,13 @@ def inputs(
     spark: SparkSession, folder: Path, *, start: datetime = START, hours: int = 4, settings: Settings | None = None
 ) -> Inputs:
     """Return the inputs of a run without judging them, which takes much longer."""
-    storage = Storage(configure(spark))
+    session = Session.of(spark)
+    storage = Storage(spark)
     journal, out = (storage.absolute(str(folder / name)) for name in ("journal", "out"))
     window = Window(start, start + timedelta(hours=hours))
     one = Run(journal, out, window, start + timedelta(days=2), settings or Settings())
     closed, problems = closed_hours(one)
-    found = compact_inputs(spark, storage, one, closed)
+    found = compact_inputs(session, storage, one, closed)
     return Inputs(found.hours, [*problems, *found.problems], find_previous_run(storage, one).problems)
 
 

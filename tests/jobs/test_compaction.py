@@ -20,6 +20,7 @@ from jobs.reconcile.compact.records import compact_records
 from jobs.reconcile.compact.verification import CompactionFailed
 from jobs.reconcile.read.files import journal_files
 from jobs.reconcile.read.staging import stage
+from jobs.reconcile.session import Session
 from jobs.reconcile.settings import Run, Settings, Window
 from jobs.reconcile.storage import Storage
 from tests.azurite import running_azurite
@@ -38,7 +39,8 @@ def compact(
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
     return compact_hours(
-        spark,
+        Session.of(spark),
+        Storage(spark),
         files,
         str(folder / "compacted"),
         now=NOW,
@@ -100,7 +102,7 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
     assert compact(spark, tmp_path) == again
     storage = Storage(spark)
     run = Run(storage.absolute(folders(tmp_path)[0]), storage.absolute(str(tmp_path)), DAWN, NOW, Settings())
-    inputs = compact_inputs(spark, storage, run, HOURS)
+    inputs = compact_inputs(Session.of(spark), storage, run, HOURS)
     assert inputs.hours == again
     (problem,) = inputs.problems
     assert (problem.kind, problem.role, problem.hours) == ("changed-input", "source", (HOURS[0],))
@@ -114,7 +116,12 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
     old_table = tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}"
     old_table.mkdir(parents=True)
     before = state(tmp_path / "compacted" / "records")
-    assert update_coverage(spark, str(tmp_path / "compacted"), compact(spark, tmp_path).values()) == again
+    assert (
+        update_coverage(
+            Session.of(spark), Storage(spark), str(tmp_path / "compacted"), compact(spark, tmp_path).values()
+        )
+        == again
+    )
     assert not old_table.exists()
     assert state(tmp_path / "compacted" / "records") == before
     assert compact(spark, tmp_path) == again

@@ -23,6 +23,7 @@ from jobs.reconcile.read import faultless_files
 from jobs.reconcile.read.faultless_files import NotFaultless, faultless_records
 from jobs.reconcile.read.files import journal_files
 from jobs.reconcile.read.records import parse_files
+from jobs.reconcile.session import Session
 from jobs.reconcile.storage import Storage
 from tests.jobs.journals import KINDS, START, Journals, Record, leave_to_spark, planted
 
@@ -197,7 +198,9 @@ def compacted(spark: SparkSession, folder: Path) -> dict[str, Hour]:
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
     hours = {each.hour for each in files}
-    return compact_hours(spark, files, str(folder / "compacted"), now=START + timedelta(days=2), hours=hours)
+    return compact_hours(
+        Session.of(spark), Storage(spark), files, str(folder / "compacted"), now=START + timedelta(days=2), hours=hours
+    )
 
 
 def finished_and_enqueued(records: Iterable[Record]) -> tuple[set[int], int]:

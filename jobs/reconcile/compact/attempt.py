@@ -18,6 +18,7 @@ from jobs.reconcile.read.copies import copy_problems, find_copies
 from jobs.reconcile.read.files import JournalFile
 from jobs.reconcile.read.lines import empty_files, torn_files
 from jobs.reconcile.read.records import parse_files, record_problems
+from jobs.reconcile.session import Session, fit
 from jobs.reconcile.storage import Storage
 
 Coverage = dict[str, list[dict[str, Any]]]
@@ -34,7 +35,7 @@ class Written(NamedTuple):
 
 
 def write_attempt(
-    spark: SparkSession,
+    session: Session,
     storage: Storage,
     files: Sequence[JournalFile],
     attempt: str,
@@ -52,14 +53,16 @@ def write_attempt(
     wanted = [each for each in files if each.file.size and each.file.path not in copied]
     problems = [*empty_files(files), *copy_problems(files, copied)]
     read, covered = 0, dict[str, list[dict[str, Any]]]()
-    if str(spark.sparkContext.master).startswith("local"):
+    if session.threads is not None:
         # Imported here: the driver of a cluster may lack pyarrow.
         from jobs.reconcile.compact.faultless import write_faultless  # noqa: PLC0415
 
-        faultless = write_faultless(wanted, _records(attempt), spark.sparkContext.defaultParallelism)
+        faultless = write_faultless(wanted, _records(attempt), session.threads)
         wanted = [each for each in wanted if each.file.path not in faultless.paths]
         read, covered = faultless.records, faultless.coverage
     if wanted:
+        spark = session.spark
+        fit(spark, sum(each.file.size for each in wanted))
         others = _write_lines(spark, storage, wanted, attempt, to_records)
         read += others.records
         problems += others.problems
@@ -68,7 +71,7 @@ def write_attempt(
     if kept != read:
         raise CompactionFailed(f"kept {kept} records, expected {read} as they were read")
     if any(total(rows, "unmatched") for rows in covered.values()):
-        covered = _match(spark, storage, attempt, covered)
+        covered = _match(session.spark, storage, attempt, covered)
     return Written(covered, problems)
 
 

@@ -22,6 +22,7 @@ from jobs.reconcile.compact.verification import CompactionFailed, verify_content
 from jobs.reconcile.journal import schema
 from jobs.reconcile.read.files import JournalFile, by_hour, hour_in, journal_files
 from jobs.reconcile.read.records import parse_files
+from jobs.reconcile.session import Session
 from jobs.reconcile.storage import Storage, StoredFile
 
 _ABANDONED_AFTER = timedelta(days=1)
@@ -31,7 +32,8 @@ _OLD_TABLES = ("loose", "digests", "sessions", "behind", "lags", "coverage")
 
 
 def compact_hours(
-    spark: SparkSession,
+    session: Session,
+    storage: Storage,
     files: Sequence[JournalFile],
     folder: str,
     *,
@@ -47,7 +49,6 @@ def compact_hours(
     Shape:   *frozen* has the files that an hour must consist of, whatever other files exist now.
     Raises:  CompactionFailed, also if one of these files no longer exists.
     """
-    storage = Storage(spark)
     raw = by_hour(files)
     found: dict[str, Hour] = {}
     missing: dict[str, list[JournalFile]] = {}
@@ -71,16 +72,15 @@ def compact_hours(
             )
     if missing:
         _delete_abandoned(storage, folder, now)
-        found |= _compact(spark, storage, missing, folder, now, among=files, to_records=to_records)
+        found |= _compact(session, storage, missing, folder, now, among=files, to_records=to_records)
     return {hour: found[hour] for hour in sorted(found)}
 
 
-def update_coverage(spark: SparkSession, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
+def update_coverage(session: Session, storage: Storage, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
     """Return *hours*; the markers of those that an earlier version compacted get their coverage, from the records."""
-    storage = Storage(spark)
     found = {each.hour: each for each in hours}
     old = [each for each in found.values() if each.version != VERSION]
-    kept = read_records(spark, f"{folder}/{RECORDS}", (each.hour for each in old)) if old else None
+    kept = read_records(session.spark, f"{folder}/{RECORDS}", (each.hour for each in old)) if old else None
     covered = {} if kept is None else coverage(kept)
     for each in old:
         found[each.hour] = each._replace(version=VERSION, coverage=tuple(covered.get(each.hour, ())))
@@ -116,7 +116,7 @@ def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour
 
 
 def _compact(
-    spark: SparkSession,
+    session: Session,
     storage: Storage,
     raw: dict[str, list[JournalFile]],
     folder: str,
@@ -128,7 +128,7 @@ def _compact(
     files = [each for hour in raw.values() for each in hour]
     attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
     try:
-        written = write_attempt(spark, storage, files, attempt, among=among, to_records=to_records)
+        written = write_attempt(session, storage, files, attempt, among=among, to_records=to_records)
         made = {
             hour: Hour(
                 hour,

@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
 from jobs.reconcile.compact.hours import compact_hours, update_coverage
 from jobs.reconcile.compact.markers import Hour, compacted_hours
 from jobs.reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
@@ -19,7 +17,7 @@ from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.read.capture import CAPTURED, problems_in
 from jobs.reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from jobs.reconcile.read.window import future_records
-from jobs.reconcile.session import fit
+from jobs.reconcile.session import Session
 from jobs.reconcile.settings import Run
 from jobs.reconcile.storage import Storage, StoredFile
 
@@ -36,7 +34,7 @@ class Inputs(NamedTuple):
     problems: list[Problem]
 
 
-def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Sequence[str]) -> Inputs:
+def compact_inputs(session: Session, storage: Storage, run: Run, hours: Sequence[str]) -> Inputs:
     """
     Compact and freeze *hours*, and compact the days before them.
 
@@ -53,12 +51,10 @@ def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Seque
         for hour in {*present, *compacted_hours(storage, run.compacted)}
         if run.earliest <= hour < hour_of(run.window.start)
     )
-    fit(spark, sum(each.file.size for hour in {*before, *hours} for each in present.get(hour, [])))
     frozen, earlier = ({}, {}) if run.settings.refreeze else _read_frozen(storage, run.frozen)
     seen = {hour: frozen[hour] for hour in hours if hour in frozen}
-    made = compact_hours(spark, raw, run.compacted, now=run.now, hours=[*before, *hours], frozen=seen)
-    made = update_coverage(spark, run.compacted, made.values())
-    fit(spark, sum(file.size for hour in hours for file in made[hour].files))
+    made = compact_hours(session, storage, raw, run.compacted, now=run.now, hours=[*before, *hours], frozen=seen)
+    made = update_coverage(session, storage, run.compacted, made.values())
     counted = _counted_before(storage, run)
     is_new = len(seen) < len(hours)
     if is_new:
