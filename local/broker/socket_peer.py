@@ -27,7 +27,7 @@ class SocketPeer(asyncio.BufferedProtocol):
         """Serve a connection of *listener*; a WebSocket is one already, and turns into none."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._connection = Connection(listener.namespace, self._wake, listener.holdings)
+        self._connection = Connection(listener.namespace, self._wake, listener.holdings, later=self._loop.call_later)
         self._transport: asyncio.Transport | None = None
         self._is_web_socket = self._is_identified = is_web_socket
         self._is_flush_due = False

@@ -1,6 +1,7 @@
 """Sessions, as azure-servicebus sees them."""
 
 import asyncio
+import datetime as dt
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,9 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from shared.clock import ManualClock
 
 
 def messages_of(*sessions: str, each: int = 2) -> list[ServiceBusMessage]:
@@ -243,3 +246,14 @@ def test_many_sessions_at_once_keep_their_order(broker: RunningBroker, entity: C
 
     seen = asyncio.run(run())
     assert seen == {f"s{session}": list(range(10)) for session in range(8)}
+
+
+def test_a_client_waits_for_a_session_by_its_own_clock_while_that_of_the_broker_stands_still() -> None:
+    namespace = NamespaceConfig(name="n", queues=(QueueConfig(name="sessions", requires_session=True),))
+    with (
+        RunningBroker([namespace], ManualClock(dt.datetime.now(dt.UTC))) as broker,
+        ServiceBusClient.from_connection_string(broker.connection_string("n"), retry_total=0) as client,
+        pytest.raises(OperationTimeoutError),
+        client.get_queue_receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
+    ):
+        pass

@@ -61,6 +61,13 @@ class SessionStore(MessageStore):
             if consumer not in self._waiting:
                 return
 
+    def refuse_waiting(self, consumer: SessionConsumer) -> None:
+        """Refuse a consumer if it still waits for a session."""
+        if self._waiting.pop(consumer, None) is not None:
+            consumer.session_refused(
+                Refusal(errors.TIMEOUT, f"{self.path}: no session became available within the time asked for")
+            )
+
     def stop_waiting(self, consumer: SessionConsumer) -> None:
         """Forget a consumer that waits for a session."""
         self._waiting.pop(consumer, None)
@@ -247,10 +254,7 @@ class SessionStore(MessageStore):
         for session in due:
             self._lose(session)
         for consumer in [consumer for consumer, deadline in self._waiting.items() if deadline <= now]:
-            del self._waiting[consumer]
-            consumer.session_refused(
-                Refusal(errors.TIMEOUT, f"{self.path}: no session became available within the time asked for")
-            )
+            self.refuse_waiting(consumer)
 
     def _next_lock_end(self) -> int | None:
         held = (session.locked_until for session in self._held.values())

@@ -72,8 +72,10 @@ class Connection:
         total: TotalHoldings | None = None,
         *,
         incoming_window: int = INCOMING_WINDOW,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
         """Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections."""
+        self.later = later
         self.namespace = namespace
         self.container_id = ""
         self.is_writable = True

@@ -21,6 +21,7 @@ from local.broker.protocol.performatives import Attach
 from local.broker.protocol.terminus import with_session_id
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, long, map_, string, symbol
+from shared.clock import ManualClock
 
 _TICKS_AT_1970 = 621_355_968_000_000_000
 _TICKS_PER_MILLISECOND = 10_000
@@ -217,8 +218,12 @@ class SessionConsumerLink(ConsumerLink):
         if self._session_id is not None:
             self.session_granted(self._sessions.accept(self._session_id, self))
         else:
-            deadline = milliseconds(self.session.connection.namespace.clock) + self._timeout
-            self._sessions.accept_next(self, deadline)
+            connection = self.session.connection
+            clock = connection.namespace.clock
+            if isinstance(clock, ManualClock) and connection.later is not None:
+                # The client waits by its own clock, which does not stand still.
+                connection.later(self._timeout / 1000, lambda: self._sessions.refuse_waiting(self))
+            self._sessions.accept_next(self, milliseconds(clock) + self._timeout)
 
     def session_granted(self, session: MessageSession) -> None:
         """Open the link with the session."""

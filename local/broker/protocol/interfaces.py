@@ -1,6 +1,6 @@
 """What a link needs of its session, and a session of its connection, so that imports go one way."""
 
-from collections.abc import MutableSequence
+from collections.abc import Callable, MutableSequence
 from typing import Protocol
 
 from local.broker.core.namespace import Namespace
@@ -16,6 +16,11 @@ class LinkConnection(Protocol):
     @property
     def namespace(self) -> Namespace:
         """Return the namespace that the peer is connected to."""
+        ...
+
+    @property
+    def later(self) -> Callable[[float, Callable[[], None]], object] | None:
+        """Return what calls a function after seconds of the machine's time, None without sockets."""
         ...
 
     @property
