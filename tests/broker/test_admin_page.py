@@ -266,6 +266,10 @@ def test_the_page_asks_for_a_key_and_signs_with_it(broker: RunningBroker, admin:
     wait_for(tab, "!document.querySelector('#key').hidden")
     assert "orders" not in tab.evaluate("document.body.innerText")
     tab.evaluate(
+        "document.querySelector('#key-value').value = 'd3Jvbmc='; document.querySelector('#key button').click()"
+    )
+    wait_for(tab, "document.querySelector('#problem').textContent.startsWith('the key is refused')")
+    tab.evaluate(
         "document.querySelector('#key-value').value = 'c2VjcmV0'; document.querySelector('#key button').click()"
     )
     wait_for(tab, "document.body.innerText.includes('orders')")
