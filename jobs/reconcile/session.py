@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from py4j.java_gateway import JavaClass, JavaMember
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.class_archive import archive_in_use
@@ -54,6 +55,17 @@ _MANY_RECORDS = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "32",
 }
+
+
+class _RememberingClass(JavaClass):  # type: ignore[misc] # py4j has no types
+    """A class of Java that asks Java only once for each of its static methods."""
+
+    def __getattr__(self, name: str) -> object:
+        """Return the static member *name*."""
+        found: object = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            setattr(self, name, found)
+        return found
 
 
 class Session:
@@ -123,7 +135,16 @@ def local_session(
         builder = builder.config("spark.local.dir", str(scratch))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    _remember_classes(spark)
     return configure(spark)
+
+
+def _remember_classes(spark: SparkSession) -> None:
+    # PySpark names them for each column, and each time py4j has Java look for classes of other packages first, in some
+    # 300 archives: more than a second of a run.
+    jvm: Any = spark._jvm  # noqa: SLF001 - there is no other access to it
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"):
+        setattr(jvm, name, _RememberingClass(getattr(jvm, name)._fqn, jvm._gateway_client))  # noqa: SLF001 - same reason
 
 
 def java_options(size: int) -> str:
