@@ -55,7 +55,7 @@ class Effect(StrEnum):
     FILL = "fill"
 
 
-_LONGEST_DELAY = 86_400.0
+_LONGEST_DELAY = 7 * 86_400.0
 _ALL = frozenset(Operation)
 _WITHOUT_TOKENS = _ALL - {Operation.AUTHORIZE}
 _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
