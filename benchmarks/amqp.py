@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 from benchmarks.measurement import Measurement, report
 from benchmarks.order import order
@@ -60,7 +61,7 @@ class _Loop:
         self._frame()
         self._socket.sendall(frames.AMQP_HEADER)
         self._read.read(8)
-        opening = frames.open_frame("loop", endpoint.host_name) + frames.begin_frame()
+        opening = frames.open_frame(f"loop-{uuid4()}", endpoint.host_name) + frames.begin_frame()
         self._socket.sendall(opening + frames.attach_frame("loop", address, "queue"))
         self._next = self._credit = self._largest = 0
         while not self._credit:
@@ -115,7 +116,10 @@ class _Loop:
         return iter(())
 
     def _frame(self) -> frames.Performative | None:
-        body = self._read.read(int.from_bytes(self._read.read(8)[:4]) - 8)
+        header = self._read.read(8)
+        if len(header) < 8:  # noqa: PLR2004 - the bytes of a frame's header
+            raise SystemExit("the broker closed the connection of the loop; expected an answer")
+        body = self._read.read(int.from_bytes(header[:4]) - 8)
         return frames.read_performative(body) if body else None
 
 
@@ -136,18 +140,20 @@ async def _by_hand(loop: _Loop, batches: list[list[Outgoing]], at_once: int) -> 
 async def _measure(name: str, url: str, address: str) -> list[Measurement]:
     endpoint = amqp_endpoint(url)
     output = AmqpOutput("there", endpoint, {address: "queue"})
-    loop = await asyncio.to_thread(_Loop, endpoint, address)
     found = []
     for sessions, at_once in ((0, 1), (0, 8), (50, 1), (50, 8)):
         batches = _batches(sessions)
         rates: dict[str, list[float]] = {"busway": [], "loop": []}
         spent: dict[str, list[float]] = {"busway": [], "loop": []}
         for turn in range(_TURNS + 1):
+            # A connection of its own for each turn: brokers close one that says nothing while Busway sends.
+            loop = await asyncio.to_thread(_Loop, endpoint, address)
             for sender, run in (
-                ("busway", partial(_busway, output, address, batches, at_once)),
                 ("loop", partial(_by_hand, loop, batches, at_once)),
+                ("busway", partial(_busway, output, address, batches, at_once)),
             ):
                 rate, cost = await _rate(run)
+                loop.close()
                 await read_all(url, address, quiet=0.2, capability="queue")
                 if turn:  # the first opens connections
                     rates[sender].append(rate)
@@ -160,7 +166,6 @@ async def _measure(name: str, url: str, address: str) -> list[Measurement]:
         title = f"{name}, {keys}, {at_once} batch{'es' if at_once > 1 else ''} at once"
         found.append(Measurement(title, ratio, "times the loop", 1.0, "at least", beside))
     await output.close()
-    loop.close()
     return found
 
 
