@@ -135,14 +135,18 @@ class LocalStorage(Storage):
 
     def files(self, folder: str) -> list[StoredFile]:
         """Return all files below *folder* in the order of their paths; an empty list if the folder is missing."""
+        path = _local(folder)
+        if not path.exists():
+            return []
         found = []
-        for parent, _, names in os.walk(_local(folder)):
+        # A folder that cannot be listed is an error: its journals would be missing from the evidence.
+        for parent, _, names in os.walk(path, onerror=_raise, followlinks=True):
             for name in names:
                 if name.startswith(".") and name.endswith(".crc"):
                     continue  # a checksum of Hadoop's, which its own listing hides
-                path = Path(parent, name)
-                state = path.stat()
-                found.append(StoredFile(f"{_LOCAL}{path}", state.st_size, state.st_mtime_ns // 1_000_000))
+                file = Path(parent, name)
+                state = file.stat()
+                found.append(StoredFile(f"{_LOCAL}{file}", state.st_size, state.st_mtime_ns // 1_000_000))
         return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
@@ -200,6 +204,10 @@ def storage_of(session: Session, *addresses: str) -> Storage:
     if session.has_local_disk and all(urlsplit(each).scheme in ("", "file") for each in addresses):
         return LocalStorage()
     return Storage(session.spark)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _local(address: str) -> Path:

@@ -26,9 +26,13 @@ def test_folders_of_this_machine_are_the_same_with_and_without_spark(spark: Spar
     hadoop, local = Storage(spark), LocalStorage()
     for address in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}", f"{tmp_path}/", os.path.relpath(tmp_path)):
         assert local.absolute(address) == hadoop.absolute(address) == f"file:{tmp_path}"
+    # A folder of another disk, by a link.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "linked.jsonl.gz").write_bytes(b"linked")
+    (tmp_path / "journal" / "a b" / "link").symlink_to(tmp_path / "elsewhere")
     folder = f"file:{tmp_path}/journal"
     assert local.files(folder) == hadoop.files(folder)
-    assert len(local.files(folder)) == len(NAMES)
+    assert len(local.files(folder)) == len(NAMES) + 1
     assert local.folders(folder) == hadoop.folders(folder) == sorted(NAMES)
     for each in local.files(folder):
         for size in (0, 1, 1_500_000, each.size, each.size + 1):
@@ -58,3 +62,13 @@ def test_what_one_writes_the_other_reads(spark: SparkSession, tmp_path: Path, *,
     assert reader.folders(str(tmp_path)) == ["out"]
     writer.delete(f"{tmp_path}/out")
     assert not reader.exists(f"{tmp_path}/out")
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scandir(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    tree(tmp_path)
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError):
+        LocalStorage().files(str(tmp_path))
