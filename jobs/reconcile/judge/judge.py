@@ -20,10 +20,11 @@ from jobs.reconcile.settings import Settings
 
 
 class Evidence(NamedTuple):
-    """The records of the window and of hours before it, the rows of COVERAGE of both, and the tasks' activity."""
+    """The records of the window and of hours before it, the rows of COVERAGE of each, and the tasks' activity."""
 
     observed: DataFrame | None
     coverage: Sequence[Mapping[str, Any]]
+    coverage_before: Sequence[Mapping[str, Any]]
     tasks: Mapping[str, TaskActivity]
 
 
@@ -61,7 +62,7 @@ def judge(
     # Each of the next steps asks whether it has anything to do.
     messages = cache.cut(mark_dead_letters(messages, loose))
     checked = mark_paths(messages, evidence.observed, evidence.tasks)
-    marked = mark_outages(checked, evidence.coverage).select(*MESSAGE, *CONTEXT)
+    marked = mark_outages(checked, evidence.coverage, evidence.coverage_before).select(*MESSAGE, *CONTEXT)
     # An unreadable message is counted by its outcome; a message without a number that only a peek saw proves nothing.
     return with_verdict(marked, end, settings).where("verdict <> 'unreadable' and not is_glimpse")
 

@@ -152,7 +152,8 @@ def judge_window(
     keyed = cache.cut(mark_out_of_order(mark_source_time(watched, of_window), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
-    evidence = Evidence(records.of([*earlier, *hours.window]), [*tasks.coverage_before, *tasks.coverage], tasks.active)
+    observed = records.of([*earlier, *hours.window])
+    evidence = Evidence(observed, tasks.coverage, tasks.coverage_before, tasks.active)
     verdicts = cache.cut(
         judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
     )
