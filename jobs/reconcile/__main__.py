@@ -165,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--explain", action="store_true", help="print the plans of Spark for the large steps")
     parser.add_argument("--memory", default="4g", help="memory of a local session")
-    parser.add_argument("--cores", default="2", help="cores of a local session; * for all cores")
+    parser.add_argument("--cores", default="2", type=_cores, help="cores of a local session; * for all cores")
     parser.add_argument("--now", type=datetime.fromisoformat, help=argparse.SUPPRESS)
     return parser
 
@@ -192,6 +192,12 @@ def _window(options: argparse.Namespace, now: datetime) -> Window:
 
 def _moment(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+
+
+def _cores(text: str) -> str:
+    if text != "*" and not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"got {text}, expected a number of cores, or * for all")
+    return text
 
 
 def _readable_by_spark(journal: str, staging: Path, hours: Sequence[str]) -> str:

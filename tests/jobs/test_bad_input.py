@@ -256,3 +256,14 @@ def test_a_member_that_is_cut_at_any_byte_is_noticed() -> None:
         lines, trouble = whole_members(whole[:cut])
         assert lines == [b'{"a":1}']
         assert trouble is not None
+
+
+@pytest.mark.parametrize("cores", ["0", "-1", "two", ""])
+def test_a_wrong_number_of_cores_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cores: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        program.main([f"--journal={tmp_path}", f"--out={tmp_path / 'out'}", f"--cores={cores}"])
+    assert ended.value.code == COULD_NOT_DECIDE
+    assert "expected a number of cores, or * for all" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
