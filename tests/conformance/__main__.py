@@ -1,8 +1,8 @@
 """
 `make conformance`: Microsoft's SDKs against the broker, as a table.
 
-A failure that `known.py` gives a reason for is listed with it and is none; neither is one of a test that passes when it
-runs again alone. Logs and `results.json` are in build/conformance.
+A failure with a reason in `known.py` is listed with that reason, and a test that passes when it runs again alone is
+counted apart: neither makes the run fail. Logs and `results.json` are in build/conformance.
 """
 
 import argparse
