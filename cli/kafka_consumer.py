@@ -13,13 +13,15 @@ from shared.azure.identity import credential
 from shared.azure.senders.kafka_answers import LASTING, reaction_to
 from shared.azure.senders.kafka_endpoint import kafka_endpoint_of, kafka_setting_problem
 from shared.azure.senders.kafka_tokens import Tokens, client_options
-from shared.errors import ConfigError, Problem, TargetRefused
+from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
 
 _METADATA_SECONDS = 10.0
 _LONGEST_POLL = 0.2
+_COMMIT_SECONDS = 5.0
 _REPORT_SECONDS = 60.0
 _OLD_TOKEN_SECONDS = 10.0
+_SAME_OUTAGE_SECONDS = 1.0
 _END = "_PARTITION_EOF"
 
 
@@ -109,6 +111,7 @@ class GroupReader:
         self._report = report
         self._reported = -math.inf
         self._last_error = ""
+        self._error_time = self._outage_time = -math.inf
         self._without_token = -math.inf
         options, self._tokens = _client_options(where, setting, settings)
         self._consumer = confluent_kafka.Consumer(
@@ -138,10 +141,10 @@ class GroupReader:
         # Not those that were lost: a partition may have come back meanwhile, and these records would not come again.
         return [each for each in found if each.partition() in (self._assigned or ())]
 
-    def wait(self, seconds: float) -> None:
-        """Stay in the group for a time, without new records."""
+    def wait(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Stay in the group for a time, or until *is_over*, without new records."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (left := end - time.monotonic()) > 0 and not is_over():
             assigned = self._consumer.assignment()
             if assigned:
                 self._consumer.pause(assigned)
@@ -152,20 +155,26 @@ class GroupReader:
         if assigned:
             self._consumer.resume(assigned)
 
-    def commit(self, next_offsets: Mapping[int, int]) -> None:
-        """Commit where the partitions go on; one that is lost is left to its new member."""
+    def commit(self, next_offsets: Mapping[int, int]) -> TargetUnavailable | None:
+        """Commit where the partitions go on, a lost one excepted; return why the group may not have it."""
         places = [
             confluent_kafka.TopicPartition(self._topic, partition, offset)
             for partition, offset in next_offsets.items()
             if partition not in self.lost
         ]
-        if places:
-            try:
-                self._consumer.commit(offsets=places, asynchronous=False)
-            except confluent_kafka.KafkaException as error:
-                if reaction_to(error.args[0].name()).error is TargetRefused:
-                    raise self._problem(error.args[0]) from error
-                # The records come again, here or at another member.
+        if not places:
+            return None
+        try:
+            # A commit that waits for its answer has no time limit: without a broker it may take minutes.
+            self._consumer.commit(offsets=places, asynchronous=True)
+            found = self._consumer.committed(places, timeout=_COMMIT_SECONDS)
+        except confluent_kafka.KafkaException as error:
+            if reaction_to(error.args[0].name()).error is TargetRefused:
+                raise self._problem(error.args[0]) from error
+            return TargetUnavailable(f"{self._where}: cannot commit: {error.args[0].str()}")
+        if {each.partition: each.offset for each in found} == {each.partition: each.offset for each in places}:
+            return None
+        return TargetUnavailable(f"{self._where}: cannot commit: the group has not taken the offsets")
 
     def close(self) -> None:
         """Leave the group."""
@@ -205,10 +214,14 @@ class GroupReader:
             # A connection may still have been opened with the last token.
             if now - self._without_token > _OLD_TOKEN_SECONDS:
                 self._refusal = error
-        elif name == "_ALL_BROKERS_DOWN":
-            self._report_wait(f"no broker can be reached: {self._last_error or error.str()}")
         else:
-            self._last_error = error.str()
+            # That all brokers are down comes before or after the reason, which is an error of one of them.
+            if name == "_ALL_BROKERS_DOWN":
+                self._outage_time = now
+            else:
+                self._error_time, self._last_error = now, error.str()
+            if abs(self._outage_time - self._error_time) < _SAME_OUTAGE_SECONDS:
+                self._report_wait(f"no broker can be reached: {self._last_error}")
 
     def _report_wait(self, reason: str) -> None:
         now = time.monotonic()

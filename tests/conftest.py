@@ -53,6 +53,7 @@ SLOW_FILES = (
     "faults/test_amqp_poison.py",
     "faults/test_kafka.py",
     "faults/test_forward.py",
+    "faults/test_stopped_forward.py",
     "faults/test_reconciled_kafka.py",
     "faults/test_reconciled_queues.py",
     "faults/test_storage_queues.py",

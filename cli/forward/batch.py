@@ -97,6 +97,14 @@ class Batch:
         """Return where each partition goes on."""
         return {each.partition: each.offset + 1 for each in self._messages}
 
+    def uncommitted(self, lost: Collection[int]) -> str:
+        """Return how many messages come again, except those of *lost* partitions, and from where."""
+        found = [each for each in self._messages if each.partition not in lost]
+        starts = {each.partition: each.offset for each in reversed(found)}
+        places = ", ".join(f"partition {partition} from offset {start}" for partition, start in sorted(starts.items()))
+        sent = sum(each.outcome is Outcome.SENT for each in found)
+        return f"{len(found)} records are not committed and come again, {sent} of them sent: {places or 'none'}"
+
     def received(self, records: Records) -> list[Flush]:
         """Return what writes that the messages were received."""
         return [

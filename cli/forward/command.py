@@ -23,15 +23,18 @@ def forward(
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Its name in the journal. [default: the consumer group]")
     ] = None,
+    stop_within: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a batch in hand may take after a signal.")
+    ] = 15.0,
     config: Folder = Path("config"),
 ) -> None:
     """
     Send the records of a Kafka topic to an event hub, where tasks can take them.
 
     Headers that Busway wrote get back their types, headers of others become properties, the key is the partition key.
-    The records of a key arrive in order and none is lost: the group goes on only after the hub has accepted them. After
-    a kill some are sent twice. Several processes with one group share the partitions. A journal in config/journal.yaml
-    has each record as that of a task. Example:
+    The records of a key arrive in order and none is lost: the group goes on only after the hub has accepted them. With
+    SIGTERM or Ctrl-C it finishes the batch in hand; after a kill some are sent twice. Several processes with one group
+    share the partitions. A journal in config/journal.yaml has each record as that of a task. Example:
 
         busway forward stream/readings office/readings --group to-office
     """
@@ -40,4 +43,4 @@ def forward(
     from cli.places import open_place
 
     with open_place(topic, config) as source, open_place(hub, config) as target:
-        forward_and_print(Request(source, target, group, rejects, idle, task or group), config)
+        forward_and_print(Request(source, target, group, rejects, idle, task or group, stop_within), config)

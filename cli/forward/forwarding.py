@@ -26,6 +26,8 @@ from shared.protocols import Flush, Outcome, Output
 _MOST_RECORDS = 500
 _TAKE_SECONDS = 0.2
 _SEND_SECONDS = 30.0
+STOP_SECONDS = 15.0
+"""Docker kills 10 s after the signal, Kubernetes and Container Apps after 30 s, if they have no other setting."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
@@ -39,6 +41,7 @@ class Request(NamedTuple):
     idle: float | None
     task: str
     """Its name in the journal."""
+    stop_within: float = STOP_SECONDS
 
 
 class Forwarding:
@@ -63,11 +66,27 @@ class Forwarding:
         self._reject = reject
         self._records = records
         self._numbers = itertools.count(1)
+        self._limit = asyncio.timeout_at(None)
+        self._in_hand: Batch | None = None
+        self._waits_for = ""
+        self._is_stopping = False
+        self.is_stopped = False
+        """It ended because of `stop`, with nothing in hand."""
         self.sent = 0
         self.rejected = 0
 
+    def stop(self, seconds: float) -> None:
+        """Make `run` end after the batch in hand, or after *seconds*; call it in the event loop."""
+        self._is_stopping = True
+        if self._in_hand is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
     async def run(self) -> None:
-        """Forward until cancelled, or until no record has come for a while."""
+        """
+        Forward until stopped or cancelled, or until no record has come for a while.
+
+        If the time of a stop ends before the batch does, it prints what is not committed, and raises typer.Exit.
+        """
         # librdkafka must not be closed while another thread is in it.
         with ThreadPoolExecutor(1, thread_name_prefix="busway-forward") as thread:
             topic, loop = self._request.topic, asyncio.get_running_loop()
@@ -78,7 +97,15 @@ class Forwarding:
                 return await loop.run_in_executor(thread, function, *arguments)
 
             try:
-                await self._forward(reader, waiting)
+                async with self._limit:
+                    await self._forward(reader, waiting)
+            except TimeoutError as error:
+                if self._in_hand is None or not self._limit.expired():
+                    raise
+                _print_error(
+                    f"{topic}: {self._in_hand.uncommitted(reader.lost)}; stopped while it waited for {self._waits_for}"
+                )
+                raise typer.Exit(1) from error
             finally:
                 await waiting(reader.close)
                 await self._output.close()
@@ -87,6 +114,9 @@ class Forwarding:
         quiet_since = time.monotonic()
         while True:
             records = [_record(each) for each in await waiting(reader.take, _MOST_RECORDS, _TAKE_SECONDS)]
+            if self._is_stopping:
+                self.is_stopped = True
+                return  # nothing has happened with these records
             now = time.monotonic()
             if records or not reader.has_seen_the_end:
                 quiet_since = now
@@ -94,23 +124,28 @@ class Forwarding:
                 if self._request.idle is not None and now - quiet_since >= self._request.idle:
                     return
                 continue
-            await self._process(Batch([self._taken(each) for each in records], self._numbers), reader, waiting)
+            self._in_hand = Batch([self._taken(each) for each in records], self._numbers)
+            await self._process(self._in_hand, reader, waiting)
+            self._in_hand = None
 
     async def _process(self, batch: Batch, reader: GroupReader, waiting: Callable[..., Any]) -> None:
         """Send a batch, and let the group go on."""
 
-        async def hold(attempt: Callable[[], Awaitable[BuswayError | None]]) -> None:
-            pause = _SHORTEST_PAUSE
+        async def hold(end: str, attempt: Callable[[], Awaitable[BuswayError | None]]) -> None:
+            self._waits_for, pause = f"an answer of {end}", _SHORTEST_PAUSE
             while (error := await attempt()) is not None:
-                _print_error(f"{printable(str(error))}; again in {pause:.0f} s")
-                await waiting(reader.wait, pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                self._waits_for = f"{end}: {printable(str(error))}"
+                _print_error(f"waits for {self._waits_for}; again in {pause:.0f} s")
+                was_stopping = self._is_stopping
+                # A stop ends the pause once.
+                await waiting(reader.wait, pause, lambda was=was_stopping: self._is_stopping and not was)
+                pause = _SHORTEST_PAUSE if self._is_stopping else min(2 * pause, _LONGEST_PAUSE)
 
-        await hold(partial(_written, batch.received(self._records)))
+        await hold("the journal", partial(_written, batch.received(self._records)))
         # The member that has a lost partition now sends it.
-        await hold(lambda: self._send(batch.unsent(reader.lost)))
-        await hold(partial(_written, batch.decided(self._records)))
-        await waiting(reader.commit, batch.next_offsets())
+        await hold("the hub", lambda: self._send(batch.unsent(reader.lost)))
+        await hold("the journal", partial(_written, batch.decided(self._records)))
+        await hold("the topic", lambda: waiting(reader.commit, batch.next_offsets()))
 
     def _taken(self, record: TakenRecord) -> Taken:
         found, error = taken(record, self._site, self._request.topic.path, self._records.journal)

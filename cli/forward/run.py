@@ -23,7 +23,7 @@ from shared.protocols import Output
 
 
 def forward_and_print(request: Request, folder: Path) -> None:
-    """Forward records until a signal or until none comes, and print how many; raises ConfigError."""
+    """Forward records until a signal or until none comes, and print how many; raises ConfigError, typer.Exit."""
     for place, kind in ((request.topic, "kafka"), (request.hub, "event-hubs")):
         if place.connection.kind != kind:
             raise ConfigError([Problem(str(place), f"is of kind {place.connection.kind}, expected {kind}")])
@@ -36,11 +36,20 @@ def forward_and_print(request: Request, folder: Path) -> None:
     site, output = configuration.site(request.topic.alias), outputs.pop(request.hub.alias)
     with _rejects(request.rejects) as rejects:
         forwarding = Forwarding(request, site, output, rejects, records)
+
+        def stop() -> None:
+            seconds = request.stop_within
+            typer.echo(
+                f"stops after the batch in hand, within {seconds:g} s; a second signal ends it at once", err=True
+            )
+            forwarding.stop(seconds)
+
         try:
-            run_until_signalled(_run(forwarding, [*outputs.values(), journals]))
+            run_until_signalled(_run(forwarding, [*outputs.values(), journals]), stop)
         finally:
             rejected = f", {forwarding.rejected} rejected into {request.rejects}" if forwarding.rejected else ""
-            typer.echo(f"{forwarding.sent} forwarded from {request.topic} to {request.hub}{rejected}")
+            stopped = "; stopped, nothing in hand" if forwarding.is_stopped else ""
+            typer.echo(f"{forwarding.sent} forwarded from {request.topic} to {request.hub}{rejected}{stopped}")
 
 
 def _check_task(task: str, configuration: Configuration) -> None:

@@ -108,6 +108,24 @@ def test_an_outage_of_the_hub_loses_and_reorders_nothing(cluster: KafkaCluster, 
     assert target.bodies == by_key(200)
 
 
+def test_a_stop_in_the_middle_of_a_batch_finishes_it_also_if_it_must_be_sent_again(
+    cluster: KafkaCluster, stream: str
+) -> None:
+    topic = new_topic(cluster)
+
+    async def scenario() -> dict[str | None, list[int]]:
+        await fill(stream, topic, keyed(1_000))
+        target = TargetThatFailsFirst(TargetUnavailable("down"), then=lambda: work.stop(60))
+        work = forwarding(topic, target)
+        await run(work)
+        assert work.is_stopped
+        return target.bodies
+
+    arrived = asyncio.run(scenario())
+    assert 0 < sum(map(len, arrived.values())) <= 500
+    assert arrived == {key: by_key(1_000)[key][: len(numbers)] for key, numbers in arrived.items()}
+
+
 def test_a_record_that_cannot_be_sent_is_set_aside_and_does_not_hold_the_others(
     cluster: KafkaCluster, stream: str
 ) -> None:
