@@ -35,6 +35,7 @@ DISTRIBUTIONS = {
     "fastavro": "fastavro",
     "joserfc": "joserfc",
     "google.protobuf": "protobuf",
+    "isal": "isal",
     "jmespath": "jmespath",
     "jsonschema": "jsonschema",
     "msgpack": "msgpack",
@@ -45,7 +46,6 @@ DISTRIBUTIONS = {
     "pydantic": "pydantic",
     "referencing": "referencing",
     "yaml": "PyYAML",
-    "zlib_ng": "zlib-ng",
     "zstandard": "zstandard",
 }
 
