@@ -78,7 +78,8 @@ class _Loop:
             out: list[bytes] = []
             while ready and self._credit:
                 chain = ready.popleft()
-                out.extend(frames.transfer_frames(self._next, chain.popleft(), self._largest))
+                for frame in frames.transfer_frames(self._next, chain.popleft(), self._largest):
+                    out += frame
                 waiting[self._next] = chain
                 self._next += 1
                 self._credit -= 1

@@ -99,7 +99,7 @@ def test_the_projects_broker_takes_them_with_a_key_as_the_password(
 
 @given(st.binary(max_size=3_000), st.integers(512, 1_200))
 def test_frames_of_a_message_fit_and_join_to_its_bytes(content: bytes, largest: int) -> None:
-    found = list(amqp_frames.transfer_frames(7, content, largest))
+    found = [b"".join(each) for each in amqp_frames.transfer_frames(7, content, largest)]
     assert max(map(len, found)) <= largest
     assert [int.from_bytes(each[:4]) for each in found] == list(map(len, found))
     assert b"".join(each[13 + each[12] :] for each in found) == content

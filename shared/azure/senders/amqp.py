@@ -6,10 +6,10 @@ next. All others leave without waiting, so that their rate does not depend on th
 """
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from shared.amqp.values import Malformed
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
@@ -112,11 +112,12 @@ class _Place:
                 self._link = await self._new_link()
             return self._link
 
-    def answer(self, link: AmqpLink, failure: Exception | None, content: bytes) -> BuswayError | None:
-        """Return the error of a message that was sent over *link*, None if it was accepted."""
-        if failure is None:
-            self.suspects = max(self.suspects - 1, 0)
-            return None
+    def accepted(self, count: int) -> None:
+        """Note that messages were accepted."""
+        self.suspects = max(self.suspects - count, 0)
+
+    def answer(self, link: AmqpLink, failure: Exception, content: bytes) -> BuswayError:
+        """Return the error of a message that was sent over *link* and failed."""
         if failure is link.failure and is_unexplained(failure):
             self._note_break(link, content)
         answer = translated(self.name, failure)
@@ -173,6 +174,8 @@ class _Call:
 
     def __init__(self, place: _Place, messages: Sequence[Outgoing], deadline: float) -> None:
         self._place = place
+        self._link: AmqpLink
+        """That over which messages are in flight."""
         self._messages = messages
         self._deadline = deadline
         self._room = 1 if place.suspects else len(messages)
@@ -214,7 +217,8 @@ class _Call:
         except (AmqpError, OSError, Malformed) as error:
             self._stop = about_the_link(translated(self._place.name, error), self._place.name)
             return
-        self._give(link)
+        self._link = link
+        self._give()
         link.flush()
         if not self._in_flight:
             return
@@ -233,24 +237,33 @@ class _Call:
                 # A late answer must not meet the next attempt.
                 await link.close()
 
-    def _give(self, link: AmqpLink) -> None:
-        """Give *link* what may be in flight now."""
-        while self._ready and len(self._in_flight) < self._room:
-            content = self._messages[self._ready[0]].content
-            if content in self._place.blame:
+    def _give(self) -> None:
+        """Give the link what may be in flight now."""
+        # Once for each message: names of this function are faster than attributes.
+        link, answered, blame = self._link, self._answered, self._place.blame
+        ready, messages, in_flight = self._ready, self._messages, self._in_flight
+        largest = link.largest_message or math.inf
+        while ready and len(in_flight) < self._room:
+            position = ready[0]
+            content = messages[position].content
+            if blame.breaks and content in blame:
                 return  # it is tried when nothing is in flight
-            position = self._ready.popleft()
-            if 0 < link.largest_message < len(content):
+            ready.popleft()
+            if len(content) > largest:
                 text = f"the message has {len(content)} bytes, expected at most {link.largest_message}"
                 self._finish(position, MessageRejected(SIZE_EXCEEDED, f"{self._place.name}: {text}"))
             else:
-                self._in_flight[position] = link.give(content, partial(self._answered, link, position))
+                in_flight[position] = link.give(content, answered, position)
 
-    def _answered(self, link: AmqpLink, position: int, failure: Exception | None) -> None:
-        del self._in_flight[position]
-        self._finish(position, self._place.answer(link, failure, self._messages[position].content))
-        if self._ready and self._stop is None and link.failure is None:
-            self._give(link)  # the link sends it once it has handled all answers that have arrived
+    def _answered(self, positions: Sequence[int], failure: Exception | None) -> None:
+        for position in positions:
+            del self._in_flight[position]
+            content = self._messages[position].content
+            self._finish(position, None if failure is None else self._place.answer(self._link, failure, content))
+        if failure is None:
+            self._place.accepted(len(positions))
+        if self._ready and self._stop is None and self._link.failure is None:
+            self._give()  # the link sends it once it has handled all answers that have arrived
         if not self._in_flight:
             self._landed.set()
 

@@ -51,9 +51,9 @@ _ACCEPTED = re.compile(
 )
 # The header of a frame and the longest performative of a transfer.
 TRANSFER_OVERHEAD = 8 + 32
-# A transfer: its size, delivery, tag, whether more frames follow, its part of the message; then one that follows.
-_FIRST = b"%b\x02\0\0\0\x00\x53\x14\xc0\x10\x06\x43\x70%b\xa0\x04%b\x43\x42%b%b"
-_NEXT = b"%b\x02\0\0\0\x00\x53\x14\xc0\x07\x06\x43\x40\x40\x40\x42%b%b"
+# A transfer: its size, delivery, tag, whether more frames follow; then one that follows.
+_FIRST = b"%b\x02\0\0\0\x00\x53\x14\xc0\x10\x06\x43\x70%b\xa0\x04%b\x43\x42%b"
+_NEXT = b"%b\x02\0\0\0\x00\x53\x14\xc0\x07\x06\x43\x40\x40\x40\x42%b"
 _FIRST_BYTES, _NEXT_BYTES = 29, 20
 
 
@@ -179,17 +179,26 @@ def close_frame() -> bytes:
     return _frame(CLOSE, [])
 
 
-def transfer_frames(number: int, content: bytes, largest_frame: int) -> list[bytes]:
-    """Return the frames of one message, whose delivery has the *number*, each of at most *largest_frame* bytes."""
-    room = largest_frame - TRANSFER_OVERHEAD
+def whole_transfer(number: int, size: int) -> bytes:
+    """Return what comes before a message of *size* bytes that needs no other frame; its delivery has the *number*."""
     tag = number.to_bytes(4)
+    return _FIRST % ((_FIRST_BYTES + size).to_bytes(4), tag, tag, b"\x42")
+
+
+def transfer_frames(number: int, content: bytes, largest_frame: int) -> list[tuple[bytes, bytes]]:
+    """
+    Return the frames of one message, whose delivery has the *number*, each of at most *largest_frame* bytes.
+
+    A frame is what comes before its part of the message, and that part, which is not copied.
+    """
+    room, tag = largest_frame - TRANSFER_OVERHEAD, number.to_bytes(4)
     if len(content) <= room:
-        return [_FIRST % ((_FIRST_BYTES + len(content)).to_bytes(4), tag, tag, b"\x42", content)]
-    found = [_FIRST % ((_FIRST_BYTES + room).to_bytes(4), tag, tag, b"\x41", content[:room])]
+        return [(whole_transfer(number, len(content)), content)]
+    found = [(_FIRST % ((_FIRST_BYTES + room).to_bytes(4), tag, tag, b"\x41"), content[:room])]
     for start in range(room, len(content), room):
         part = content[start : start + room]
         more = b"\x41" if start + room < len(content) else b"\x42"
-        found.append(_NEXT % ((_NEXT_BYTES + len(part)).to_bytes(4), more, part))
+        found.append((_NEXT % ((_NEXT_BYTES + len(part)).to_bytes(4), more), part))
     return found
 
 

@@ -13,7 +13,7 @@ import asyncio
 import ssl
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self, cast, override
 
 from shared.amqp.values import Malformed
@@ -29,7 +29,7 @@ _SMALLEST_FRAME = 512
 _REFUSED_CODES = frozenset((1, 3))
 
 
-type Answered = Callable[[Exception | None], None]
+type Answered = Callable[[Sequence[int], Exception | None], None]
 
 
 class LinkClosed(ConnectionError):
@@ -43,12 +43,13 @@ class NoCredit(AmqpError):
 class Delivery:
     """A message that was given to a link, and what to call with the answer to it."""
 
-    __slots__ = ("answered", "content", "is_sent")
+    __slots__ = ("answered", "content", "is_sent", "position")
 
-    def __init__(self, content: bytes, answered: Answered) -> None:
-        """Call *answered* with None if the broker has accepted the message, or with the error."""
+    def __init__(self, content: bytes, answered: Answered, position: int) -> None:
+        """Call *answered* with the *position* of the message, among others that have the same answer."""
         self.content = content
         self.answered: Answered | None = answered
+        self.position = position
         self.is_sent = False
         """Whether the broker may have it."""
 
@@ -60,7 +61,7 @@ class Delivery:
         """Pass the answer on."""
         answered, self.answered = self.answered, None
         if answered is not None:
-            answered(failure)
+            answered([self.position], failure)
 
 
 class AmqpLink(asyncio.Protocol):
@@ -85,7 +86,7 @@ class AmqpLink(asyncio.Protocol):
         self._header = frames.SASL_HEADER
         self._is_header_due = True
         self._unsent: deque[Delivery] = deque()
-        self._pending: deque[bytes] = deque()  # frames of the message that is being sent
+        self._pending: deque[tuple[bytes, bytes]] = deque()  # frames of the message that is being sent
         self._unanswered: dict[int, Delivery] = {}
         self._next_delivery = 0
         self._next_transfer = 0
@@ -138,38 +139,51 @@ class AmqpLink(asyncio.Protocol):
         self._end(exc or ConnectionError(f"the broker closed the connection{when}"))
         self._closed.set_result(None)
 
-    def give(self, content: bytes, answered: Answered) -> Delivery:
+    def give(self, content: bytes, answered: Answered, position: int = 0) -> Delivery:
         """
         Take one message, which the next `flush` sends as soon as the broker grants credit; the link must be usable.
 
-        *answered* gets None if the broker accepts the message, or the error: the `failure` if the link ends before the
-        answer, LinkClosed if it ends before the message is sent. What it gives to the link needs no flush.
+        *answered* gets the *position*, with those of other messages that have the same answer, and None if the broker
+        accepts them, or the error: the `failure` if the link ends before the answer, LinkClosed if it ends before the
+        message is sent. What it gives to the link needs no flush.
         """
-        delivery = Delivery(content, answered)
+        delivery = Delivery(content, answered, position)
         self._unsent.append(delivery)
         return delivery
 
     def flush(self) -> None:
         """Send as much as credit and window allow."""
+        if self.failure is not None:
+            return
+        # Once for each message: names of this function are faster than attributes.
+        unsent, unanswered, pending = self._unsent, self._unanswered, self._pending
+        number, credit, count = self._next_delivery, self._credit, 0
+        room = self._largest_frame - frames.TRANSFER_OVERHEAD
         out: list[bytes] = []
-        while self._window and self.failure is None:
-            if self._pending:
-                out.append(self._pending.popleft())
-                self._next_transfer = (self._next_transfer + 1) % _SERIAL
-                self._window -= 1
+        while count < self._window:
+            if pending:
+                out += pending.popleft()
+                count += 1
                 continue
-            while self._unsent and self._unsent[0].answered is None:
-                self._unsent.popleft()
-            if not self._unsent or not self._credit:
+            while unsent and unsent[0].answered is None:
+                unsent.popleft()  # also without credit, so that withdrawn messages do not pile up
+            if not unsent or not credit:
                 break
-            delivery = self._unsent.popleft()
+            delivery = unsent.popleft()
             delivery.is_sent = True
-            self._unanswered[self._next_delivery] = delivery
-            self._pending.extend(frames.transfer_frames(self._next_delivery, delivery.content, self._largest_frame))
-            delivery.content = b""
-            self._next_delivery = (self._next_delivery + 1) % _SERIAL
-            self._credit -= 1
+            unanswered[number] = delivery
+            content, delivery.content = delivery.content, b""
+            if len(content) <= room:
+                out += (frames.whole_transfer(number, len(content)), content)
+                count += 1
+            else:
+                pending.extend(frames.transfer_frames(number, content, self._largest_frame))
+            number = (number + 1) % _SERIAL
+            credit -= 1
+        self._next_delivery, self._credit = number, credit
         if out:
+            self._window -= count
+            self._next_transfer = (self._next_transfer + count) % _SERIAL
             self._write(b"".join(out))
 
     async def close(self) -> None:
@@ -279,10 +293,17 @@ class AmqpLink(asyncio.Protocol):
             numbers = [(first + each) % _SERIAL for each in range(count)]
         else:
             numbers = [each for each in self._unanswered if (each - first) % _SERIAL < count]
+        positions: dict[Answered, list[int]] = {}
         for number in numbers:
             delivery = self._unanswered.pop(number, None)
-            if delivery is not None:
-                delivery.answer(failure)
+            if delivery is not None and (answered := delivery.answered) is not None:
+                delivery.answered = None
+                if answered in positions:
+                    positions[answered].append(delivery.position)
+                else:
+                    positions[answered] = [delivery.position]
+        for answered, found in positions.items():
+            answered(found, failure)
 
     def _tend_after(self, seconds: float) -> None:
         """Tend the connection every *seconds*, half of the time after which the broker gives up."""

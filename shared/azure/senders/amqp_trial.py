@@ -47,17 +47,17 @@ class Blame:
     def __init__(self, quiet_seconds: float = QUIET_SECONDS) -> None:
         """Count the end of a link if the one beside it is still open after *quiet_seconds*."""
         self._quiet_seconds = quiet_seconds
-        self._breaks: dict[int, int] = {}
+        self.breaks: dict[int, int] = {}
 
     def __contains__(self, content: bytes) -> bool:
         """Return whether a message has to be tried."""
-        return bool(self._breaks) and hash(content) in self._breaks
+        return bool(self.breaks) and hash(content) in self.breaks
 
     def add(self, content: bytes) -> None:
         """Have a message tried before it is sent with others."""
-        if len(self._breaks) >= _MOST_BLAMED:
-            self._breaks.clear()  # messages that other instances have sent
-        self._breaks.setdefault(hash(content), 0)
+        if len(self.breaks) >= _MOST_BLAMED:
+            self.breaks.clear()  # messages that other instances have sent
+        self.breaks.setdefault(hash(content), 0)
 
     async def try_(self, content: bytes, opened: Callable[[], Awaitable[AmqpLink]]) -> Exception | None:
         """
@@ -68,27 +68,27 @@ class Blame:
         """
         name, failure, idle = hash(content), None, await opened()
         try:
-            while self._breaks.setdefault(name, 0) < _BREAKS:
+            while self.breaks.setdefault(name, 0) < _BREAKS:
                 link = await opened()
                 try:
                     failure = await _answer(link, content)
                 finally:
                     await link.close()
                 if failure is None or failure is not link.failure or not is_unexplained(failure):
-                    self._breaks.pop(name, None)
+                    self.breaks.pop(name, None)
                     return failure
                 await asyncio.sleep(self._quiet_seconds)
                 if idle.failure is not None:
                     raise Unclear("the broker closed a connection that carried no message") from idle.failure  # noqa: TRY301
-                self._breaks[name] = self._breaks.get(name, 0) + 1
+                self.breaks[name] = self.breaks.get(name, 0) + 1
             # The broker takes connections after the last break too.
             await (await opened()).close()
         except Exception:
-            self._breaks[name] = 0
+            self.breaks[name] = 0
             raise
         finally:
             await idle.close()
-        self._breaks.pop(name, None)
+        self.breaks.pop(name, None)
         # The broker's own text may quote the message.
         reason = failure.condition if isinstance(failure, AmqpError) else None
         what = f"the broker closes the connection because of it, {printable(reason or 'without a reason')}"
@@ -100,7 +100,7 @@ async def _answer(link: AmqpLink, content: bytes) -> Exception | None:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Exception | None] = loop.create_future()
     started = loop.time()
-    delivery = link.give(content, answer.set_result)
+    delivery = link.give(content, lambda _, failure: answer.set_result(failure))
     try:
         link.flush()
         failure = await answer
