@@ -3,13 +3,9 @@
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rich.console import Console
-
 from tests.faults.catalogue import CONCURRENT_SCENARIOS, SCENARIOS
 from tests.faults.scenario import Row
 from tests.faults.table import table
-
-_WIDTH = 220
 
 
 def main(words: list[str]) -> int:
@@ -19,14 +15,10 @@ def main(words: list[str]) -> int:
         running = {pool.submit(scenario.run): scenario for scenario in chosen}
     failed = {scenario: error for future, scenario in running.items() if (error := future.exception()) is not None}
     rows = [future.result() for future in running if _has_row(future)]
-    console = Console(highlight=False, markup=False, width=_WIDTH)
-    console.print(table(rows))
-    for scenario, error in failed.items():
-        console.print(f"{scenario}: failed: {error}", style="red")
-    for row in rows:
-        for objection in row.objections():
-            console.print(f"{row.scenario}: {objection}", style="red")
-    return 1 if failed or any(row.objections() for row in rows) else 0
+    problems = [f"{scenario}: failed: {error}" for scenario, error in failed.items()]
+    problems += [f"{row.scenario}: {objection}" for row in rows for objection in row.objections()]
+    sys.stdout.writelines(f"{line}\n" for line in (*table(rows), *problems))
+    return 1 if problems else 0
 
 
 def _has_row(future: "Future[Row]") -> bool:
