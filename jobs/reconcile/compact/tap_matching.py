@@ -31,7 +31,7 @@ def match_taps(records: DataFrame) -> DataFrame:
 
 def _by_number(unmatched: DataFrame, received: DataFrame) -> DataFrame:
     shared = (*_SOURCE, "src_seq", "enqueued_time")
-    candidates = received.groupBy(*shared, F.col("src_part").alias("found")).agg(
+    candidates = received.groupBy(*shared, F.col("src_part").alias("found_part")).agg(
         F.max("message_id").alias("found_id"), F.max("check").alias("found_check")
     )
     seen = unmatched.withColumn("nth", F.dense_rank().over(Window.partitionBy(*shared).orderBy("tgt_part", "tgt_seq")))
@@ -47,10 +47,10 @@ def _by_number(unmatched: DataFrame, received: DataFrame) -> DataFrame:
         .where("similarity = best")
         # Messages that are equal in every field cannot be distinguished: each gets one of the tap records.
         .withColumn("choices", F.count("*").over(of_view))
-        .withColumn("choice", F.row_number().over(of_view.orderBy("found")))
+        .withColumn("choice", F.row_number().over(of_view.orderBy("found_part")))
         .where("choice = (nth - 1) % choices + 1")
     )
-    return paired.withColumn("src_part", F.coalesce("src_part", "found")).select(*unmatched.columns)
+    return paired.withColumn("src_part", F.coalesce("src_part", "found_part")).select(*unmatched.columns)
 
 
 def _by_id_or_content(unmatched: DataFrame, received: DataFrame) -> DataFrame:
