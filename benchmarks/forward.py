@@ -68,7 +68,7 @@ async def _busway(group: str, office: str) -> float:
     output = _Timed(EventHubsOutput("office", lambda hub: event_hub_client("OFFICE", settings, hub)))
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), _TOPIC)
     hub = Place("office", Connection(kind="event-hubs", setting="OFFICE"), _HUB)
-    request = Request(source, hub, group, Path("unused"), 0.1, "bench")
+    request = Request(source, hub, group, Path("unused"), 0.1, "bench", 15.0)
     forwarding = Forwarding(request, "stream", output, lambda _: None, Records(LogJournal(), "bench", str(hub)))
     await forwarding.run()
     if forwarding.sent != _RECORDS or output.began is None:

@@ -1,13 +1,15 @@
-"""What tests of `busway forward` share: a target that fails, and runs of a topic's records."""
+"""What tests of `busway forward` share: a target that fails, a topic's records, and what arrived in the hub."""
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cli.forward.batch import Records
 from cli.forward.forwarding import Forwarding, Request
 from cli.places import Place
+from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.kafka_endpoint import kafka_endpoint
@@ -20,6 +22,7 @@ from tests.messages import ORIGIN, delivered
 
 PARTITIONS = 4
 KEYS = 5
+_SECONDS = 60
 _names = itertools.count()
 
 
@@ -69,6 +72,26 @@ def keyed(count: int) -> list[Outgoing]:
     ]
 
 
+def arrived(broker: RunningBroker) -> dict[str | None, list[int]]:
+    """Return the numbers of the events in the hub, by key."""
+    found: dict[str | None, list[int]] = {}
+    contents = broker.inspect(
+        "plant",
+        lambda plant: [event.encode() for each in plant.hubs["returned"].partitions for event in each.events],
+    )
+    for content in contents:
+        message = Message.received(content, ORIGIN)
+        found.setdefault(message.partition_key, []).append(int(message.body or b""))
+    return found
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < end, "not reached"
+        time.sleep(0.02)
+
+
 def by_key(count: int) -> dict[str | None, list[int]]:
     return {f"k{key}": list(range(key, count, KEYS)) for key in range(KEYS)}
 
@@ -89,7 +112,7 @@ def forwarding(
 ) -> Forwarding:
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), topic)
     target = Place("plant", Connection(kind="event-hubs", setting="PLANT"), hub)
-    request = Request(source, target, f"of-{topic}", Path("unused"), 0.5, "to-hub")
+    request = Request(source, target, f"of-{topic}", Path("unused"), 0.5, "to-hub", 15.0)
     reject = (rejects if rejects is not None else []).append
     return Forwarding(request, "stream", output, reject, Records(journal or LogJournal(), "to-hub", f"plant/{hub}"))
 

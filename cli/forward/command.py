@@ -25,7 +25,7 @@ def forward(
     ] = None,
     stop_within: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long a batch in hand may take after a signal.")
-    ] = 15.0,
+    ] = 15.0,  # Kubernetes and Container Apps kill 30 s after the signal, Docker after 10 s
     config: Folder = Path("config"),
 ) -> None:
     """

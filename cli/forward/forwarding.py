@@ -26,8 +26,6 @@ from shared.protocols import Flush, Outcome, Output
 _MOST_RECORDS = 500
 _TAKE_SECONDS = 0.2
 _SEND_SECONDS = 30.0
-STOP_SECONDS = 15.0
-"""Docker kills 10 s after the signal, Kubernetes and Container Apps after 30 s, if they have no other setting."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
@@ -41,7 +39,8 @@ class Request(NamedTuple):
     idle: float | None
     task: str
     """Its name in the journal."""
-    stop_within: float = STOP_SECONDS
+    stop_within: float
+    """How many seconds the batch in hand may take after a signal."""
 
 
 class Forwarding:
@@ -100,12 +99,13 @@ class Forwarding:
                 async with self._limit:
                     await self._forward(reader, waiting)
             except TimeoutError as error:
-                if self._in_hand is None or not self._limit.expired():
+                if not self._limit.expired():
                     raise
-                _print_error(
-                    f"{topic}: {self._in_hand.uncommitted(reader.lost)}; stopped while it waited for {self._waits_for}"
-                )
-                raise typer.Exit(1) from error
+                self.is_stopped = self._in_hand is None  # the batch ended just before its time did
+                if self._in_hand is not None:
+                    found = self._in_hand.uncommitted(reader.lost)
+                    _print_error(f"{topic}: {found}; stopped while it waited for {self._waits_for}")
+                    raise typer.Exit(1) from error
             finally:
                 await waiting(reader.close)
                 await self._output.close()

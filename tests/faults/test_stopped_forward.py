@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster
-from shared.message.message import Message
-from tests.forwarding import by_key, fill, keyed, new_topic
-from tests.messages import ORIGIN
+from tests.forwarding import arrived, by_key, fill, keyed, new_topic, until
 
 MESSAGES = 2_000
 _SECONDS = 60
@@ -86,26 +83,6 @@ def slow_sends(broker: RunningBroker, seconds: float) -> Callable[[], bool]:
     faults = broker.faults("plant")
     faults.add(Fault(effect=Effect.DELAY, operations=frozenset({Operation.SEND}), delay=seconds))
     return lambda: bool(faults.plain()[0]["struck"])
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < end, "not reached"
-        time.sleep(0.02)
-
-
-def arrived(broker: RunningBroker) -> dict[str | None, list[int]]:
-    """Return the numbers of the events in the hub, by key."""
-    found: dict[str | None, list[int]] = {}
-    contents = broker.inspect(
-        "plant",
-        lambda plant: [event.encode() for each in plant.hubs["returned"].partitions for event in each.events],
-    )
-    for content in contents:
-        message = Message.received(content, ORIGIN)
-        found.setdefault(message.partition_key, []).append(int(message.body or b""))
-    return found
 
 
 def count(found: dict[str | None, list[int]]) -> int:

@@ -20,10 +20,8 @@ from cli.stack import PACKAGES
 from local.broker.admin.certificate import server_context
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
-from shared.message.message import Message
 from tests.end_to_end.tls_port import ADDRESS, TlsPort
-from tests.forwarding import by_key, fill, keyed
-from tests.messages import ORIGIN
+from tests.forwarding import arrived, by_key, fill, keyed, until
 from tests.other_brokers.kafka import Kafka
 from tests.vault import Vault, token
 
@@ -79,26 +77,6 @@ def start(kafka: Kafka, broker: RunningBroker, folder: Path) -> Callable[[str], 
         )
 
     return started
-
-
-def arrived(broker: RunningBroker) -> dict[str | None, list[int]]:
-    """Return the numbers of the events in the hub, by key."""
-    found: dict[str | None, list[int]] = {}
-    contents = broker.inspect(
-        "plant",
-        lambda plant: [event.encode() for each in plant.hubs["returned"].partitions for event in each.events],
-    )
-    for content in contents:
-        message = Message.received(content, ORIGIN)
-        found.setdefault(message.partition_key, []).append(int(message.body or b""))
-    return found
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < end, "not reached"
-        time.sleep(0.02)
 
 
 def assert_nothing_lost_or_reordered(broker: RunningBroker) -> None:
