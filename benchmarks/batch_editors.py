@@ -12,6 +12,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from copy import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -165,7 +166,7 @@ def deduplicate() -> Case:
         for message in messages:
             number = next(numbers)
             message.message_id = string(f"order-{number:08}")
-            message.arrival = message.arrival._replace(sequence_number=number)
+            message.arrival = replace(message.arrival, sequence_number=number)
         return messages
 
     # The bare calls take two microseconds, and what the editor notes for redeliveries is not among them.

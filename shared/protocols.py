@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     RETRY = "retry"
 
 
-class Outgoing(NamedTuple):
+class Outgoing(Struct, frozen=True, gc=False):
     """An encoded message, and the fields that the envelope of a batch repeats."""
 
     content: bytes

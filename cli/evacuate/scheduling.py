@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from copy import replace
 from typing import Self
 
 from azure.core.exceptions import AzureError
@@ -66,7 +67,7 @@ class Scheduling(Moving):
         made = self._edits.resent(letter, self.place)
         made.set_annotations({_SCHEDULED_TIME: timestamp(due)})
         self._marks[ready.key] = mark_of(letter)
-        return ready._replace(outgoing=ready.outgoing._replace(content=made.encode()))
+        return ready._replace(outgoing=replace(ready.outgoing, content=made.encode()))
 
     async def send(self, messages: Sequence[Ready]) -> Delivered:
         """Schedule *messages*."""

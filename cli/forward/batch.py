@@ -43,16 +43,16 @@ class Taken:
 
     def record(self, task: str, target: str) -> Record:
         """Return its outcome for the journal."""
-        is_sent, (_, message_id, session_id, partition_key, *_) = self.outcome is Outcome.SENT, self.outgoing
+        is_sent, outgoing = self.outcome is Outcome.SENT, self.outgoing
         return Record(
             task,
             self.arrival,
-            message_id,
+            outgoing.message_id,
             self.outcome,
             target,
             None if is_sent else self.reason,
             None if is_sent else self.stage,
-            session_id or partition_key,
+            outgoing.session_id or outgoing.partition_key,
             arrived=self.arrived,
             departed=self.departed,
         )

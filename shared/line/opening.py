@@ -8,6 +8,7 @@ Opens envelopes: replaces each envelope by its messages.
 """
 
 from collections.abc import Awaitable
+from copy import replace
 from typing import NamedTuple
 
 from shared.codecs.envelope import Event, encode_event, envelope_in, open_envelope
@@ -97,7 +98,7 @@ def _opened(envelope: Message, content: bytes | None = None) -> _Opened:
     events = []
     for event in open_envelope(envelope_body(envelope) if content is None else content):
         identity = CarriedEvent(event.source, event.id, event.kind)
-        message = Message.contained(event.content, envelope.arrival._replace(event=identity))
+        message = Message.contained(event.content, replace(envelope.arrival, event=identity))
         events.append((identity, event.content, message))
     empty = envelope.copy()
     empty.sections.body = b""

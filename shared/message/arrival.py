@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 
 class Origin(NamedTuple):
     """The source of a task: the name of the site and the path of the entity."""
@@ -19,7 +21,7 @@ class CarriedEvent(NamedTuple):
     kind: str
 
 
-class Arrival(NamedTuple):
+class Arrival(Struct, frozen=True, gc=False):
     """
     The data that the service reports when it delivers a message.
 

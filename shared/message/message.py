@@ -12,6 +12,8 @@ A message as its raw AMQP sections.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from msgspec import Struct
+
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
 from shared.amqp.decimals import repair
@@ -73,17 +75,19 @@ _SENDER_HEADER_FIELDS = 3
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
 
 
-class Message:
+# Struct, here and for `Arrival` and `Outgoing`: made in a quarter of the time of other classes, and without a cycle the
+# garbage collector need not visit them. Together 2 µs a message (benchmarks/worker_cost.py).
+class Message(Struct, eq=False, gc=False):
     """One message; raises Malformed when an invalid section is read."""
 
-    __slots__ = ("_envelope", "_fields", "arrival", "sections")
+    sections: Sections
+    """Whose annotations no longer have values that the service assigned."""
+    arrival: Arrival
+    _fields: Sequence[bytes] | None = None
+    _envelope: tuple[str | None, str | None, str | None] | None = None
 
-    def __init__(self, raw: Sections, arrival: Arrival) -> None:
-        """Take *raw*, whose annotations no longer have values that the service assigned."""
-        self.sections = raw
-        self.arrival = arrival
-        self._fields: Sequence[bytes] | None = None
-        self._envelope: tuple[str | None, str | None, str | None] | None = None
+    # A Struct would show the body.
+    __repr__ = object.__repr__
 
     @classmethod
     def received(cls, content: bytes, origin: Origin) -> "Message":
@@ -161,9 +165,7 @@ class Message:
 
     def copy(self) -> "Message":
         """Return a message that can be edited without changing this one."""
-        made = Message(self.sections.copy(), self.arrival)
-        made._fields = self._fields
-        return made
+        return Message(self.sections.copy(), self.arrival, self._fields)
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
         """Return what the envelope of a batch repeats: message id (if it is text), session id, partition key."""

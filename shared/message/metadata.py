@@ -47,12 +47,12 @@ def stamp(message: Message) -> None:
     Raises:  Malformed if an existing repl-* property is not text.
     """
     arrival = message.arrival
-    origin, sequence_number, offset, enqueued_time = arrival[:4]
+    sequence_number, offset, enqueued_time = arrival.sequence_number, arrival.offset, arrival.enqueued_time
     present = message.sections.application_properties
     given_up_by = entity_that_gave_up(arrival)
     # Not "in", which takes four times as long: it asks first whether what it looks for is a number.
     if given_up_by is None and present.find(b"repl-") < 0 and present.find(b"DeadLetter") < 0:
-        pairs = [_path(origin.site)]
+        pairs = [_path(arrival.origin.site)]
         if enqueued_time is not None:
             seconds, rest = divmod(enqueued_time, 1000)
             pairs.append(b"%b%03dZ" % (_enqueued_in(seconds), rest))
@@ -63,7 +63,7 @@ def stamp(message: Message) -> None:
             pairs.append(_pair(OFFSET, offset))
         message.append_properties(b"".join(pairs), len(pairs))
         return
-    changes: dict[str, Value | None] = {PATH: _appended(message, PATH, origin.site)}
+    changes: dict[str, Value | None] = {PATH: _appended(message, PATH, arrival.origin.site)}
     if enqueued_time is not None:
         earlier = SAMPLE_ENQUEUE_TIME if message.application_property(ENQUEUE_TIME) is None else ENQUEUE_TIME
         changes[SAMPLE_ENQUEUE_TIME] = None

@@ -39,6 +39,7 @@ ONLY_THERE = {
     "msgspec": (
         "shared.codecs",
         "shared.protocols",
+        "shared.message",
         "shared.line",
         "shared.journal",
         "shared.dead_letters",
@@ -68,7 +69,7 @@ ONLY_THERE = {
 }
 
 ONLY_THESE = {
-    "shared.message": ("shared.message", "shared.amqp", "shared.errors", "shared.clock", "shared.printable"),
+    "shared.message": ("shared.message", "shared.amqp", "shared.errors", "shared.clock", "shared.printable", "msgspec"),
     "shared.amqp": ("shared.amqp", "shared.errors", "shared.clock"),
     "shared.errors": ("shared.errors",),
     "shared.clock": ("shared.clock",),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from copy import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,11 +155,11 @@ def test_an_identity_without_tokens_for_a_while_holds_the_reader_and_does_not_en
         found.extend(each.offset() for each in reader.take(500, 0.2))
         return len(set(found)) >= count
 
-    asyncio.run(fill(kafka.url, topic, [each._replace(partition_key="k") for each in keyed(20)]))
+    asyncio.run(fill(kafka.url, topic, [replace(each, partition_key="k") for each in keyed(20)]))
     until(lambda: taken(20))
     is_down = True
     until(lambda: [taken(0), reports][1])
-    asyncio.run(fill(kafka.url, topic, [each._replace(partition_key="k") for each in keyed(20)]))
+    asyncio.run(fill(kafka.url, topic, [replace(each, partition_key="k") for each in keyed(20)]))
     end = time.monotonic() + 5
     while time.monotonic() < end:
         taken(0)

@@ -1,3 +1,4 @@
+from copy import replace
 from typing import Any
 
 import pytest
@@ -146,13 +147,13 @@ def test_year_one_is_written_with_four_digits() -> None:
 def test_each_message_has_a_different_deterministic_id() -> None:
     arrival = Arrival(Origin("west", "orders", "0"), 1, None, 5, None, None)
     others = [
-        arrival._replace(origin=Origin("east", "orders", "0")),
-        arrival._replace(origin=Origin("west", "bills", "0")),
-        arrival._replace(origin=Origin("west", "orders", "1")),
-        arrival._replace(origin=Origin("west", "orders")),
-        arrival._replace(sequence_number=2),
-        arrival._replace(enqueued_time=6),
+        replace(arrival, origin=Origin("east", "orders", "0")),
+        replace(arrival, origin=Origin("west", "bills", "0")),
+        replace(arrival, origin=Origin("west", "orders", "1")),
+        replace(arrival, origin=Origin("west", "orders")),
+        replace(arrival, sequence_number=2),
+        replace(arrival, enqueued_time=6),
     ]
     assert len({deterministic_id(each) for each in (arrival, *others)}) == 1 + len(others)
-    assert deterministic_id(arrival._replace(locked_until=9)) == deterministic_id(arrival)
-    assert deterministic_id(arrival._replace(sequence_number=None)) is None
+    assert deterministic_id(replace(arrival, locked_until=9)) == deterministic_id(arrival)
+    assert deterministic_id(replace(arrival, sequence_number=None)) is None
