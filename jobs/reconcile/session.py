@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from py4j.java_gateway import JavaClass, JavaMember
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.class_archive import archive_in_use
@@ -41,6 +43,8 @@ _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
 QUICK_START = f"{_START} {_FIRST_COMPILER} -XX:+UseSerialGC"
 """The same for few records."""
+
+_STANDARD_ERROR = 2
 
 _FEW_RECORDS = {
     "spark.sql.shuffle.partitions": "1",
@@ -116,24 +120,29 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("busway-reconcile")
-        .config("spark.driver.memory", memory)
+    options = {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": "busway-reconcile",
+        "spark.driver.memory": memory,
         # A heap that need not grow is collected seldom.
-        .config("spark.driver.extraJavaOptions", f"-Xms{memory} {archive_in_use()} {java_options}")
+        "spark.driver.extraJavaOptions": f"-Xms{memory} {archive_in_use()} {java_options}",
         # Whatever a configuration of Hadoop says: an address without a scheme is a folder of this machine.
-        .config("spark.hadoop.fs.defaultFS", "file:///")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
+        "spark.hadoop.fs.defaultFS": "file:///",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         # Spark 4 asks Java for its options before each call of PySpark, to name the line in an error.
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-    )
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+    }
     if scratch is not None:
-        builder = builder.config("spark.local.dir", str(scratch))
-    spark = builder.getOrCreate()
+        options["spark.local.dir"] = str(scratch)
+    conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+    if SparkContext._gateway is None:  # noqa: SLF001 - there is no other access to it
+        # Java ends a second after this process. Whoever reads the verdict from a pipe must not wait for that.
+        java = launch_gateway(conf, {"stdout": _STANDARD_ERROR})  # type: ignore[no-untyped-call] # has no types
+        SparkContext._ensure_initialized(gateway=java)  # noqa: SLF001 - same reason
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     _remember_classes(spark)
     return configure(spark)
