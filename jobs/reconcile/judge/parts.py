@@ -13,13 +13,18 @@ def arrived_parts() -> Column:
     matched = F.aggregate(
         kinds, F.lit(0), lambda total, kind: total + F.least(_number(known, kind), _number("copies_watched", kind))
     )
+    # A part that was sent twice may have got other content or another target: both copies are one part.
+    by_tap = F.transform(
+        F.filter(known, lambda place: F.array_contains(seen, _kind(place))), lambda place: place["part"]
+    )
+    by_task = F.size("parts_unwatched")
+    recorded = F.least(matched + by_task, F.size(F.array_union(by_tap, "parts_unwatched")))
     # A copy that is like no part is an altered one, or one whose `sent` record is lost.
     others = F.size(F.array_except(seen, kinds))
     unidentified = F.size(F.array_except(_numbers("due_at_tap"), _numbers(known)))
     surplus = F.size(of_kinds) - matched
-    watched = matched + others + F.least(unidentified, surplus)
-    by_task = F.size("parts_unwatched")
-    return watched + F.greatest(by_task, F.size(F.array_distinct(F.transform("copies_unwatched", _kind))))
+    unrecorded = F.size(F.array_distinct(F.transform("copies_unwatched", _kind))) - by_task
+    return recorded + others + F.least(unidentified, surplus) + F.greatest(unrecorded, F.lit(0))
 
 
 def _kind(place: Column) -> Column:

@@ -1,0 +1,75 @@
+"""Losses that other records of the journal seem to explain: each is a finding, or undecided, and no run is clean."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.jobs.journals import AWAKE, START, Journals, Record, check, digest
+from tests.jobs.results import run, verdicts
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+AT = START + 20 * MINUTE
+
+Plan = Mapping[str, Mapping[int, str]]
+"""By task, the verdict of each message that did not simply arrive."""
+
+
+def of_task(task: str, instance: str = "wn1-1") -> Journals:
+    return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}", instance=instance)
+
+
+def running(journals: Journals, *, hours: int = 4, since: int = 0, is_seen: bool = False) -> Journals:
+    """Return *journals* with a message in each hour, which the tap at the target sees if *is_seen*."""
+    for hour in range(since, hours):
+        at = START + hour * HOUR + MINUTE
+        journals.received(AWAKE + hour, at, at)
+        journals.outcome(AWAKE + hour, at + SECOND)
+        if is_seen:
+            journals.arrived_tap(AWAKE + hour, at, at + SECOND)
+    return journals
+
+
+def send_part(journals: Journals, seq: int, part: int, text: str, **more: Any) -> Record:
+    """Write that *part* of a message was sent, and return its content."""
+    content = {"message_id": f"m-{seq}-{part}", "body_digest": digest(text), "property_digest": digest("part", 8)}
+    said = check(content["body_digest"], content["property_digest"])
+    journals.outcome(seq, AT + SECOND, part=part, send_ordinal=part, edited=True, check=said, **content, **more)
+    return content
+
+
+def send_a_part_twice_with_other_content(folder: Path) -> Plan:
+    """Write a message whose editor made one of its two parts again for the second attempt; the other part is lost."""
+    journals = running(of_task("part-edited-again"), is_seen=True)
+    for text in ("a part", "the same part, later"):
+        journals.received(1, AT, AT, parts=2)
+        journals.arrived_tap(1, AT, AT + SECOND, **send_part(journals, 1, 0, text))
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
+def send_a_part_to_two_targets(folder: Path) -> Plan:
+    """Write a message of which one part was sent to two targets, of which one has a tap; the other part is lost."""
+    journals = running(of_task("part-routed-again"), is_seen=True)
+    journals.received(1, AT, AT, parts=2)
+    journals.arrived_tap(1, AT, AT + SECOND, **send_part(journals, 1, 0, "a part"))
+    journals.received(1, AT, AT + MINUTE, parts=2)
+    send_part(journals, 1, 0, "a part", target="north/other")
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
+WRITERS: tuple[Callable[[Path], Plan], ...] = (
+    send_a_part_twice_with_other_content,
+    send_a_part_to_two_targets,
+)
+
+
+def test_a_loss_that_other_records_seem_to_explain_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    plan: dict[str, Mapping[int, str]] = {}
+    for write in WRITERS:
+        plan |= write(tmp_path / "journal")
+    found = verdicts(run(spark, tmp_path))
+    assert found == {(task, seq): verdict for task, one in plan.items() for seq, verdict in one.items()}
