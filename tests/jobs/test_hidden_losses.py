@@ -73,3 +73,25 @@ def test_a_loss_that_other_records_seem_to_explain_is_found(spark: SparkSession,
         plan |= write(tmp_path / "journal")
     found = verdicts(run(spark, tmp_path))
     assert found == {(task, seq): verdict for task, one in plan.items() for seq, verdict in one.items()}
+
+
+def test_a_message_in_flight_before_its_tap_started_is_undecided_in_the_next_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals = running(of_task("new-tap"), hours=6)
+    at = START + 90 * MINUTE
+    journals.received(1, at, at)
+    journals.outcome(1, at + SECOND)
+    for hour, number in ((1, 2), *((hour, AWAKE + hour) for hour in range(2, 6))):
+        seen = START + hour * HOUR + (50 * MINUTE if number == 2 else MINUTE)
+        if number == 2:
+            journals.received(2, seen, seen)
+            journals.outcome(2, seen + SECOND)
+        journals.arrived_tap(number, seen, seen + SECOND)
+    journals.write(tmp_path / "journal")
+    first = run(spark, tmp_path, hours=2)
+    assert verdicts(first)["new-tap", 1] == "in_flight"
+    second = run(spark, tmp_path, start=START + 2 * HOUR)
+    assert (verdicts(second)["new-tap", 1], second.exit_code) == ("undecided", 2)
+    third = run(spark, tmp_path, start=START + 6 * HOUR, hours=1)
+    assert verdicts(third) == {}

@@ -80,8 +80,10 @@ def tables_of_messages(
     place = ("task", "src_part", "src_seq", "enqueued_time")
     horizon = micros_of(end - run.settings.open_for)
     is_open = F.col("verdict").isin(*OPEN) & (last_known() > horizon)
-    # No later run can decide a message that was sent before its tap started.
-    still_open = verdicts.where(is_open & ~F.col("is_before_tap")).select(
+    # No later run can decide a message that was sent before its tap started: it is undecided in one run. One that is
+    # still in flight has that run before it.
+    is_final = (F.col("verdict") == UNDECIDED) & F.col("is_before_tap")
+    still_open = verdicts.where(is_open & ~is_final).select(
         *schema.KEY,
         known_since,
         F.col("gap_in_outcomes").alias("doubted"),
