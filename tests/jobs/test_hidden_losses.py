@@ -95,3 +95,16 @@ def test_a_message_in_flight_before_its_tap_started_is_undecided_in_the_next_run
     assert (verdicts(second)["new-tap", 1], second.exit_code) == ("undecided", 2)
     third = run(spark, tmp_path, start=START + 6 * HOUR, hours=1)
     assert verdicts(third) == {}
+
+
+def test_the_outcome_of_an_earlier_message_with_the_same_number_explains_no_loss(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals = running(of_task("created-twice"), hours=5)
+    # Received in one hour and sent in the next; the entity is then deleted and created, and the numbers start again.
+    journals.received(5, START + HOUR - 10 * SECOND, START + HOUR - 10 * SECOND)
+    journals.outcome(5, START + HOUR + 10 * SECOND)
+    journals.received(5, START + 2 * HOUR - 10 * SECOND, START + 2 * HOUR + 10 * SECOND)
+    journals.write(tmp_path / "journal")
+    assert run(spark, tmp_path, hours=2).exit_code == 0
+    assert verdicts(run(spark, tmp_path, start=START + 2 * HOUR, hours=3)) == {("created-twice", 5): "missing"}

@@ -5,6 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import arrival_order, arrival_time, is_round_trip, micros
+from jobs.reconcile.judge.ordering import CLOCKS_DIFFER
 from jobs.reconcile.judge.selection import RECORD
 
 KEYED = (*RECORD, "watched", "stray", "generation", "is_behind", "source_time")
@@ -42,13 +43,21 @@ def with_key(records: DataFrame) -> DataFrame:
             F.concat_ws("/", "role", F.coalesce("tap", F.lit("")), "target", "tgt_part", "tgt_seq", enqueued),
         ).otherwise(F.concat_ws("/", "role", "instance", "batch_id", F.coalesce("send_ordinal", F.lit(0)))),
     )
-    # An outcome in another hour than its `received` record lacks the enqueued time.
-    return records.withColumns(
+    # An outcome without its `received` record lacks the enqueued time. It is one of a message that was enqueued before
+    # it: the numbers of an entity that is deleted and created again start again.
+    known_at = F.coalesce(enqueued, micros("journal_time") + CLOCKS_DIFFER)
+    until_then = number.orderBy(known_at).rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    generation = F.coalesce(enqueued, F.max(enqueued).over(until_then))
+    keyed = records.withColumns(
         {
             "stray": stray,
-            "generation": F.when(F.col("src_seq").isNotNull(), F.coalesce(enqueued, F.max(enqueued).over(number))),
+            "generation": F.when(F.col("src_seq").isNotNull(), generation),
+            "newest": F.max(enqueued).over(number),
         }
     )
+    # What an earlier run has decided, of an earlier message with the number of this one.
+    is_other = (F.col("known") == "earlier") & F.col("generation").isNull() & F.col("newest").isNotNull()
+    return keyed.where(~is_other | F.col("src_seq").isNull()).drop("newest")
 
 
 def one_row_per_message(records: DataFrame) -> DataFrame:
