@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from jobs.reconcile.settings import Settings
 from tests.jobs.journals import AWAKE, START, Journals, Record, check, digest
 from tests.jobs.results import run, verdicts
 
@@ -108,3 +109,21 @@ def test_the_outcome_of_an_earlier_message_with_the_same_number_explains_no_loss
     journals.write(tmp_path / "journal")
     assert run(spark, tmp_path, hours=2).exit_code == 0
     assert verdicts(run(spark, tmp_path, start=START + 2 * HOUR, hours=3)) == {("created-twice", 5): "missing"}
+
+
+def test_a_message_that_a_tap_did_not_see_stays_missing_when_the_tap_is_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals = running(of_task("untapped"), hours=2, is_seen=True)
+    journals.received(1, AT, AT)
+    journals.outcome(1, AT + SECOND)
+    # Sent after the last record of the tap: only the task knows about it.
+    journals.received(2, START + 2 * HOUR - 5 * MINUTE, START + 2 * HOUR - 5 * MINUTE)
+    journals.outcome(2, START + 2 * HOUR - 5 * MINUTE)
+    running(journals, since=2, hours=3)
+    journals.write(tmp_path / "journal")
+    assert verdicts(run(spark, tmp_path, hours=2)) == {("untapped", 1): "missing", ("untapped", 2): "in_flight"}
+    night = Settings(grace=HOUR, removed_taps=("untapped=east/untapped",))
+    second = run(spark, tmp_path, start=START + 2 * HOUR, settings=night)
+    assert verdicts(second) == {("untapped", 1): "missing"}
+    assert second.summary.counts == {"delivered": 2, "missing": 1}

@@ -212,9 +212,13 @@ def mark_watched(records: DataFrame, tasks: Mapping[str, TaskActivity], periods:
     for task, role, target in tapped_sides(tasks):
         if role == "target":
             is_watched = is_watched | ((F.col("task") == task) & (F.col("target") == target))
-    # An open message waits for its tap, even if the tap has no record in this window.
-    for task, target, _ in each_period(periods):
+    # An open message waits for its tap, even if the tap has no record in this window. A tap that was removed on purpose
+    # decides only messages that were sent before.
+    for task, target, period in each_period(periods):
         waiting = (F.col("known") == "open") & (F.col("task") == task) & (F.col("target") == target)
+        if period.is_removed and period.until is not None:
+            was_there = micros("journal_time") <= micros_of(period.until)
+            waiting = waiting & (was_there | (F.col("observer") == "tap"))
         is_watched = is_watched | waiting
     return records.withColumn("watched", F.coalesce(is_watched & F.col("joined").isNull(), F.lit(False)))
 

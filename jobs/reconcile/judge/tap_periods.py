@@ -34,16 +34,19 @@ class TapPeriod:
     """The task had sent there before their first record, and no earlier run knows them."""
     is_absent: bool = False
     """They have no record of many messages of this window: these rely on the replicator's own journal."""
+    is_removed: bool = False
+    """They were removed on purpose: only the open messages of their time still rely on them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the next run needs to know."""
-        return {"taps": self.taps, "since": self.since.isoformat(), "last": self.last.isoformat()}
+        removed = {"removed": True} if self.is_removed else {}
+        return {"taps": self.taps, "since": self.since.isoformat(), "last": self.last.isoformat(), **removed}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TapPeriod":
         """Return the period in the summary of an earlier run."""
         since, last = (datetime.fromisoformat(values[name]) for name in ("since", "last"))
-        return cls(tuple(values["taps"]), since, last)
+        return cls(tuple(values["taps"]), since, last, is_removed=bool(values.get("removed")))
 
 
 Periods = Mapping[str, Mapping[str, TapPeriod]]
@@ -84,8 +87,8 @@ def observed_periods(tasks: Mapping[str, TaskActivity], before: Periods, end: da
         counted = defaultdict(set, {target: set(taps) for target, taps in one.target_taps.items()})
         notes += [
             f"{task}: its tap at {target} was removed on purpose; the evidence there is the replicator's own"
-            for target in before.get(task, {})
-            if target not in periods[task] and f"{task}={target}" in settings.removed_taps
+            for target, period in periods[task].items()
+            if period.is_removed and not before[task][target].is_removed
         ]
         for target, period in periods[task].items():
             if period.is_absent:
@@ -95,7 +98,7 @@ def observed_periods(tasks: Mapping[str, TaskActivity], before: Periods, end: da
                     "rely on the replicator's own journal"
                 )
                 problems.append(Problem("silent-tap", task, text))
-            elif one.sent.get(target):
+            elif one.sent.get(target) and not period.is_removed:
                 counted[target] |= set(period.taps)
             if period.is_new:
                 notes.append(
@@ -111,16 +114,24 @@ def task_periods(
     one: TaskActivity, before: Mapping[str, TapPeriod], end: datetime, settings: Settings
 ) -> dict[str, TapPeriod]:
     """Return the tap period at each target of a task; *before* are those of the previous run, *end* ends the window."""
-    found = {target: _period(one, target, before.get(target), settings) for target in one.target_taps}
+    # One that comes back after it was removed did not observe the time in between.
+    without_gap = {target: known for target, known in before.items() if not known.is_removed}
+    found = {target: _period(one, target, without_gap.get(target), settings) for target in one.target_taps}
     for target, known in before.items():
-        if target not in found and f"{one.task}={target}" in settings.removed_taps:
-            continue
         # A removed tap looks like a dead one; it is dropped when its records would come too late for open messages.
         if target not in found and end - known.last <= settings.open_for:
             first = one.first_sent.get(target)
-            is_absent = first is not None and first <= end - settings.grace and one.sent[target] >= SILENT_AFTER
+            is_removed = known.is_removed or f"{one.task}={target}" in settings.removed_taps
+            is_silent = first is not None and first <= end - settings.grace and one.sent[target] >= SILENT_AFTER
             until = known.last - settings.clock_tolerance
-            found[target] = TapPeriod(known.taps, known.since, known.last, until, is_absent=is_absent)
+            found[target] = TapPeriod(
+                known.taps,
+                known.since,
+                known.last,
+                until,
+                is_absent=is_silent and not is_removed,
+                is_removed=is_removed,
+            )
     return found
 
 
@@ -150,7 +161,7 @@ def silent_taps(periods: Periods, records: DataFrame, end: datetime, settings: S
     settled = F.lit(micros_of(end - settings.grace))
     problems = []
     for task, target, period in each_period(periods):
-        if period.until is None or period.is_absent:
+        if period.until is None or period.is_absent or period.is_removed:
             continue
         sent_there = (F.col("task") == task) & (F.col("target") == target) & (F.col("outcome") == "sent")
         missed = records.where(sent_there & micros("journal_time").between(micros_of(period.last), settled)).count()
