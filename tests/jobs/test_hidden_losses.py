@@ -127,3 +127,14 @@ def test_a_message_that_a_tap_did_not_see_stays_missing_when_the_tap_is_removed(
     second = run(spark, tmp_path, start=START + 2 * HOUR, settings=night)
     assert verdicts(second) == {("untapped", 1): "missing"}
     assert second.summary.counts == {"delivered": 2, "missing": 1}
+
+
+def test_nothing_is_in_flight_once_all_writers_have_stopped_whatever_their_clocks_say(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals, ahead = running(of_task("stopped"), hours=1), of_task("stopped", "wn2-1")
+    ahead.received(1, AT, AT + 20 * SECOND)
+    journals.write(tmp_path / "journal")
+    ahead.write(tmp_path / "journal", name="wn2")
+    result = run(spark, tmp_path, hours=1, now=AT + SECOND, settings=Settings(writers_stopped=True))
+    assert verdicts(result) == {("stopped", 1): "missing"}

@@ -5,7 +5,7 @@ docs/reconciliation.md defines each verdict.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
@@ -47,7 +47,6 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
     """
     end_micros = micros_of(end)
     late_after = settings.late_after.total_seconds() * 1_000_000
-    grace = timedelta() if settings.writers_stopped else settings.grace
     is_proven = _is_proven_expiry()
     withheld_parts = F.array_distinct(
         F.concat(
@@ -77,7 +76,10 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
     entered = (F.col("received") + F.col("entered_by_tap")) > 0
     arrived = F.col("copies") > 0
     whole = arrived & (F.col("arrived_parts") >= F.col("expected"))
-    young = last_known() > end_micros - round(grace.total_seconds() * 1_000_000)
+    # The clock of an instance may be ahead of that of this job.
+    young = F.lit(not settings.writers_stopped) & (
+        last_known() > end_micros - round(settings.grace.total_seconds() * 1_000_000)
+    )
     is_accepted = F.size("sent_parts") + seen_watched + seen_unwatched > 0
     is_over = F.coalesce(F.col("expires") <= end_micros, F.lit(False))
     is_away = F.col("worked_during").isNull() & F.col("expires").isNotNull()
