@@ -62,9 +62,18 @@ def send_a_part_to_two_targets(folder: Path) -> Plan:
     return {journals.task: {1: "missing"}}
 
 
+def lose_a_record_of_the_future(folder: Path) -> Plan:
+    """Write a message whose enqueued time, which its producer set, is in the next year."""
+    journals = running(of_task("from-the-future"))
+    journals.received(1, START + timedelta(days=365), AT)
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
+    lose_a_record_of_the_future,
 )
 
 

@@ -5,7 +5,7 @@ docs/reconciliation.md defines each verdict.
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
@@ -36,6 +36,10 @@ stopped, and whether the records of the site on its path refute the path.
 
 JUDGED = (*MESSAGE, *CONTEXT, "copies", "expected", "lag", "altered", "unproven", "findings", "verdict", "note")
 """A message with its verdict; `unproven` are instances that withheld it as expired without proof."""
+
+
+_CLOCK_BEHIND = timedelta(hours=1) // timedelta(microseconds=1)
+"""How far the clock of an instance may be behind: the time in flight begins no later after its last record."""
 
 
 def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> DataFrame:
@@ -182,8 +186,14 @@ def _text_of(name: str) -> Column:
 
 
 def last_known() -> Column:
-    """Return when a message was enqueued or last received, whichever was later, in microseconds since 1970."""
-    return F.greatest(F.coalesce("generation", "first_record"), F.coalesce("last_entry", "first_record"))
+    """
+    Return when a message was enqueued or last received, whichever was later, in microseconds since 1970.
+
+    The clock of its task may be behind, but only so far: some sources have the times that their producers set.
+    """
+    seen = F.coalesce("last_entry", "first_record")
+    enqueued = F.least(F.coalesce("generation", seen), seen + _CLOCK_BEHIND)
+    return F.greatest(enqueued, seen)
 
 
 def _altered() -> Column:
