@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.settings import Settings
-from tests.jobs.journals import AWAKE, START, Journals, Record, check, digest
+from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on
 from tests.jobs.results import run, verdicts
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -70,10 +70,29 @@ def lose_a_record_of_the_future(folder: Path) -> Plan:
     return {journals.task: {1: "missing"}}
 
 
+def dead_letter_one_of_two_with_one_id(folder: Path) -> Plan:
+    """Write two tasks of one queue, which each received a message with the same id; only one has a dead letter."""
+    one, other = (
+        running(Journals(task=name, entity="shared", target="east/shared", instance=f"{name}-1"), hours=hours)
+        for name, hours in (("one-reader", 1), ("other-reader", 2))
+    )
+    same: Record = {"message_id": "twice", **content_of(1)}
+    one.received(1, AT, AT, attempt=10, **same)
+    other.received(2, AT + MINUTE, AT + MINUTE, **same)
+    # The service forwards the dead letters of the queue: they have times of their own.
+    dead = Journals(task="spill-shared", entity="shared-dead", target="east/spilled", instance="dead-1")
+    dead.received(501, AT + 5 * MINUTE, AT + 5 * MINUTE, given_up_by="shared", **same)
+    dead.outcome(501, AT + 5 * MINUTE, **passed_on(content_of(1)))
+    for journals in (one, other, dead):
+        journals.write(folder, name=journals.task)
+    return {"one-reader": {1: "spilled"}, "other-reader": {2: "missing"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
     lose_a_record_of_the_future,
+    dead_letter_one_of_two_with_one_id,
 )
 
 

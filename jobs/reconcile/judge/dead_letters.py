@@ -27,17 +27,20 @@ def mark_dead_letters(messages: DataFrame, loose: DataFrame | None) -> DataFrame
     )
     # What a target accepted was not given up: it is lost if it did not arrive. What a host was asked to send may be.
     last = F.size("accepted_parts") + F.size("copies_watched") + F.size("copies_unwatched") > 0
-    order = (last, F.col("attempts").desc_nulls_last(), "src_part", "src_seq", "generation")
-    group = ("task", *_MESSAGE)
     alone = F.when(F.col("letters").isNull(), F.col("src_seq"))
-    nth = F.row_number().over(Window.partitionBy(*group, alone).orderBy(*order))
-    nth_of_time = F.row_number().over(Window.partitionBy(*group, "generation", alone).orderBy(*order))
+    # Several tasks may read one source: each has a row about a message that it received.
+    message = ("src_part", "src_seq", "generation", "stray")
+    rows = Window.partitionBy(*_MESSAGE, *message)
+    ranked = named.withColumns({"of_last": F.max(last).over(rows), "most_attempts": F.max("attempts").over(rows)})
+    order = ("of_last", F.col("most_attempts").desc_nulls_last(), *message)
+    nth = F.dense_rank().over(Window.partitionBy(*_MESSAGE, alone).orderBy(*order))
+    nth_of_time = F.dense_rank().over(Window.partitionBy(*_MESSAGE, "generation", alone).orderBy(*order))
     same_time = F.filter("letters", lambda each: each["time"] == F.col("generation"))
     forwarded = F.filter(
         "letters",
         lambda each: each["time"].isNull() & (each["since"] >= F.col("generation")) & (F.col("named") != ""),
     )
-    numbered = named.withColumns({"nth": nth, "nth_of_time": nth_of_time})
+    numbered = ranked.withColumns({"nth": nth, "nth_of_time": nth_of_time})
     of_message = F.concat(
         F.when(F.col("nth_of_time") <= F.size(same_time), same_time).otherwise(_none()),
         F.when(F.col("nth") <= F.size(forwarded), forwarded).otherwise(_none()),
@@ -51,7 +54,7 @@ def mark_dead_letters(messages: DataFrame, loose: DataFrame | None) -> DataFrame
             # A tap sees a dead letter and leaves it where it is.
             "is_spilled": F.coalesce(received & ~has_expired, F.lit(False)),
         }
-    ).drop("entity", "named", "letters", "nth", "nth_of_time", "of_message")
+    ).drop("entity", "named", "letters", "of_last", "most_attempts", "nth", "nth_of_time", "of_message")
 
 
 def _none() -> Column:
