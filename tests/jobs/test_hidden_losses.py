@@ -88,11 +88,22 @@ def dead_letter_one_of_two_with_one_id(folder: Path) -> Plan:
     return {"one-reader": {1: "spilled"}, "other-reader": {2: "missing"}}
 
 
+def remember_a_part_without_a_record(folder: Path) -> Plan:
+    """Write a message of which a tap saw one part, and of which the instance only remembers that it sent the other."""
+    journals = running(of_task("remembered"), is_seen=True)
+    journals.received(1, AT, AT, parts=2)
+    journals.outcome(1, AT + SECOND, part=0, send_ordinal=1, remembered=True, check=None, target="north/other")
+    journals.arrived_tap(1, AT, AT + SECOND, **send_part(journals, 1, 1, "a part"))
+    journals.write(folder)
+    return {journals.task: {1: "undecided"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
     lose_a_record_of_the_future,
     dead_letter_one_of_two_with_one_id,
+    remember_a_part_without_a_record,
 )
 
 

@@ -4,8 +4,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 
-def arrived_parts() -> Column:
-    """Return how many parts of a message arrived, by the taps where they must see the copies, else by the task."""
+def arrived_parts(by_task: Column) -> Column:
+    """
+    Return how many parts of a message arrived, by the taps where they must see the copies, else by the task.
+
+    Shape:   *by_task* are the parts that arrived where no tap must see them.
+    """
     known = F.filter("due_at_tap", lambda place: place["identity"].isNotNull())
     kinds = F.array_distinct(F.transform(known, _kind))
     seen = F.transform("copies_watched", _kind)
@@ -17,13 +21,12 @@ def arrived_parts() -> Column:
     by_tap = F.transform(
         F.filter(known, lambda place: F.array_contains(seen, _kind(place))), lambda place: place["part"]
     )
-    by_task = F.size("parts_unwatched")
-    recorded = F.least(matched + by_task, F.size(F.array_union(by_tap, "parts_unwatched")))
+    recorded = F.least(matched + F.size(by_task), F.size(F.array_union(by_tap, by_task)))
     # A copy that is like no part is an altered one, or one whose `sent` record is lost.
     others = F.size(F.array_except(seen, kinds))
     unidentified = F.size(F.array_except(_numbers("due_at_tap"), _numbers(known)))
     surplus = F.size(of_kinds) - matched
-    unrecorded = F.size(F.array_distinct(F.transform("copies_unwatched", _kind))) - by_task
+    unrecorded = F.size(F.array_distinct(F.transform("copies_unwatched", _kind))) - F.size(by_task)
     return recorded + others + F.least(unidentified, surplus) + F.greatest(unrecorded, F.lit(0))
 
 

@@ -68,7 +68,8 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
     counted = messages.withColumns(
         {
             "copies": copies,
-            "arrived_parts": arrived_parts(),
+            "arrived_parts": arrived_parts(F.col("parts_unwatched")),
+            "recorded_parts": arrived_parts(F.array_except("parts_unwatched", unrecorded)),
             "expected": F.when(copies > 0, F.greatest(due, F.lit(1))).otherwise(F.greatest(due, F.lit(0))),
             "lag": F.col("arrived") - F.col("generation"),
             "altered": _altered(),
@@ -125,7 +126,7 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
         # The source gave up what the host was asked to send.
         .when((F.col("is_spilled") | F.col("is_expired_letter")) & (F.size("sent_parts") > 0), absent)
         # The task's word that an earlier attempt was accepted, without the record of that attempt.
-        .when(whole & (F.size(unrecorded) > seen_watched + seen_unwatched), F.lit(UNDECIDED))
+        .when(whole & (F.size(unrecorded) > 0) & (F.col("recorded_parts") < F.col("expected")), F.lit(UNDECIDED))
         .when(whole, F.lit("delivered"))
         .when(~entered & (F.size("withheld_as") == 0) & ~arrived, F.lit(UNDECIDED))
         .otherwise(absent)
