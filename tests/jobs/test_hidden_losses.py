@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.reconcile.settings import Settings
 from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on
-from tests.jobs.results import run, verdicts
+from tests.jobs.results import inputs, run, verdicts
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 AT = START + 20 * MINUTE
@@ -177,3 +177,11 @@ def test_nothing_is_in_flight_once_all_writers_have_stopped_whatever_their_clock
     ahead.write(tmp_path / "journal", name="wn2")
     result = run(spark, tmp_path, hours=1, now=AT + SECOND, settings=Settings(writers_stopped=True))
     assert verdicts(result) == {("stopped", 1): "missing"}
+
+
+def test_the_rest_of_an_hour_that_a_run_counted_only_in_part_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    running(of_task("interrupted"), hours=2).write(tmp_path / "journal")
+    middle = START + 90 * MINUTE
+    assert run(spark, tmp_path, hours=2, now=middle, settings=Settings(writers_stopped=True)).exit_code == 0
+    after = inputs(spark, tmp_path, start=START + 2 * HOUR, hours=1)
+    assert [(each.kind, each.where) for each in after.problems_of_previous] == [("not-reconciled", middle.isoformat())]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ def find_previous_run(storage: Storage, run: Run) -> PreviousRun:
         if found is not None:
             break
     # A run that was made while its last hours were open has not counted these.
-    if found is not None and datetime.fromisoformat(found.counted_until) <= run.window.start - timedelta(hours=1):
+    if found is not None and datetime.fromisoformat(found.counted_until) < run.window.start:
         text = f"no run counted the hours from here to {run.window.start}"
         problems.append(Problem("not-reconciled", found.counted_until, text))
     after = [each for each in windows if each.start >= run.window.end]
