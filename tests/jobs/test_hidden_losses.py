@@ -98,12 +98,25 @@ def remember_a_part_without_a_record(folder: Path) -> Plan:
     return {journals.task: {1: "undecided"}}
 
 
+def send_a_part_twice_and_remember_the_other(folder: Path) -> Plan:
+    """Write a message of which a tap saw two copies of one part, and none of the part that was only remembered."""
+    journals = running(of_task("remembered-and-twice"), is_seen=True)
+    journals.received(1, AT, AT, parts=2)
+    content = send_part(journals, 1, 0, "a part")
+    journals.arrived_tap(1, AT, AT + SECOND, **content)
+    journals.arrived_tap(1, AT, AT + 2 * SECOND, **content)
+    journals.outcome(1, AT + SECOND, part=1, send_ordinal=1, remembered=True, check=None)
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
     lose_a_record_of_the_future,
     dead_letter_one_of_two_with_one_id,
     remember_a_part_without_a_record,
+    send_a_part_twice_and_remember_the_other,
 )
 
 

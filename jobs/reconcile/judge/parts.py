@@ -13,7 +13,6 @@ def arrived_parts(by_task: Column) -> Column:
     known = F.filter("due_at_tap", lambda place: place["identity"].isNotNull())
     kinds = F.array_distinct(F.transform(known, _kind))
     seen = F.transform("copies_watched", _kind)
-    of_kinds = F.filter(seen, lambda copy: F.array_contains(kinds, copy))
     matched = F.aggregate(
         kinds, F.lit(0), lambda total, kind: total + F.least(_number(known, kind), _number("copies_watched", kind))
     )
@@ -22,12 +21,11 @@ def arrived_parts(by_task: Column) -> Column:
         F.filter(known, lambda place: F.array_contains(seen, _kind(place))), lambda place: place["part"]
     )
     recorded = F.least(matched + F.size(by_task), F.size(F.array_union(by_tap, by_task)))
-    # A copy that is like no part is an altered one, or one whose `sent` record is lost.
+    # A copy that is like no part is an altered one, or one whose `sent` record is lost. One more copy of a part is no
+    # copy of another part that was only remembered: parts differ.
     others = F.size(F.array_except(seen, kinds))
-    unidentified = F.size(F.array_except(_numbers("due_at_tap"), _numbers(known)))
-    surplus = F.size(of_kinds) - matched
     unrecorded = F.size(F.array_distinct(F.transform("copies_unwatched", _kind))) - F.size(by_task)
-    return recorded + others + F.least(unidentified, surplus) + F.greatest(unrecorded, F.lit(0))
+    return recorded + others + F.greatest(unrecorded, F.lit(0))
 
 
 def _kind(place: Column) -> Column:
@@ -36,7 +34,3 @@ def _kind(place: Column) -> Column:
 
 def _number(places: Column | str, kind: Column) -> Column:
     return F.size(F.filter(places, lambda place: _kind(place) == kind))
-
-
-def _numbers(places: Column | str) -> Column:
-    return F.transform(places, lambda place: F.struct(place["target"].alias("target"), place["part"].alias("part")))
