@@ -22,6 +22,7 @@ from jobs.reconcile.judge.selection import Hours, last_enqueued
 from jobs.reconcile.judge.tap_periods import earlier_periods, observed_periods
 from jobs.reconcile.judge.task_history import task_history
 from jobs.reconcile.judge.tasks import TaskActivity
+from jobs.reconcile.judge.verdicts import OPEN
 from jobs.reconcile.judge.window import Tasks, judge_window
 from jobs.reconcile.read.previous_run import find_previous_run, read_open
 from jobs.reconcile.read.window import closed_hours, counted_until
@@ -87,6 +88,7 @@ def reconcile(
     before = earlier_periods(previous.watches if previous else {}, history.renamed)
     observed = observed_periods(history.tasks, before, end, run.settings)
     problems = [*hour_problems, *inputs.problems, *previous_problems, *history.problems, *observed.problems]
+    problems += _lost_open_messages(run, previous, is_there=opened is not None)
     earlier_tasks = [
         TaskActivity(each.task, sources=set(each.sources)) for each in (previous.tasks if previous else [])
     ]
@@ -144,6 +146,15 @@ def _opened(
     """Return what read_open() returns, and when the last of these messages was enqueued."""
     opened = read_open(session.spark, storage, run, previous)
     return opened, last_enqueued(opened)
+
+
+def _lost_open_messages(run: Run, previous: Summary | None, *, is_there: bool) -> list[Problem]:
+    """Return a problem if *previous* left messages open and its table of them no longer *is_there*."""
+    left = 0 if previous is None else sum(previous.counts.get(verdict, 0) for verdict in OPEN)
+    if previous is None or is_there or not left:
+        return []
+    text = f"the table of the {left} messages that this run left open is gone: no later run looks for them"
+    return [Problem("not-reconciled", f"{run.out}/runs/{previous.run}/open", text)]
 
 
 def _summarize(

@@ -1,5 +1,6 @@
 """Losses that other records of the journal seem to explain: each is a finding, or undecided, and no run is clean."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -198,3 +199,16 @@ def test_the_rest_of_an_hour_that_a_run_counted_only_in_part_is_reported(spark: 
     assert run(spark, tmp_path, hours=2, now=middle, settings=Settings(writers_stopped=True)).exit_code == 0
     after = inputs(spark, tmp_path, start=START + 2 * HOUR, hours=1)
     assert [(each.kind, each.where) for each in after.problems_of_previous] == [("not-reconciled", middle.isoformat())]
+
+
+def test_a_lost_table_of_open_messages_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    journals = running(of_task("forgotten"), hours=2)
+    journals.received(1, AT + HOUR, AT + HOUR)
+    journals.write(tmp_path / "journal")
+    first = run(spark, tmp_path, hours=1)
+    assert first.exit_code == 0
+    second = run(spark, tmp_path, start=START + HOUR, hours=1)
+    assert verdicts(second) == {("forgotten", 1): "in_flight"}
+    shutil.rmtree(second.tables["open"].removeprefix("file:"))
+    third = run(spark, tmp_path, start=START + 2 * HOUR, hours=1)
+    assert [each["where"] for each in third.summary.problems] == [second.tables["open"]]
