@@ -212,3 +212,11 @@ def test_a_lost_table_of_open_messages_is_reported(spark: SparkSession, tmp_path
     shutil.rmtree(second.tables["open"].removeprefix("file:"))
     third = run(spark, tmp_path, start=START + 2 * HOUR, hours=1)
     assert [each["where"] for each in third.summary.problems] == [second.tables["open"]]
+
+
+def test_empty_files_of_both_sides_of_an_instance_are_not_clean(spark: SparkSession, tmp_path: Path) -> None:
+    running(of_task("copied"), hours=1).write(tmp_path / "journal")
+    for path in running(of_task("copied", "wn2-1"), hours=1).write(tmp_path / "journal", name="wn2"):
+        path.write_bytes(b"")
+    found = inputs(spark, tmp_path, hours=1)
+    assert [each.kind for each in found.problems] == ["torn-file", "torn-file"]

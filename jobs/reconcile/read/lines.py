@@ -1,5 +1,6 @@
 """The lines of raw journal files, torn ones included."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,22 @@ if TYPE_CHECKING:
 
 
 def empty_files(files: Sequence[JournalFile]) -> list[Problem]:
-    """Return a problem for each of *files* without content."""
-    return [_problem(EMPTY, each, "the file has no content") for each in files if not each.file.size]
+    """
+    Return a problem for each of *files* without content.
+
+    A writer that ends before its first record leaves such a file. It makes that of the outcomes after it has written an
+    entry: if all files of an instance and hour are empty, on both sides, their content is lost.
+    """
+    of_instance: dict[tuple[str, str, str], list[JournalFile]] = defaultdict(list)
+    for each in files:
+        of_instance[each.task, each.hour, each.name.rpartition("-")[0]].append(each)
+    problems = []
+    for same in of_instance.values():
+        empty = [each for each in same if not each.file.size]
+        is_lost = len(empty) == len(same) and len({each.role for each in empty}) > 1
+        kind, rest = ("torn-file", ", nor have the others of its instance and hour") if is_lost else (EMPTY, "")
+        problems += [_problem(kind, each, f"the file has no content{rest}") for each in empty]
+    return problems
 
 
 def torn_files(spark: SparkSession, files: Sequence[JournalFile]) -> dict[str, Problem]:
