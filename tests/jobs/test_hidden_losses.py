@@ -111,6 +111,17 @@ def send_a_part_twice_and_remember_the_other(folder: Path) -> Plan:
     return {journals.task: {1: "missing"}}
 
 
+def give_a_part_the_id_of_the_other(folder: Path) -> Plan:
+    """Write a message of which a tap saw one part twice, once with the id of the other part."""
+    journals = running(of_task("mixed-parts"), is_seen=True)
+    journals.received(1, AT, AT, parts=2)
+    one, other = (send_part(journals, 1, part, f"part {part}") for part in (0, 1))
+    for message_id in (one["message_id"], other["message_id"]):
+        journals.arrived_tap(1, AT, AT + SECOND, **{**one, "message_id": message_id})
+    journals.write(folder)
+    return {journals.task: {1: "altered"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
@@ -118,6 +129,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     dead_letter_one_of_two_with_one_id,
     remember_a_part_without_a_record,
     send_a_part_twice_and_remember_the_other,
+    give_a_part_the_id_of_the_other,
 )
 
 

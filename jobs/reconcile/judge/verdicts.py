@@ -219,7 +219,18 @@ def _altered() -> Column:
         .when(behind | before | (on_the_way & (F.size("checks_received") > 0)), F.lit("content"))
         .when(_differs("message_id", "id_received"), F.lit("message_id"))
         .when(_differs("order_key", "key_received"), F.lit("order_key"))
+        .when(_is_mixed(), F.lit("content"))
     )
+
+
+def _is_mixed() -> Column:
+    """Return whether a tap saw the content of one part with the id of another one."""
+    sent, seen = (F.transform(name, lambda place: place["identity"]) for name in ("due_at_tap", "copies_watched"))
+    # An outcome without its `received` record may lack its id.
+    has_ids = F.forall("names_sent", lambda each: each["message_id"].isNotNull())
+    is_known = has_ids & (F.size(sent) > 0) & F.forall(sent, lambda each: each.isNotNull())
+    unlike = F.filter(F.array_except(seen, sent), lambda each: each.isNotNull())
+    return is_known & (F.size(unlike) > 0)
 
 
 def _differs(name: str, received: str) -> Column:
