@@ -232,3 +232,19 @@ def test_empty_files_of_both_sides_of_an_instance_are_not_clean(spark: SparkSess
         path.write_bytes(b"")
     found = inputs(spark, tmp_path, hours=1)
     assert [each.kind for each in found.problems] == ["torn-file", "torn-file"]
+
+
+def test_a_task_that_was_idle_since_the_window_began_refutes_a_forged_path(spark: SparkSession, tmp_path: Path) -> None:
+    journals = running(of_task("forged"), hours=8)
+    back = Journals(task="back-forged", entity="forged/Subscriptions/back", target="west/forged")
+    there: Record = {"src_site": "east", "hops": ["east"]}
+    for hour in (1, 7):
+        back.received(900 + hour, START + hour * HOUR, START + hour * HOUR, **there)
+        back.outcome(900 + hour, START + hour * HOUR, src_site="east")
+    at = START + 6 * HOUR
+    journals.received(1, at, at, hops=["east", "west"])
+    journals.outcome(1, at, "looped", stage="routed", reason="it has been there")
+    journals.write(tmp_path / "journal")
+    back.write(tmp_path / "journal", name="wn2")
+    assert run(spark, tmp_path).exit_code == 0
+    assert verdicts(run(spark, tmp_path, start=START + 4 * HOUR)) == {("forged", 1): "missing"}

@@ -61,8 +61,9 @@ def judge(
     )
     # Each of the next steps asks whether it has anything to do.
     messages = cache.cut(mark_dead_letters(messages, loose))
-    checked = mark_paths(messages, evidence.observed, evidence.tasks)
-    marked = mark_outages(checked, evidence.coverage, evidence.coverage_before).select(*MESSAGE, *CONTEXT)
+    coverage, before = evidence.coverage, evidence.coverage_before
+    checked = mark_paths(messages, evidence.observed, evidence.tasks, coverage, before)
+    marked = mark_outages(checked, coverage, before).select(*MESSAGE, *CONTEXT)
     # An unreadable message is counted by its outcome; a message without a number that only a peek saw proves nothing.
     return with_verdict(marked, end, settings).where("verdict <> 'unreadable' and not is_glimpse")
 

@@ -6,25 +6,38 @@ entity that the message came from, or a tap there, then that has a record of the
 of other tasks at that site prove nothing: their messages go elsewhere.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.hours import micros_of
+from jobs.reconcile.journal.hours import micros_of, start_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe
 from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge.tasks import TaskActivity
+from jobs.reconcile.settings import LONGEST_HOLD
 
 _COVERED = "named_site string, place string, observer string, since bigint"
 
+_LONGEST_UNREAD = LONGEST_HOLD - timedelta(hours=1)
+"""How long after the start of a window a message may have its first record in an hour that is not read."""
 
-def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[str, TaskActivity]) -> DataFrame:
+
+def mark_paths(
+    messages: DataFrame,
+    records: DataFrame | None,
+    tasks: Mapping[str, TaskActivity],
+    coverage: Sequence[Mapping[str, Any]],
+    coverage_before: Iterable[Mapping[str, Any]],
+) -> DataFrame:
     """
     Return *messages* with `named_site`, `is_refuted` and `is_own_word`, about the path of a stopped message.
 
-    Shape:   one row per message in; *records* are those of the window and of the hours before it.
+    Shape:   one row per message in; *records* are those of the window and of at least the hour before it, *coverage*
+             are the rows of COVERAGE of the window, *coverage_before* are those of hours before it.
     """
     stopped = messages.where("size(looped_parts) > 0")
     if records is None or stopped.isEmpty():
@@ -48,7 +61,9 @@ def mark_paths(messages: DataFrame, records: DataFrame | None, tasks: Mapping[st
         .drop("hops", "source", "pos", "next", "sent_to")
     )
     claim = (*schema.KEY, "named_site")
-    covered = frame_of(messages.sparkSession, _covered(tasks.values()), _COVERED)
+    covered = frame_of(
+        messages.sparkSession, _covered(tasks.values(), _running_since(coverage, coverage_before)), _COVERED
+    )
     observed = claims.join(F.broadcast(covered), ["named_site", "place"])
     journals = observed.groupBy(*claim).agg(F.min("since").alias("since"))
     id_or_none = F.explode(F.array_distinct(F.array(F.coalesce("message_id", F.lit("")), F.lit(""))))
@@ -95,12 +110,28 @@ def _tap_of(task: str) -> Column:
     return F.concat(F.lit("tap of "), F.col(task))
 
 
-def _covered(tasks: Iterable[TaskActivity]) -> list[tuple[str, str, str, int]]:
+def _running_since(
+    coverage: Sequence[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
+) -> Callable[[str, datetime], datetime]:
+    """
+    Return since when a task, must have records, by its name and the time of its first one in the window.
+
+    One that has records before the window was only idle until then. A message that it held may have been received in
+    an hour that this run does not read, unless the window had begun an hour before.
+    """
+    known = {row["task"] for row in before}
+    start = min((start_of(row["landed"]) for row in coverage), default=None)
+    return lambda task, first: first if start is None or task not in known else min(first, start + _LONGEST_UNREAD)
+
+
+def _covered(
+    tasks: Iterable[TaskActivity], since_when: Callable[[str, datetime], datetime]
+) -> list[tuple[str, str, str, int]]:
     """Return the sites with the places to which tasks there send, and with the tasks that have a tap there."""
     found = []
     for one in tasks:
         for target in sorted(one.targets):
-            since = micros_of(one.first or one.first_sent[target])
+            since = micros_of(since_when(one.task, one.first or one.first_sent[target]))
             for site in sorted({site for site, _ in one.sources}):
                 any_entity = f"any entity of {target.partition('/')[0]}"
                 found += [(site, place, one.task, since) for place in (target.lower(), any_entity)]
