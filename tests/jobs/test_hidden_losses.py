@@ -122,6 +122,16 @@ def give_a_part_the_id_of_the_other(folder: Path) -> Plan:
     return {journals.task: {1: "altered"}}
 
 
+def lose_a_part_before_the_tap_starts(folder: Path) -> Plan:
+    """Write a message of which one part was sent before the tap at its target started, and the other part never."""
+    journals = running(of_task("part-before-tap"), hours=1)
+    journals.received(1, AT, AT, parts=2)
+    send_part(journals, 1, 0, "a part")
+    running(journals, since=2, is_seen=True)
+    journals.write(folder)
+    return {journals.task: {1: "missing", AWAKE: "undecided"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
@@ -130,6 +140,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     remember_a_part_without_a_record,
     send_a_part_twice_and_remember_the_other,
     give_a_part_the_id_of_the_other,
+    lose_a_part_before_the_tap_starts,
 )
 
 

@@ -88,8 +88,9 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
     is_accepted = F.size("sent_parts") + seen_watched + seen_unwatched > 0
     is_over = F.coalesce(F.col("expires") <= end_micros, F.lit(False))
     is_away = F.col("worked_during").isNull() & F.col("expires").isNotNull()
-    # A tap that had not started or had stopped when the copy came did not miss it.
-    tap_is_blind = F.col("is_before_tap") | F.col("is_after_tap")
+    # A tap that had not started or had stopped when the copy came did not miss it; a part that was never sent is lost.
+    is_all_sent = F.size("sent_parts") >= F.col("expected")
+    tap_is_blind = (F.col("is_before_tap") | F.col("is_after_tap")) & is_all_sent
     was_left = ~is_accepted & is_over & is_away & (F.col("unended_attempts") == 0) & (F.size("expired_parts") == 0)
     absent = (
         F.when(F.col("is_expired_letter") & is_away, F.lit("expired-unsent"))
