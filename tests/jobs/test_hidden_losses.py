@@ -259,3 +259,17 @@ def test_a_task_that_was_idle_since_the_window_began_refutes_a_forged_path(spark
     back.write(tmp_path / "journal", name="wn2")
     assert run(spark, tmp_path).exit_code == 0
     assert verdicts(run(spark, tmp_path, start=START + 4 * HOUR)) == {("forged", 1): "missing"}
+
+
+def test_an_hour_in_which_only_a_clock_that_is_ahead_writes_counts_once_all_writers_have_stopped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals, ahead = running(of_task("next-hour"), hours=1), of_task("next-hour", "wn2-1")
+    for seq in (1, 2):
+        ahead.received(seq, START + HOUR - 40 * SECOND, START + HOUR + 10 * SECOND)
+    ahead.outcome(2, START + HOUR + 11 * SECOND)
+    journals.write(tmp_path / "journal")
+    ahead.write(tmp_path / "journal", name="wn2")
+    now = START + HOUR - 20 * SECOND
+    result = run(spark, tmp_path, hours=2, now=now, settings=Settings(writers_stopped=True))
+    assert verdicts(result) == {("next-hour", 1): "missing"}

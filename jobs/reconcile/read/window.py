@@ -14,7 +14,8 @@ def closed_hours(run: Run) -> tuple[list[str], list[Problem]]:
     """Return the hours of the window that can be read, and a problem if that is not all of them."""
     hours = run.window.hours
     if run.settings.writers_stopped:
-        return [hour for hour in hours if start_of(hour) <= run.now], []
+        # future_records() reports only records that are further ahead.
+        return [hour for hour in hours if start_of(hour) <= run.now + run.settings.clock_tolerance], []
     still_open = [hour for hour in hours if not is_closed(hour, run.now)]
     if not still_open:
         return hours, []
