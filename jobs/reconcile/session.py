@@ -139,7 +139,7 @@ def local_session(
         options["spark.local.dir"] = str(scratch)
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     if SparkContext._gateway is None:  # noqa: SLF001 - there is no other access to it
-        # Java ends a second after this process. Whoever reads the verdict from a pipe must not wait for that.
+        # Java ends a second after this process. A program that reads the verdict from a pipe must not wait for that.
         java = launch_gateway(conf, {"stdout": _STANDARD_ERROR})  # type: ignore[no-untyped-call] # has no types
         SparkContext._ensure_initialized(gateway=java)  # noqa: SLF001 - same reason
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
