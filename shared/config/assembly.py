@@ -156,7 +156,7 @@ def _task(
             model.entity,
             partial(_fit_opened, kind) if is_opened else fit_between(own, kind),
             None if model.partition is None else str(model.partition),
-            at_once=kind == "service-bus" and not file.in_order,
+            at_once=kind in {"service-bus", "amqp"} and not file.in_order,
             texts=texts,
         )
 

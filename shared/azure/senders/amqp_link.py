@@ -4,7 +4,7 @@ A connection to an AMQP 1.0 broker with one link, which sends to one address.
 It is the project's own protocol code, because Microsoft's AMQP client knows only what Service Bus does: it leaves a
 released message without an answer and drops the reason why a link is refused (decision 0069).
 
-A link of its own connection for each address keeps what brokers do to a whole connection or session because of one
+A link has a connection of its own, which keeps what brokers do to a whole connection or session because of one
 address away from the others. Transfers leave in the order in which they are given, as many as the broker grants credit
 for, each a message with the bytes that it has.
 """

@@ -23,6 +23,8 @@ class Place:
         self.blame = blame
         self.suspects = 0
         """Messages that were in flight when the broker closed the link because of one; they are sent one by one."""
+        self.under_way = 0
+        """Messages of calls that go on."""
         self.alone = asyncio.Lock()
         """Held by a call that sends them, so that no other call has messages in flight."""
         self._endpoint = endpoint
@@ -35,14 +37,19 @@ class Place:
         self._lost: set[int] = set()
         self._lost_before: set[int] = set()
 
+    @property
+    def link(self) -> AmqpLink | None:
+        """The link, None if it is not open."""
+        return self._link if self._link is not None and self._link.failure is None else None
+
     async def opened(self, deadline: float) -> AmqpLink:
         """Return the open link; raises as `AmqpLink.open`, and TimeoutError at *deadline*."""
-        if self._link is not None and self._link.failure is None:
-            return self._link
+        if (link := self.link) is not None:
+            return link
         async with asyncio.timeout_at(deadline), self._opening:
-            if self._link is None or self._link.failure is not None:
-                self._link = await self._new_link()
-            return self._link
+            if (link := self.link) is None:
+                link = self._link = await self._new_link()
+            return link
 
     def accepted(self, count: int) -> None:
         """Note that messages were accepted."""

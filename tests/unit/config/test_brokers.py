@@ -14,6 +14,7 @@ from shared.azure.outputs import output_with_connection_string
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.kafka import KafkaOutput
 from shared.azure.senders.renewed import RenewedOutput
+from shared.config.assembly import assemble
 from shared.config.files import Configuration, load
 from shared.config.outputs import open_outputs
 from shared.config.review import review
@@ -173,6 +174,25 @@ def test_each_target_opens_with_its_capability(configuration: Configuration) -> 
     assert isinstance(output, AmqpOutput)
     assert configuration.capabilities("rabbit") == {"orders": "queue", "news": "topic"}
     assert configuration.capabilities("west") == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{connection: west, queue: orders}", True),
+        ("{connection: west, queue: orders, sessions: true}", False),
+        ("{connection: hubs, hub: events}", False),
+    ],
+)
+def test_a_batch_goes_in_several_calls_only_if_its_source_has_no_order(
+    tmp_path: Path, source: str, expected: bool
+) -> None:
+    text = task("queue: orders", source=source, more="rejects: {connection: rabbit, queue: rejected}\n")
+    configuration = load(written(tmp_path, text))
+    opened = open_outputs(configuration, {"WEST": WEST, "HUBS": WEST, "RABBIT": RABBIT})
+    [assembled] = assemble(configuration, opened)
+    assert assembled.rejects is not None
+    assert assembled.rejects.at_once is expected
 
 
 def test_messages_for_a_broker_are_durable_and_otherwise_unchanged() -> None:
