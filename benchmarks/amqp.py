@@ -40,11 +40,12 @@ _TURNS = 5
 _SECONDS = 60.0
 
 
-def _batches(sessions: int) -> list[list[Outgoing]]:
+def _batches(sessions: int, at_once: int) -> list[list[Outgoing]]:
+    """Return all messages; of batches *at_once*, each has *sessions* of its own, as the source locks them."""
     message = order()
     messages = []
     for number in range(_MESSAGES):
-        message.session_id = f"c-{number % sessions}" if sessions else None
+        message.session_id = f"c-{number // _BATCH % at_once}-{number % sessions}" if sessions else None
         messages.append(Outgoing(message.encode(), None, message.session_id, None))
     return [messages[start : start + _BATCH] for start in range(0, _MESSAGES, _BATCH)]
 
@@ -153,7 +154,7 @@ async def _measure(name: str, url: str, address: str) -> list[Measurement]:
     output = AmqpOutput("there", endpoint, {address: "queue"})
     found = []
     for sessions, at_once in ((0, 1), (0, 8), (50, 1), (50, 8)):
-        batches = _batches(sessions)
+        batches = _batches(sessions, at_once)
         rates: dict[str, list[float]] = {"busway": [], "loop": []}
         spent: dict[str, list[float]] = {"busway": [], "loop": []}
         for turn in range(_TURNS + 1):
