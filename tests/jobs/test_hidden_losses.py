@@ -89,6 +89,20 @@ def dead_letter_one_of_two_with_one_id(folder: Path) -> Plan:
     return {"one-reader": {1: "spilled"}, "other-reader": {2: "missing"}}
 
 
+def hand_over_what_the_source_gives_up(folder: Path) -> Plan:
+    """Write a message that a host was asked to send once, and that its source dead-lettered; and one that arrived."""
+    journals = running(of_task("asked"), hours=1)
+    for seq in (1, 2):
+        journals.received(seq, AT, AT)
+        journals.outcome(seq, AT + SECOND, handed_over=True)
+    dead = Journals(task="spill-asked", entity=f"{journals.entity}/$DeadLetterQueue", target="east/spilled")
+    dead.received(501, AT, AT + 5 * MINUTE, given_up_by=journals.entity, message_id="m-1", **content_of(1))
+    dead.outcome(501, AT + 5 * MINUTE, **passed_on(content_of(1)))
+    journals.write(folder)
+    dead.write(folder, name=dead.task)
+    return {journals.task: {1: "spilled"}}
+
+
 def remember_a_part_without_a_record(folder: Path) -> Plan:
     """Write a message of which a tap saw one part, and of which the instance only remembers that it sent the other."""
     journals = running(of_task("remembered"), is_seen=True)
@@ -137,6 +151,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_to_two_targets,
     lose_a_record_of_the_future,
     dead_letter_one_of_two_with_one_id,
+    hand_over_what_the_source_gives_up,
     remember_a_part_without_a_record,
     send_a_part_twice_and_remember_the_other,
     give_a_part_the_id_of_the_other,

@@ -1,9 +1,11 @@
 """Dead letters of the sources: evidence that the source gave up a message, and why."""
 
+from collections.abc import Collection
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.journal.columns import micros
+from jobs.reconcile.journal.columns import micros, stream
 
 EXPIRED = "TTLExpiredException"
 """The reason that Service Bus gives to a dead letter whose time to live ended."""
@@ -55,6 +57,19 @@ def mark_dead_letters(messages: DataFrame, loose: DataFrame | None) -> DataFrame
             "is_spilled": F.coalesce(received & ~has_expired, F.lit(False)),
         }
     ).drop("entity", "named", "letters", "of_last", "most_attempts", "nth", "nth_of_time", "of_message")
+
+
+def may_be_given_up(records: DataFrame, loose: DataFrame, tasks: Collection[str]) -> DataFrame:
+    """
+    Return `stream` and `src_seq` of the messages of *tasks* that have the id of a dead letter, or none as it has none.
+
+    Shape:   *records* are those of the window, *loose* the table of it.
+    """
+    named = F.coalesce("message_id", F.lit("")).alias("named")
+    letters = loose.where("given_up_by is not null and role = 'source'").select(named).distinct()
+    is_received = (F.col("outcome") == "received") & F.col("src_seq").isNotNull()
+    received = records.where(F.col("task").isin(*tasks) & is_received)
+    return received.select(stream().alias("stream"), "src_seq", named).join(F.broadcast(letters), "named").drop("named")
 
 
 def _none() -> Column:

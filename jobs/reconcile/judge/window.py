@@ -19,6 +19,7 @@ from jobs.reconcile.judge import selection
 from jobs.reconcile.judge.cache import Cache
 from jobs.reconcile.judge.clocks import expiry_problems, mark_source_time
 from jobs.reconcile.judge.completion import complete, number_repeats
+from jobs.reconcile.judge.dead_letters import may_be_given_up
 from jobs.reconcile.judge.gaps import unreliable_hours
 from jobs.reconcile.judge.judge import Evidence, judge
 from jobs.reconcile.judge.messages import KEYED, with_key
@@ -113,7 +114,10 @@ def judge_window(
     paired = None
     since = selection.settled_since(hours, tasks.coverage_before, last_opened, start, settings)
     if of_window is not None:
-        paired = _pair(of_window, loose, of_streams, tapped, since=since, settings=settings, cache=cache)
+        handing = [name for name, one in tasks.active.items() if one.hands_over]
+        paired = _pair(
+            of_window, loose, of_streams, tapped, since=since, handing=handing, settings=settings, cache=cache
+        )
         parts.append(selection.numbered_records(of_window, paired.numbers))
     if loose is not None:
         foreign = selection.foreign_copies(tasks.active.values(), [*tasks.active.values(), *tasks.earlier])
@@ -191,6 +195,7 @@ def _pair(
     tapped: Tapped | None,
     *,
     since: int,
+    handing: Sequence[str],
     settings: Settings,
     cache: Cache,
 ) -> _Paired:
@@ -199,6 +204,9 @@ def _pair(
     if loose is not None:
         without_part = loose.where("src_seq is not null and src_part is null")
         numbers = numbers.unionByName(hashed_numbers(without_part, of_streams))
+        if handing:
+            # Whether the host sent a message is not on record: a dead letter of it says that it did not.
+            numbers = numbers.unionByName(may_be_given_up(records, loose, handing))
     wanted = selection.few(cache.keep(numbers.distinct()))
     return _Paired(pairs, wanted)
 
