@@ -221,9 +221,10 @@ async def _running_storage(folder: Path) -> AsyncIterator[str]:
 
 async def main(words: Sequence[str]) -> None:
     """Measure every case whose name has one of *words*, all without any."""
-    for case in CASES:
-        if words and not any(word in case.name for word in words):
-            continue
+    chosen = [case for case in CASES if not words or any(word in case.name for word in words)]
+    if not chosen:
+        raise SystemExit(f"no case's name has one of the words {', '.join(words)}; without words, all are measured")
+    for case in chosen:
         report([await measured(case)])
 
 

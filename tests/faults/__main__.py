@@ -9,8 +9,11 @@ from tests.faults.table import table
 
 
 def main(words: list[str]) -> int:
-    """Return the exit code: 1 if a scenario failed."""
+    """Return the exit code: 1 if a scenario failed, 2 if no name has one of *words*."""
     chosen = [scenario for scenario in SCENARIOS if not words or any(word in str(scenario) for word in words)]
+    if not chosen:
+        sys.stderr.write(f"no scenario's name has one of the words {', '.join(words)}; without words, all run\n")
+        return 2
     with ThreadPoolExecutor(CONCURRENT_SCENARIOS) as pool:
         running = {pool.submit(scenario.run): scenario for scenario in chosen}
     failed = {scenario: error for future, scenario in running.items() if (error := future.exception()) is not None}
