@@ -57,7 +57,23 @@ async def opened_twice(output: AmqpOutput, broker: Recording) -> None:
         assert not any(await output.send("q", batch, timeout_seconds=SECONDS))
     async with asyncio.timeout(SECONDS):
         await broker.second.wait()
-    await asyncio.sleep(0.05)
+    await second_opened(output)
+
+
+async def second_opened(output: AmqpOutput) -> None:
+    """Wait for the end of the last attempt to open a second connection."""
+    opening = output._addresses["q"]._opening
+    assert opening is not None
+    async with asyncio.timeout(SECONDS):
+        await opening
+
+
+async def end_noticed(output: AmqpOutput) -> None:
+    """Wait until the output knows that one of its two connections has ended."""
+    address: Address = output._addresses["q"]
+    async with asyncio.timeout(SECONDS):
+        while address._pair == (address._first.link, address._second.link):  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
 
 
 def test_many_messages_open_a_second_connection_and_each_key_keeps_its_order_and_its_connection() -> None:
@@ -123,7 +139,8 @@ def test_a_broker_that_takes_one_connection_gets_all_messages_over_it_and_is_ask
             output = AmqpOutput("there", amqp_endpoint(url), {})
             for number in range(5):
                 assert not any(await output.send("q", keyed(200, 20, str(number)), timeout_seconds=SECONDS))
-                await asyncio.sleep(0.05)
+                if number:  # the first send opens the first connection
+                    await second_opened(output)
             await output.close()
         assert len(broker.contents) == 1_000
         assert broker.connections == 2
@@ -142,11 +159,11 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
             await opened_twice(output, broker)
             peers = list(broker.by_peer)
             peers[which].cut()
-            await asyncio.sleep(0.05)
+            await end_noticed(output)
             counts = [len(each) for each in broker.by_peer.values()]
             for number in range(2):
                 assert not any(await output.send("q", keyed(200, 20, str(number)), timeout_seconds=SECONDS))
-                await asyncio.sleep(0.05)
+                await second_opened(output)
             assert broker.connections == (3 if which == 0 else 2)
             last = list(broker.by_peer.values())[-1 if which == 0 else 0]
             assert len(last) == 400 + (0 if which == 0 else counts[0])
@@ -155,7 +172,7 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
             address._calm_from = 0.0
             for number in range(2):
                 assert not any(await output.send("q", keyed(200, 20, f"x{number}"), timeout_seconds=SECONDS))
-                await asyncio.sleep(0.05)
+                await second_opened(output)
             assert sum(bool(each) and b"x1" in b"".join(each) for each in broker.by_peer.values()) == 2
             await output.close()
 

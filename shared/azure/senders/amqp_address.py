@@ -128,6 +128,7 @@ class Address:
     async def _open_second(self) -> None:
         loop = asyncio.get_running_loop()
         self._calm_from = loop.time() + _CALM_SECONDS  # for another attempt, if it fails
+        # Without it, all messages go over the first connection, whose errors are theirs.
         with contextlib.suppress(AmqpError, OSError, Malformed):
             second = await self._second.opened(loop.time() + _OPEN_SECONDS)
             if (first := self._first.link) is not None:
