@@ -64,8 +64,10 @@ def judge(
     coverage, before = evidence.coverage, evidence.coverage_before
     checked = mark_paths(messages, evidence.observed, evidence.tasks, coverage, before)
     marked = mark_outages(checked, coverage, before).select(*MESSAGE, *CONTEXT)
-    # An unreadable message is counted by its outcome; a message without a number that only a peek saw proves nothing.
-    return with_verdict(marked, end, settings).where("verdict <> 'unreadable' and not is_glimpse")
+    # A message without a number that only a peek saw proves nothing.
+    verdicts = cache.cut(with_verdict(marked.where("not is_glimpse"), end, settings))
+    # An unreadable message is counted by its outcome. Spark would replace `verdict` by all that it is made of.
+    return verdicts.where("verdict <> 'unreadable'")
 
 
 def _is_at(target: str) -> Callable[[Column], Column]:

@@ -158,8 +158,8 @@ def judge_window(
     unreliable = unreliable_hours([*problems, *found_problems])
     observed = records.of([*earlier, *hours.window])
     evidence = Evidence(observed, tasks.coverage, tasks.coverage_before, tasks.active)
-    verdicts = cache.cut(
-        judge(keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache)
+    verdicts = judge(
+        keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache
     )
     return Judged(
         keyed,
