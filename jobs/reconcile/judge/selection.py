@@ -44,22 +44,38 @@ class Hours(NamedTuple):
 _BROADCAST_LIMIT = 1_000_000  # rows of a few numbers
 
 
-def few(rows: DataFrame, number: int | None = None) -> DataFrame:
-    """Return *rows* of a few numbers, to be broadcast unless they are too many; counts them if *number* is unknown."""
-    if number is None:
-        number = rows.limit(_BROADCAST_LIMIT + 1).count()
+def few(rows: DataFrame, number: int) -> DataFrame:
+    """Return *rows*, *number* of a few numbers each, to be broadcast unless they are too many."""
     return F.broadcast(rows) if number <= _BROADCAST_LIMIT else rows
 
 
-def numbered_records(records: DataFrame, numbers: DataFrame) -> DataFrame:
-    """Return the *records* of the window that have one of *numbers* (`stream`, `src_seq`); RECORD."""
-    return _with_origin(_with_number(records.where(~is_unnumbered()), numbers), "window")
+class Numbers(NamedTuple):
+    """Rows of `stream` and `src_seq`, their number, and the lowest and the highest `src_seq`, None without rows."""
+
+    rows: DataFrame
+    size: int
+    lowest: int | None
+    highest: int | None
 
 
-def _with_number(records: DataFrame, numbers: DataFrame) -> DataFrame:
-    # By the number alone first: comparing it is ten times faster than hashing names, and few are left.
-    near = records.join(numbers.select("src_seq").distinct(), "src_seq", "left_semi")
-    return near.withColumn("stream", stream()).join(numbers, ["stream", "src_seq"], "left_semi")
+def numbers_of(rows: DataFrame) -> Numbers:
+    """Return the numbers in *rows*, which are computed already."""
+    found = rows.agg(F.count("*"), F.min("src_seq"), F.max("src_seq")).collect()[0]
+    return Numbers(few(rows, found[0]), *found)
+
+
+def numbered_records(records: DataFrame, numbers: Numbers) -> DataFrame:
+    """Return the *records* of the window that have one of *numbers*; RECORD."""
+    return _with_number(records.where(~is_unnumbered()), numbers, "window")
+
+
+def _with_number(records: DataFrame, numbers: Numbers, known: str) -> DataFrame:
+    # Parquet need not read what is outside. Then by the number alone: comparing it is ten times faster than hashing
+    # names, and few are left.
+    around = records.where(F.col("src_seq").between(F.lit(numbers.lowest), F.lit(numbers.highest)))
+    near = around.join(numbers.rows.select("src_seq").distinct(), "src_seq", "left_semi")
+    named = near.withColumn("stream", stream()).join(numbers.rows, ["stream", "src_seq"], "left_semi")
+    return _with_origin(named, known)
 
 
 def unnumbered_records(records: DataFrame, is_foreign: Column) -> DataFrame:
@@ -144,24 +160,30 @@ def earlier_records(
         first.alias("first"), F.max(F.col("known") == "open").alias("is_carried")
     )
     returning = by_number.where(~F.col("is_carried") & (F.col("first").isNull() | (F.col("first") < before)))
-    wanted = cache.cut(returning.select("stream", "src_seq"))
-    number = wanted.limit(_BROADCAST_LIMIT + 1).count()
-    return _with_origin(_with_number(records, few(wanted, number)), "earlier") if number else None
+    wanted = numbers_of(cache.cut(returning.select("stream", "src_seq")))
+    return _with_number(records, wanted, "earlier") if wanted.size else None
 
 
-def records_of_sessions(records: DataFrame, judged: DataFrame, number: int, cache: Cache) -> DataFrame:
+def records_of_sessions(records: DataFrame, judged: DataFrame, number: int, cache: Cache) -> DataFrame | None:
     """
     Return the numbered *records* of messages that may be later ones of a session of the *judged* records; RECORD.
 
-    Units:   *number* is the number of *judged* records, about.
+    Units:   *number* is the number of *judged* records, about. Returns None if no judged record is of a session.
     """
     named = judged.where("known = 'window' and order_key is not null and src_seq is not null")
-    keys = named.groupBy("order_key").agg(*first_position("src_seq", micros("enqueued_time")))
-    of_keys = records.where(~is_unnumbered()).join(few(keys, number), "order_key")
+    position = first_position("src_seq", micros("enqueued_time"))
+    least, since = named.agg(*position).collect()[0]
+    if least is None:
+        return None
+    enqueued = F.col("enqueued_time")
+    # The same for all sessions, as Parquet can compare it: it need not read what is earlier than all of them.
+    later = (F.col("src_seq") > least) | enqueued.isNull() | (enqueued > F.timestamp_micros(F.lit(since)))
+    near = records.where(F.col("order_key").isNotNull() & later & ~is_unnumbered())
     # An outcome names only a key that an editor changed: the other records of the message are found by its number.
-    later = of_keys.where(may_be_later("src_seq", micros("enqueued_time")))
-    numbers = cache.cut(later.select(stream().alias("stream"), "src_seq").distinct())
-    return numbered_records(records, few(numbers))
+    of_keys = near.join(few(named.groupBy("order_key").agg(*position), number), "order_key")
+    later_ones = of_keys.where(may_be_later("src_seq", micros("enqueued_time")))
+    numbers = numbers_of(cache.cut(later_ones.select(stream().alias("stream"), "src_seq").distinct()))
+    return numbered_records(records, numbers) if numbers.size else None
 
 
 def without_other_tasks(

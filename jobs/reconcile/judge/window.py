@@ -70,7 +70,7 @@ class _Paired(NamedTuple):
     """The pairs of a window, and the numbers of messages to judge one by one."""
 
     pairs: DataFrame
-    numbers: DataFrame
+    numbers: selection.Numbers
 
 
 class _Kept(NamedTuple):
@@ -183,7 +183,7 @@ def _select(
     """Return the records of *parts* with `nth`, None without parts, and the counts of the pairs."""
     # Spark plans the one while it computes the other.
     with ThreadPoolExecutor(1) as pool:
-        counting = None if paired is None else pool.submit(counts, paired.pairs, paired.numbers, of_streams)
+        counting = None if paired is None else pool.submit(counts, paired.pairs, paired.numbers.rows, of_streams)
         found = cache.cut(number_repeats(reduce(DataFrame.unionByName, parts))) if parts else None
         return found, [] if counting is None else counting.result()
 
@@ -207,8 +207,7 @@ def _pair(
         if handing:
             # Whether the host sent a message is not on record: a dead letter of it says that it did not.
             numbers = numbers.unionByName(may_be_given_up(records, loose, handing))
-    wanted = selection.few(cache.keep(numbers.distinct()))
-    return _Paired(pairs, wanted)
+    return _Paired(pairs, selection.numbers_of(cache.keep(numbers.distinct())))
 
 
 def _behind(
@@ -228,9 +227,9 @@ def _behind(
     """
     of_records = arrivals_of(records.where("known = 'window'"))
     sessions = of_records.groupBy("session").agg(*first_position("src_seq", F.col("enqueued")))
-    others = paired.pairs.where("is_settled").join(paired.numbers, ["stream", "src_seq"], "left_anti")
-    if before is not None:
-        others = others.unionByName(pair_again(selection.records_of_sessions(before, records, number, cache)))
+    others = paired.pairs.where("is_settled").join(paired.numbers.rows, ["stream", "src_seq"], "left_anti")
+    earlier = None if before is None else selection.records_of_sessions(before, records, number, cache)
+    others = others if earlier is None else others.unionByName(pair_again(earlier))
     of_sessions = others.join(selection.few(sessions, number), "session")
     later = of_sessions.where(may_be_later("src_seq", F.col("enqueued"))).select(*of_records.columns)
     return cache.cut(out_of_order(of_records.unionByName(later)))
