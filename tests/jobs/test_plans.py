@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.reconcile.journal import schema
+from jobs.reconcile.judge.pairs import pair
 from jobs.reconcile.judge.selection import numbered_records, numbers_of
+from jobs.reconcile.settings import Settings
 
 
 @pytest.fixture(name="records")
@@ -40,3 +42,9 @@ def test_without_numbers_nothing_is_read(spark: SparkSession, records: DataFrame
     numbers = numbers_of(spark.createDataFrame([], "stream bigint, src_seq bigint"))
     assert (numbers.size, numbers.lowest, numbers.highest) == (0, None, None)
     assert "FileScan" not in plan_of(numbered_records(records, numbers))
+
+
+def test_records_are_moved_before_they_are_grouped(records: DataFrame) -> None:
+    before, _, after = plan_of(pair(records, None, 0, Settings())).partition("Exchange")
+    assert "HashAggregate" in before
+    assert "HashAggregate" not in after

@@ -5,7 +5,7 @@ Such a message is *settled* and only counted; all others are judged record by re
 carries rows of fixed width with hashes in place of names, which are grouped several times as fast.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,16 +63,21 @@ def pair(records: DataFrame, tapped: Tapped | None, since: int, settings: Settin
     Units:   *since* in microseconds since 1970.
     Shape:   *tapped* is None if no tap observes these tasks; PAIR out.
     """
-    sums = _sums() if tapped is None else _sums() | _sums_of_taps()
+    facts = _facts() if tapped is None else _facts() | _facts_of_taps()
     paired = (
         records.where(~is_unnumbered())
-        .groupBy(stream().alias("stream"), "src_seq")
-        .agg(*(column.alias(name) for name, column in sums.items()))
+        .select(stream().alias("stream"), "src_seq", *(fact.of.alias(name) for name, fact in facts.items()))
+        # A number has hardly ever two records in one file: sums for each file would be as many as its records. So they
+        # are moved first, as what is known of each, and grouped once.
+        .repartition("stream", "src_seq")
+        .groupBy("stream", "src_seq")
+        .agg(F.count("*").alias("n"), *(fact.by(name).alias(name) for name, fact in facts.items()))
+        .withColumn("sent_key", F.coalesce("sent_key", "received_key"))
     )
     if tapped is None:
         none, nothing, no = F.lit(None).cast("bigint"), F.lit(0).cast("bigint"), F.lit(False)
         seen = dict.fromkeys(("seen_at", "seen_major", "seen_key", "seen_part"), none)
-        seen |= dict.fromkeys(("sent_id", "seen_id"), none)
+        seen |= dict.fromkeys(("sent_id", "received_id", "seen_id"), none)
         seen |= dict.fromkeys(("other_target", "altered_after", "altered_before"), nothing)
         watched = paired.withColumns({**seen, "is_seen": no, "is_entered": no})
     else:
@@ -126,7 +131,8 @@ def _is_settled(arrived: Column, since: int, settings: Settings) -> Column:
         & (F.col("enqueued") >= since)
         & (F.col("is_edited") | ~is_sent | (F.col("altered") == 0))
         & (~is_due | ((F.col("altered_after") == 0) & (F.col("other_target") == 0)))
-        & (~is_due | (F.col("sent_id").eqNullSafe(F.col("seen_id")) & F.col("sent_key").eqNullSafe(F.col("seen_key"))))
+        & (~is_due | F.coalesce("sent_id", "received_id").eqNullSafe(F.col("seen_id")))
+        & (~is_due | F.col("sent_key").eqNullSafe(F.col("seen_key")))
         & (~F.col("is_entered") | (F.col("altered_before") == 0))
         & (F.coalesce(arrived - F.col("enqueued"), F.lit(0)) <= late_after)
     )
@@ -137,8 +143,15 @@ def _count(kind: str) -> Column:
     return F.shiftright("shape", _BITS * _KINDS.index(kind)).bitwiseAND(F.lit(2**_BITS - 1).cast("bigint"))
 
 
-def _sums() -> dict[str, Column]:
-    """Return the aggregates of a pair, all of fixed width: Spark would sort to group anything else."""
+class _Fact(NamedTuple):
+    """What is known of each record, and the function that makes it one value of a pair."""
+
+    of: Column
+    by: Callable[[str], Column]
+
+
+def _facts() -> dict[str, _Fact]:
+    """Return the facts of all records, all of fixed width: Spark would sort to group anything else."""
     odd = (
         (F.coalesce(F.col("parts"), F.lit(1)) > 1)
         | F.col("part").isNotNull()
@@ -160,49 +173,46 @@ def _sums() -> dict[str, Column]:
     sent, arrival, is_edited = _sent(), is_arrival() & is_outcome(), F.col("edited").isNotNull()
     major, minor = arrival_order()
     return {
-        "n": F.count("*"),
-        "shape": F.sum(shape),
-        "enqueued": F.min(micros("enqueued_time")),
-        "last_enqueued": F.max(micros("enqueued_time")),
+        "shape": _Fact(shape, F.sum),
+        "enqueued": _Fact(micros("enqueued_time"), F.min),
+        "last_enqueued": _Fact(micros("enqueued_time"), F.max),
         "other_batch": _difference(F.xxhash64("instance", "batch_id"), _received(), is_outcome()),
         "altered": _difference(_check(), _received(), sent & ~is_edited),
-        "is_edited": F.max(sent & is_edited),
-        "target": F.max(F.when(arrival | _seen(), F.xxhash64("target"))),
-        "sent_at": F.min(F.when(arrival, arrival_time())),
-        "sent_major": F.min(F.when(arrival, major)),
-        "minor": F.min(F.when(arrival, minor)),
-        "clock": F.max(F.when(arrival, F.xxhash64("instance"))),
-        "sent_key": _sent_name("order_key"),
+        "is_edited": _Fact(sent & is_edited, F.max),
+        "target": _Fact(F.when(arrival | _seen(), F.xxhash64("target")), F.max),
+        "sent_at": _Fact(F.when(arrival, arrival_time()), F.min),
+        "sent_major": _Fact(F.when(arrival, major), F.min),
+        "minor": _Fact(F.when(arrival, minor), F.min),
+        "clock": _Fact(F.when(arrival, F.xxhash64("instance")), F.max),
+        # An outcome names only what an editor changed.
+        "sent_key": _name_in("order_key", is_outcome()),
+        "received_key": _name_in("order_key", _received()),
     }
 
 
-def _sums_of_taps() -> dict[str, Column]:
+def _facts_of_taps() -> dict[str, _Fact]:
     major, _ = arrival_order()
     return {
         "other_target": _difference(F.xxhash64("target"), _sent(), _seen()),
         "altered_after": _difference(_check(), _sent(), _seen()),
         "altered_before": _difference(_check(), _received(), _entered()),
-        "seen_at": F.min(F.when(_seen(), arrival_time())),
-        "seen_major": F.min(F.when(_seen(), major)),
-        "seen_key": F.max(F.when(_seen(), _hash("order_key"))),
-        "sent_id": _sent_name("message_id"),
-        "seen_id": F.max(F.when(_seen(), _hash("message_id"))),
-        "seen_part": F.max(F.when(_seen(), F.col("tgt_part").cast("bigint"))),
+        "seen_at": _Fact(F.when(_seen(), arrival_time()), F.min),
+        "seen_major": _Fact(F.when(_seen(), major), F.min),
+        "seen_key": _name_in("order_key", _seen()),
+        "sent_id": _name_in("message_id", is_outcome()),
+        "received_id": _name_in("message_id", _received()),
+        "seen_id": _name_in("message_id", _seen()),
+        "seen_part": _Fact(F.when(_seen(), F.col("tgt_part").cast("bigint")), F.max),
     }
 
 
-def _sent_name(name: str) -> Column:
-    # An outcome names only what an editor changed.
-    return F.coalesce(F.max(F.when(is_outcome(), _hash(name))), F.max(F.when(_received(), _hash(name))))
+def _name_in(name: str, records: Column) -> _Fact:
+    return _Fact(F.when(records & F.col(name).isNotNull(), F.xxhash64(name)), F.max)
 
 
-def _hash(name: str) -> Column:
-    return F.when(F.col(name).isNotNull(), F.xxhash64(name))
-
-
-def _difference(of: Column, one: Column, other: Column) -> Column:
+def _difference(of: Column, one: Column, other: Column) -> _Fact:
     """Return 0 if *of* is the same in one record of each side; sums of 64 bits run over without an error."""
-    return F.sum(F.when(one, of).when(other, -of).otherwise(F.lit(0).cast("bigint")))
+    return _Fact(F.when(one, of).when(other, -of).otherwise(F.lit(0).cast("bigint")), F.sum)
 
 
 def _check() -> Column:
