@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,30 @@ def running(journals: Journals, *, hours: int = 4, since: int = 0, is_seen: bool
         if is_seen:
             journals.arrived_tap(AWAKE + hour, at, at + SECOND)
     return journals
+
+
+def enter(journals: Journals, seq: int, at: datetime, *, seen: timedelta | None, **more: Any) -> None:
+    """Write that a message entered: a tap with numbers of its own saw it after the time *seen*, or None."""
+    if seen is not None:
+        journals.entered_tap(seq, at, at + seen, src_seq=None, tgt_seq=seq + 700, **more)
+
+
+def tapped_at_source(task: str, *, since: int = 0) -> Journals:
+    """Return a running task whose topic has a tap with numbers of its own."""
+    journals = running(of_task(task), hours=6)
+    for hour in range(since, 6):
+        enter(journals, AWAKE + hour, START + hour * HOUR + MINUTE, seen=SECOND)
+    return journals
+
+
+def nameless(journals: Journals, seq: int, at: datetime, *, seen: timedelta | None, received: timedelta | None) -> None:
+    """Write a message that is equal to others and has no id; None for a record that is missing."""
+    same: Record = {"message_id": None, **content_of(1)}
+    enter(journals, seq, at, seen=seen, **same)
+    if received is not None:
+        # Subscriptions get a message at slightly different times.
+        journals.received(seq, at + timedelta(milliseconds=3 - seq % 2 * 6), at + received, **same)
+        journals.outcome(seq, at + received, **passed_on(content_of(1)))
 
 
 def send_part(journals: Journals, seq: int, part: int, text: str, **more: Any) -> Record:
@@ -187,6 +211,47 @@ def test_a_message_in_flight_before_its_tap_started_is_undecided_in_the_next_run
     assert (verdicts(second)["new-tap", 1], second.exit_code) == ("undecided", 2)
     third = run(spark, tmp_path, start=START + 6 * HOUR, hours=1)
     assert verdicts(third) == {}
+
+
+def test_each_message_that_a_task_received_explains_one_message_that_a_tap_with_its_own_numbers_saw(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    edge, soon, later = START + 2 * HOUR, SECOND, 40 * SECOND
+    # The tap saw one before the end of the window, and the task received it after; the next one is lost.
+    after = tapped_at_source("lost-after-the-edge")
+    nameless(after, 1, edge - 10 * SECOND, seen=soon, received=later)
+    nameless(after, 2, edge + 2 * MINUTE, seen=soon, received=None)
+    # Nothing is lost: records of both sides are on both sides of the edge.
+    clean = tapped_at_source("nothing-lost")
+    for nth, second in enumerate(range(-90, 90, 10)):
+        late = {"seen": later, "received": soon} if nth % 3 else {"seen": soon, "received": later}
+        nameless(clean, 1 + nth, edge + second * SECOND, **late)
+    enter(clean, 50, edge - SECOND, seen=5 * MINUTE)
+    clean.received(50, edge - SECOND, edge - SECOND)
+    clean.outcome(50, edge - SECOND)
+    # One of many is lost: no younger one, which could be in flight in each run, takes its place.
+    many = tapped_at_source("one-of-many")
+    for nth in range(1, 600):
+        nameless(many, nth, AT + nth * 30 * SECOND, seen=soon, received=None if nth == 20 else later)
+    # The task received many that a tap did not see, because it started later or had ended.
+    started = tapped_at_source("tap-started", since=1)
+    for nth in range(1, 100):
+        seen = soon if 30 < nth < 70 else None
+        nameless(started, nth, AT + nth * MINUTE, seen=seen, received=None if nth == 35 else soon)
+    for journals in (after, clean, many, started):
+        journals.write(tmp_path / "journal")
+    expected: tuple[dict[str, dict[str, int]], ...] = (
+        {after.task: {"in_flight": 1}, clean.task: {}, many.task: {"missing": 1, "in_flight": 1}},
+        {after.task: {"missing": 1}, clean.task: {}, many.task: {"missing": 1, "in_flight": 1}},
+        {after.task: {"missing": 1}, clean.task: {}, many.task: {"missing": 1}},
+    )
+    for nth, of_window in enumerate(expected):
+        result = run(spark, tmp_path, start=START + 2 * nth * HOUR, hours=2)
+        found = {
+            each.task: {verdict: number for verdict, number in each.verdicts.items() if verdict != "delivered"}
+            for each in result.summary.tasks
+        }
+        assert found == {**of_window, started.task: {"missing": 1}}
 
 
 def test_the_outcome_of_an_earlier_message_with_the_same_number_explains_no_loss(

@@ -3,17 +3,26 @@ Matching of tap records without the source's number to the messages that the tas
 
 1. A tap at the target of a hub does not know the source's partition. Its record matches the message with the same
    sequence number and enqueued time; if several partitions have one, the message with the same id and content.
-2. A tap at another subscription of the source's topic has its own sequence numbers. Its record matches the message with
-   the same id, or without an id the one with the same content, in the order in which both saw them.
+2. A tap at another subscription of the source's topic has its own sequence numbers. Its record matches a message with
+   the same id, or without an id one with the same content, that was enqueued at about the same time and has no other
+   record of this tap: each message that the task received explains one message that the tap saw.
 """
 
-from pyspark.sql import DataFrame, Window
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.journal.columns import needs_match
+from jobs.reconcile.journal.columns import micros, needs_match
 from jobs.reconcile.journal.null_safe_joins import join_null_safe
+from jobs.reconcile.settings import Settings
 
 _SOURCE = ("task", "src_site", "src_entity")
+
+SUBSCRIPTIONS_DIFFER = round(Settings.clock_tolerance.total_seconds() * 1_000_000)
+"""How far the times may differ at which two subscriptions get a message, in microseconds."""
+
+_FAR = 2 * SUBSCRIPTIONS_DIFFER
 
 
 def match_taps(records: DataFrame) -> DataFrame:
@@ -22,11 +31,30 @@ def match_taps(records: DataFrame) -> DataFrame:
 
     Shape:   the columns of *records*.
     """
-    unmatched = records.where(needs_match())
-    received = records.where((F.col("outcome") == "received") & F.col("src_seq").isNotNull())
-    at_target = _by_number(unmatched.where("role = 'target'"), received)
-    at_source = _by_id_or_content(unmatched.where("role = 'source'"), received)
-    return records.where(~needs_match()).unionByName(at_target).unionByName(at_source)
+    return match_at_source(match_at_target(records))
+
+
+def match_at_target(records: DataFrame) -> DataFrame:
+    """Do the same as match_taps() for the records of taps at targets only."""
+    is_unmatched = needs_match() & (F.col("role") == "target")
+    return records.where(~is_unmatched).unionByName(_by_number(records.where(is_unmatched), _received(records)))
+
+
+def match_at_source(records: DataFrame) -> DataFrame:
+    """Do the same as match_taps() for the records of taps at sources only."""
+    is_unmatched = needs_match() & (F.col("role") == "source")
+    unmatched, others = records.where(is_unmatched), records.where(~is_unmatched)
+    matched = others.where("observer = 'tap' and role = 'source' and src_seq is not null")
+    return others.unionByName(_by_id_or_content(unmatched, _received(others), matched))
+
+
+def id_or_content() -> Column:
+    """Return what a message has in common with the record of a tap that has sequence numbers of its own."""
+    return F.coalesce(F.concat(F.lit("id "), "message_id"), F.col("check").cast("string"), F.lit(""))
+
+
+def _received(records: DataFrame) -> DataFrame:
+    return records.where((F.col("outcome") == "received") & F.col("src_seq").isNotNull())
 
 
 def _by_number(unmatched: DataFrame, received: DataFrame) -> DataFrame:
@@ -53,22 +81,64 @@ def _by_number(unmatched: DataFrame, received: DataFrame) -> DataFrame:
     return paired.withColumn("src_part", F.coalesce("src_part", "found_part")).select(*unmatched.columns)
 
 
-def _by_id_or_content(unmatched: DataFrame, received: DataFrame) -> DataFrame:
-    shared = (*_SOURCE, "message_id", "content")
-    content = F.when(F.col("message_id").isNull(), F.col("check"))
-    candidates = (
-        received.withColumn("content", content)
-        .groupBy(*shared, F.col("src_part").alias("found_part"), F.col("src_seq").alias("found_seq"))
-        .agg(F.min("enqueued_time").alias("found_time"))
-        .withColumn("nth", F.row_number().over(Window.partitionBy(*shared).orderBy("found_time", "found_seq")))
-    )
-    by_tap = Window.partitionBy(*shared, "tap").orderBy("tgt_part", "tgt_seq")
-    seen = unmatched.withColumn("content", content).withColumn("nth", F.dense_rank().over(by_tap))
+def _by_id_or_content(unmatched: DataFrame, received: DataFrame, matched: DataFrame) -> DataFrame:
+    view = {"tap_part": F.col("tgt_part"), "tap_seq": F.col("tgt_seq"), "tap_time": F.col("enqueued_time")}
+    named, of_tap = unmatched.withColumns({"name": id_or_content(), **view}), (*_SOURCE, "tap", "name")
+    seen = named.select(*of_tap, *view).distinct()
+    found = ("found_part", "found_seq", "found_time")
+    number = [
+        F.col(name).alias(alias) for name, alias in zip(("src_part", "src_seq", "enqueued_time"), found, strict=True)
+    ]
+    taps = named.select(*_SOURCE, "tap").distinct()
+    entered = received.select(*_SOURCE, id_or_content().alias("name"), *number).distinct()
+    by_tap, taken = entered.join(F.broadcast(taps), list(_SOURCE)), matched.select(*_SOURCE, "tap", *number)
+    free = join_null_safe(by_tap, taken, (*_SOURCE, "tap", *found), "left_anti")
+    pairs = _pairs(seen, free, of_tap, tuple(view), found)
     return (
-        join_null_safe(seen, candidates, [*shared, "nth"], "left")
+        join_null_safe(named, pairs, (*of_tap, *view), "left")
         .withColumn("src_part", F.coalesce("src_part", "found_part"))
         .withColumn("src_seq", F.col("found_seq"))
         # Subscriptions get a message at slightly different times: the time at the task's source counts.
         .withColumn("enqueued_time", F.coalesce("found_time", "enqueued_time"))
         .select(*unmatched.columns)
     )
+
+
+def _pairs(
+    seen: DataFrame, free: DataFrame, of_tap: Sequence[str], view: Sequence[str], found: Sequence[str]
+) -> DataFrame:
+    """
+    Return the *view* of each message that a tap saw beside the number *found* of one that the task received.
+
+    By their order alone, a message that is lost would be explained by the next one, and so on: the one without a number
+    would always be the youngest, which may be in flight. So those pair first that are nearest to each other.
+    """
+    both = seen.withColumns({"time": micros(view[-1]), "is_seen": F.lit(True)}).unionByName(
+        free.withColumns({"time": micros(found[-1]), "is_seen": F.lit(False)}), allowMissingColumns=True
+    )
+    order = ("time", "is_seen", *view, *found)
+    in_time = Window.partitionBy(*of_tap).orderBy(*order)
+    gap = F.when(F.lag("is_seen").over(in_time) != F.col("is_seen"), F.col("time") - F.lag("time").over(in_time))
+    is_least = (F.col("gap") < F.lag("gap", 1, _FAR).over(in_time)) & (
+        F.col("gap") <= F.lead("gap", 1, _FAR).over(in_time)
+    )
+    nearest = (
+        both.withColumn("gap", F.coalesce(gap, F.lit(_FAR)))
+        .withColumn("is_second", is_least & (F.col("gap") <= SUBSCRIPTIONS_DIFFER))
+        .withColumn("is_paired", F.col("is_second") | F.lead("is_second", 1, False).over(in_time))
+    )
+    # Many that were enqueued at nearly the same time: among those that are left and near, the order decides.
+    of_rest = Window.partitionBy(*of_tap, "is_paired").orderBy(*order)
+    is_apart = F.col("time") - F.lag("time").over(of_rest) > SUBSCRIPTIONS_DIFFER
+    together = Window.partitionBy(*of_tap, "is_paired", "cluster")
+    number_seen, number_free = F.count_if("is_seen").over(together), F.count_if(~F.col("is_seen")).over(together)
+    nth = F.row_number().over(Window.partitionBy(*of_tap, "is_paired", "cluster", "is_seen").orderBy(*order))
+    matched = (
+        nearest.withColumn("is_apart", F.coalesce(is_apart, F.lit(False)))
+        .withColumn("cluster", F.count_if("is_apart").over(of_rest))
+        .withColumns({"nth": nth, "number": F.least(number_seen, number_free)})
+        .where("is_paired or nth <= number")
+    )
+    again = F.row_number().over(Window.partitionBy(*of_tap, "is_seen").orderBy(*order))
+    rows = matched.withColumn("nth", again).groupBy(*of_tap, "nth")
+    return rows.agg(*(F.max(name).alias(name) for name in (*view, *found))).drop("nth")

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.compact.tap_matching import id_or_content
 from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.columns import NUMBER, is_unnumbered, micros, stream
+from jobs.reconcile.journal.columns import NUMBER, is_unnumbered, micros, needs_match, stream
 from jobs.reconcile.journal.hours import hour_of, micros_of
 from jobs.reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
 from jobs.reconcile.journal.small_frames import frame_of
@@ -102,12 +103,19 @@ def open_records(opened: DataFrame | None, changed: DataFrame | None) -> DataFra
     return kept.unionByName(_with_origin(new, "open"))
 
 
-def earlier_hours(earlier: Iterable[str], first_enqueued: int | None, start: datetime, settings: Settings) -> list[str]:
-    """Return the *earlier* hours that may have records of messages of a window that starts at *start*."""
+def earlier_hours(
+    earlier: Iterable[str], enqueued: Iterable[int | None], start: datetime, settings: Settings
+) -> list[str]:
+    """
+    Return the *earlier* hours that may have records of messages of a window that starts at *start*.
+
+    Units:   *enqueued* are times at which first ones were enqueued, in microseconds since 1970, or None.
+    """
     # A record that was written apart from its message's entry is at most one hour away from it.
     since = start - timedelta(hours=1)
-    if first_enqueued is not None:
-        since = min(since, datetime.fromtimestamp(first_enqueued / 1_000_000, UTC) - settings.clock_tolerance)
+    for each in enqueued:
+        if each is not None:
+            since = min(since, datetime.fromtimestamp(each / 1_000_000, UTC) - settings.clock_tolerance)
     return [hour for hour in earlier if hour >= hour_of(max(since, start - settings.open_for))]
 
 
@@ -162,6 +170,22 @@ def earlier_records(
     returning = by_number.where(~F.col("is_carried") & (F.col("first").isNull() | (F.col("first") < before)))
     wanted = numbers_of(cache.cut(returning.select("stream", "src_seq")))
     return _with_number(records, wanted, "earlier") if wanted.size else None
+
+
+def earlier_entries(found: DataFrame, records: DataFrame) -> DataFrame:
+    """
+    Return the entries among *records* with the id or content of an unmatched record of a tap at a source in *found*.
+
+    They show which messages the tap may have seen before, and which of them it already had. Shape: RECORD.
+    """
+    place = ("task", "src_site", "src_entity", "name")
+    unmatched = found.where(needs_match() & (F.col("role") == "source"))
+    wanted = unmatched.withColumn("name", id_or_content()).select(*place).distinct()
+    entries = records.where("role = 'source'").withColumn("name", id_or_content())
+    named = entries.join(F.broadcast(wanted), list(place), "left_semi")
+    view = ("landed", "task", "tap", "tgt_part", "tgt_seq")
+    open_there = found.where("observer = 'tap' and role = 'source' and known = 'open'").select(*view)
+    return _with_origin(join_null_safe(named, open_there, view, "left_anti"), "entry")
 
 
 def records_of_sessions(records: DataFrame, judged: DataFrame, number: int, cache: Cache) -> DataFrame | None:

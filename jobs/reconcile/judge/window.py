@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile.compact.coverage import total
 from jobs.reconcile.compact.tables import CompactedRecords
-from jobs.reconcile.compact.tap_matching import match_taps
-from jobs.reconcile.journal.columns import needs_match
+from jobs.reconcile.compact.tap_matching import SUBSCRIPTIONS_DIFFER, match_at_source, match_at_target
+from jobs.reconcile.journal.columns import micros, needs_match
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge import selection
@@ -74,11 +74,17 @@ class _Paired(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The number of selected records, notes about duplicate ones, and whether any must be matched to a message."""
+    """
+    The number of selected records, notes about duplicate ones, and the sides at which records of taps lack a message.
+
+    Units:   *first_seen* is when the first message was enqueued that a tap at the source newly saw without the task, in
+             microseconds since 1970.
+    """
 
     number: int
     notes: list[str]
-    has_unmatched: bool
+    unmatched: set[str]
+    first_seen: int | None
 
 
 _EVIDENCE_SHARE = 40
@@ -130,21 +136,22 @@ def judge_window(
     if found is None:
         return Judged(None, None, counted, found_problems, [])
     progress("judging the messages that are not settled")
-    earlier = selection.earlier_hours(hours.before, first_enqueued(counted), start, settings)
+    kept = _kept(found)
+    earlier = selection.earlier_hours(hours.before, [first_enqueued(counted), kept.first_seen], start, settings)
     before = records.of(earlier)
-    shared = shared_targets(tasks.active)
-    kept, many = _kept(found), _most_records(tasks, earlier)
+    shared, many = shared_targets(tasks.active), _most_records(tasks, earlier)
     # What follows reads few records, except for evidence about some of them in those of the window.
     few, many = max(kept.number, many // _EVIDENCE_SHARE), max(kept.number, many)
     fit(records.spark, few * RECORD_BYTES)
+    found = _match_at_source(found, before, cache) if "source" in kept.unmatched else found
     of_earlier = selection.earlier_records(found, before, start, settings, cache)
     fit(records.spark, many * RECORD_BYTES)
     found = found if of_earlier is None else found.unionByName(cache.cut(number_repeats(of_earlier)))
     fit(records.spark, few * RECORD_BYTES)
-    if shared:
-        found = selection.without_other_tasks(found, records.of([*earlier, *hours.window]), shared)
+    both = [*earlier, *hours.window]
+    found = selection.without_other_tasks(found, records.of(both), shared) if shared else found
     once = found.where("nth = 1").drop("nth")
-    once = match_taps(once) if kept.has_unmatched else once
+    once = match_at_target(once) if "target" in kept.unmatched else once
     watched = cache.cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
     behind = None
     if paired is not None:
@@ -156,8 +163,7 @@ def judge_window(
     keyed = cache.cut(mark_out_of_order(mark_source_time(watched, of_window), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
-    observed = records.of([*earlier, *hours.window])
-    evidence = Evidence(observed, tasks.coverage, tasks.coverage_before, tasks.active)
+    evidence = Evidence(records.of(both), tasks.coverage, tasks.coverage_before, tasks.active)
     verdicts = judge(
         keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache
     )
@@ -262,7 +268,28 @@ def _loose(records: DataFrame | None, coverage: Sequence[dict[str, Any]]) -> Dat
 
 def _kept(found: DataFrame) -> _Kept:
     repeated = F.when((F.col("nth") > 1) & (F.col("known") == "window"), F.col("landed"))
-    rows = found.groupBy(repeated.alias("hour"), needs_match().alias("is_unmatched")).count().collect()
-    repeats = add_counts({row["hour"]: row["count"]} for row in rows if row["hour"] is not None)
+    unmatched = F.when(needs_match(), F.col("role"))
+    is_new = (unmatched == "source") & (F.col("known") == "window")
+    rows = (
+        found.groupBy(repeated.alias("hour"), unmatched.alias("unmatched"))
+        .agg(F.count("*").alias("n"), F.min(F.when(is_new, micros("enqueued_time"))).alias("first_seen"))
+        .collect()
+    )
+    repeats = add_counts({row["hour"]: row["n"]} for row in rows if row["hour"] is not None)
     notes = [f"{hour}: {count} records exist twice and are counted once" for hour, count in sorted(repeats.items())]
-    return _Kept(sum(row["count"] for row in rows), notes, any(row["is_unmatched"] for row in rows))
+    first = min((row["first_seen"] for row in rows if row["first_seen"] is not None), default=None)
+    return _Kept(
+        sum(row["n"] for row in rows),
+        notes,
+        {row["unmatched"] for row in rows if row["unmatched"] is not None},
+        # Another message that the tap saw may have been enqueued a little before, and explain what the task received.
+        None if first is None else first - SUBSCRIPTIONS_DIFFER,
+    )
+
+
+def _match_at_source(found: DataFrame, before: DataFrame | None, cache: Cache) -> DataFrame:
+    """Return *found*, with the numbers of messages that the task received in it or *before* in the records of taps."""
+    if before is None:
+        return cache.cut(match_at_source(found))
+    entries = selection.earlier_entries(found, before).withColumn("nth", F.lit(1))
+    return cache.cut(match_at_source(found.unionByName(entries)).where("known <> 'entry'"))
