@@ -339,6 +339,8 @@ def test_a_task_that_was_idle_since_the_window_began_refutes_a_forged_path(spark
     back.write(tmp_path / "journal", name="wn2")
     assert run(spark, tmp_path).exit_code == 0
     assert verdicts(run(spark, tmp_path, start=START + 4 * HOUR)) == {("forged", 1): "missing"}
+    # A later run that does not read these hours does not take the word of the message.
+    assert verdicts(run(spark, tmp_path, start=START + 8 * HOUR, hours=1)) == {("forged", 1): "missing"}
 
 
 def test_an_hour_in_which_only_a_clock_that_is_ahead_writes_counts_once_all_writers_have_stopped(

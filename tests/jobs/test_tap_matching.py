@@ -12,7 +12,7 @@ from jobs.reconcile.judge.selection import RECORD
 from tests.jobs.journals import ENTITY, START, TARGET, TASK
 
 _KINDS = {field.name: field for field in schema.compacted()}
-_BOOLEAN, _STRING = ("doubted", "found"), ("known", "known_since")
+_BOOLEAN, _STRING = ("doubted", "found", "refuted"), ("known", "known_since")
 _SCHEMA = StructType(
     [_KINDS.get(name, StructField(name, BooleanType() if name in _BOOLEAN else StringType())) for name in RECORD]
 )
@@ -21,7 +21,8 @@ _SCHEMA = StructType(
 def of(role: str, *, enqueued: datetime = START, **fields: Any) -> dict[str, Any]:
     return {
         "task": TASK, "role": role, "instance": "one", "batch_id": 1, "journal_time": enqueued, "src_site": "west",
-        "src_entity": ENTITY, "enqueued_time": enqueued, "known": "window", "doubted": False, "found": False, **fields,
+        "src_entity": ENTITY, "enqueued_time": enqueued, "known": "window", "doubted": False, "found": False,
+        "refuted": False, **fields,
     }  # fmt: skip
 
 

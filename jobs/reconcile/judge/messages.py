@@ -27,7 +27,7 @@ MESSAGE = (
     "body_in", "id_received", "key_received", "names_sent", "names_seen", "checks_received", "checks_entered",
     "checks_unedited", "checks_sent", "checks_seen", "bodies_out", "bodies_seen",
     # Other runs
-    "is_carried", "is_reopened", "known_since", "is_doubted", "is_found",
+    "is_carried", "is_reopened", "known_since", "is_doubted", "is_found", "was_refuted",
 )  # fmt: skip
 """One row for all records of a message."""
 
@@ -164,6 +164,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         F.min("known_since").alias("known_since"),
         _any(F.coalesce(F.col("doubted"), F.lit(False))).alias("is_doubted"),
         _any(F.coalesce(F.col("found"), F.lit(False))).alias("is_found"),
+        _any(F.coalesce(F.col("refuted"), F.lit(False))).alias("was_refuted"),
         F.min((F.coalesce(F.col("peek"), F.lit(False)) & F.col("src_seq").isNull()).cast("int"))
         .cast("boolean")
         .alias("is_glimpse"),

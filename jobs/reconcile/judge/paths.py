@@ -82,12 +82,14 @@ def mark_paths(
         F.lit(True).alias("has_path"),
     )
     marked = join_null_safe(messages, by_message, schema.KEY, "left")
+    # This run may no longer read the hours that the records of the site would be in.
+    is_refuted = F.col("refuting").isNotNull() | (F.col("was_refuted") & F.col("unknown").isNotNull())
     return marked.withColumns(
         {
             "named_site": F.coalesce("refuting", "unknown"),
             # Without another site on its path, nothing would have stopped it.
-            "is_refuted": (F.size("looped_parts") > 0) & (F.col("refuting").isNotNull() | F.col("has_path").isNull()),
-            "is_own_word": F.col("refuting").isNull() & F.col("unknown").isNotNull(),
+            "is_refuted": (F.size("looped_parts") > 0) & (is_refuted | F.col("has_path").isNull()),
+            "is_own_word": ~is_refuted & F.col("unknown").isNotNull(),
         }
     ).drop("refuting", "unknown", "has_path")
 

@@ -24,10 +24,11 @@ from jobs.reconcile.judge.tap_periods import Periods, each_period
 from jobs.reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
 from jobs.reconcile.settings import Settings
 
-RECORD = (*schema.COMPACTED, "known", "known_since", "doubted", "found")
+RECORD = (*schema.COMPACTED, "known", "known_since", "doubted", "found", "refuted")
 """
 A selected record: `known` says where it is from (window, open, earlier), `known_since` which run left it open; whether
-that run lacked records of its message (`doubted`) and had a finding about it (`found`).
+that run lacked records of its message (`doubted`), had a finding about it (`found`), and had records that `refuted` its
+path.
 """
 
 
@@ -276,5 +277,6 @@ def _with_origin(records: DataFrame, known: str) -> DataFrame:
             "known_since": F.lit(None).cast("string"),
             "doubted": F.lit(False),
             "found": F.lit(False),
+            "refuted": F.lit(False),
         }
     ).select(*RECORD)

@@ -72,11 +72,13 @@ def read_open(spark: SparkSession, storage: Storage, run: Run, previous: Summary
     """
     Return the records of the messages that *previous* left open, or None.
 
-    Shape:   schema.COMPACTED, `known_since`, `doubted`, `found`.
+    Shape:   schema.COMPACTED, `known_since`, `doubted`, `found`, `refuted`.
     """
     path = "" if previous is None else f"{run.out}/runs/{previous.run}/open"
     if not path or not storage.exists(path):
         return None
     # An older version of the job may have written fewer fields.
-    fields = schema.compacted().add("known_since", "string").add("doubted", "boolean").add("found", "boolean")
+    fields = schema.compacted().add("known_since", "string")
+    for name in ("doubted", "found", "refuted"):
+        fields = fields.add(name, "boolean")
     return spark.read.schema(fields).parquet(path)

@@ -88,9 +88,11 @@ def tables_of_messages(
         known_since,
         F.col("gap_in_outcomes").alias("doubted"),
         F.col("verdict").isin(*FINDINGS).alias("found"),
+        F.col("is_refuted").alias("refuted"),
     )
     kept = schema.COMPACTED
-    of_open = join_null_safe(records.drop("known_since", "doubted", "found"), still_open, schema.KEY)
+    state = ("known_since", "doubted", "found", "refuted")
+    of_open = join_null_safe(records.drop(*state), still_open, schema.KEY)
     traced = verdicts.where(F.col("verdict").isin(*FINDINGS, UNDECIDED)).select(*schema.KEY)
     evidence = semi_join_null_safe(records, traced, schema.KEY).select(*kept, "generation", "stray", "known")
     tables = {
@@ -98,7 +100,7 @@ def tables_of_messages(
         "explained": named.where(F.col("verdict").isin(*BY_DESIGN, UNDECIDED)).coalesce(4),
         "missing": named.where("verdict = 'missing'").transform(_sorted(*place)),
         "evidence": evidence.transform(_sorted("task", "src_part", "src_seq", "stray", "journal_time")),
-        "open": of_open.select(*kept, "known_since", "doubted", "found").coalesce(4),
+        "open": of_open.select(*kept, *state).coalesce(4),
     }
     counts = summary.counts
     if not any(counts.get(kind) for kind in OPEN):
