@@ -343,6 +343,29 @@ def test_a_task_that_was_idle_since_the_window_began_refutes_a_forged_path(spark
     assert verdicts(run(spark, tmp_path, start=START + 8 * HOUR, hours=1)) == {("forged", 1): "missing"}
 
 
+def test_a_forwarded_dead_letter_that_is_received_again_in_the_next_window_explains_no_second_message(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals, at = running(of_task("one-letter")), START + 90 * MINUTE
+    same: Record = {"message_id": "twice", **content_of(1)}
+    for seq, attempt in ((1, 10), (2, 1)):
+        journals.received(seq, at, at, attempt=attempt, **same)
+    dead = Journals(task="spill-one-letter", entity="dead", target="east/spilled", instance="dead-1")
+    for received, outcome in ((at + MINUTE, "retry"), (START + 3 * HOUR, "sent")):
+        dead.received(501, at + MINUTE, received, given_up_by=journals.entity, **same)
+        dead.outcome(501, received + SECOND, outcome, **passed_on(content_of(1)))
+    journals.write(tmp_path / "journal")
+    dead.write(tmp_path / "journal", name="wn2")
+    first = verdicts(run(spark, tmp_path, hours=2))
+    assert first == {
+        ("one-letter", 1): "spilled",
+        ("one-letter", 2): "in_flight",
+        ("spill-one-letter", 501): "in_flight",
+    }
+    second = verdicts(run(spark, tmp_path, start=START + 2 * HOUR, hours=2))
+    assert second["one-letter", 2] == "missing"
+
+
 def test_an_hour_in_which_only_a_clock_that_is_ahead_writes_counts_once_all_writers_have_stopped(
     spark: SparkSession, tmp_path: Path
 ) -> None:

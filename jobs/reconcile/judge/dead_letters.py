@@ -1,29 +1,35 @@
 """Dead letters of the sources: evidence that the source gave up a message, and why."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal.columns import micros, stream
+from jobs.reconcile.judge.cache import Cache
 
 EXPIRED = "TTLExpiredException"
 """The reason that Service Bus gives to a dead letter whose time to live ended."""
 
 _MESSAGE = ("src_site", "entity", "named", "body_in")
+_LETTER = ("src_entity", "number", "since")
 
 
-def mark_dead_letters(messages: DataFrame, loose: DataFrame | None) -> DataFrame:
+def mark_dead_letters(
+    messages: DataFrame, loose: DataFrame | None, before: Callable[[int], DataFrame | None], cache: Cache
+) -> DataFrame:
     """
     Return *messages* with `is_spilled` and `is_expired_letter`: whether a dead letter is this message.
 
     A dead letter is the message with its id, its body, and its enqueued time, which dead-lettering does not change. One
     that the service forwarded has a time of its own: then as many messages count as there are such dead letters.
-    Shape:   one row per message, and the table *loose* of the window, in.
+    One that was received before the window, and again in it, has explained a message of an earlier run.
+    Shape:   one row per message, and the table *loose* of the window, in; *before* returns the records of the hours
+             before it, from a time on, that have dead letters.
     """
     if loose is None:
         return messages.withColumns({"is_spilled": F.lit(False), "is_expired_letter": F.lit(False)})
-    letters = _letters(loose)
+    letters = _letters(loose, before, cache)
     named = messages.withColumns({"entity": F.lower("src_entity"), "named": F.coalesce("message_id", F.lit(""))}).join(
         F.broadcast(letters), list(_MESSAGE), "left"
     )
@@ -76,11 +82,23 @@ def _none() -> Column:
     return F.filter("letters", lambda _: F.lit(False))
 
 
-def _letters(loose: DataFrame) -> DataFrame:
+def _letters(loose: DataFrame, before: Callable[[int], DataFrame | None], cache: Cache) -> DataFrame:
     """Return the dead letters, each once, as one row for each entity, id and body."""
+    each = cache.cut(_each_letter(loose))
+    first = each.where("time is null").agg(F.min("since")).collect()[0][0]
+    known = None if first is None else before(first)
+    if known is not None:
+        has_counted = _each_letter(known).where("time is null and (is_received or is_expired)")
+        each = each.join(has_counted, [*_MESSAGE, *_LETTER], "left_anti")
+    letter = F.struct("time", "since", "is_expired", "is_received")
+    return each.groupBy(*_MESSAGE).agg(F.collect_list(letter).alias("letters"))
+
+
+def _each_letter(records: DataFrame) -> DataFrame:
+    """Return each dead letter among *records* once; `time` is null if the service forwarded it."""
     is_direct = F.lower("src_entity") == F.concat(F.lower("given_up_by"), F.lit("/$deadletterqueue"))
-    each = (
-        loose.where("given_up_by is not null and role = 'source' and body_digest is not null")
+    return (
+        records.where("given_up_by is not null and role = 'source' and body_digest is not null")
         .withColumns(
             {
                 "entity": F.lower("given_up_by"),
@@ -90,20 +108,10 @@ def _letters(loose: DataFrame) -> DataFrame:
             }
         )
         .withColumn("time", F.when(is_direct, F.col("since")))
-        .groupBy(
-            "src_site",
-            "entity",
-            "named",
-            F.col("body_digest").alias("body_in"),
-            "src_entity",
-            "number",
-            "since",
-            "time",
-        )
+        .withColumnRenamed("body_digest", "body_in")
+        .groupBy(*_MESSAGE, *_LETTER, "time")
         .agg(
             F.max(F.coalesce(F.col("dead_letter_reason") == EXPIRED, F.lit(False))).alias("is_expired"),
             F.max(F.col("outcome") == "received").alias("is_received"),
         )
     )
-    letter = F.struct("time", "since", "is_expired", "is_received")
-    return each.groupBy(*_MESSAGE).agg(F.collect_list(letter).alias("letters"))

@@ -23,6 +23,8 @@ class Evidence(NamedTuple):
     """The records of the window and of hours before it, the rows of COVERAGE of each, and the tasks' activity."""
 
     observed: DataFrame | None
+    letters_before: Callable[[int], DataFrame | None]
+    """Returns the records of the hours before the window, from a time on, that have dead letters."""
     coverage: Sequence[Mapping[str, Any]]
     coverage_before: Sequence[Mapping[str, Any]]
     tasks: Mapping[str, TaskActivity]
@@ -60,7 +62,7 @@ def judge(
         }
     )
     # Each of the next steps asks whether it has anything to do.
-    messages = cache.cut(mark_dead_letters(messages, loose))
+    messages = cache.cut(mark_dead_letters(messages, loose, evidence.letters_before, cache))
     coverage, before = evidence.coverage, evidence.coverage_before
     checked = mark_paths(messages, evidence.observed, evidence.tasks, coverage, before)
     marked = mark_outages(checked, coverage, before).select(*MESSAGE, *CONTEXT)

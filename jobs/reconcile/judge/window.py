@@ -13,6 +13,7 @@ from jobs.reconcile.compact.coverage import total
 from jobs.reconcile.compact.tables import CompactedRecords
 from jobs.reconcile.compact.tap_matching import SUBSCRIPTIONS_DIFFER, match_at_source, match_at_target
 from jobs.reconcile.journal.columns import micros, needs_match
+from jobs.reconcile.journal.hours import hour_of, moment_of
 from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.journal.small_frames import frame_of
 from jobs.reconcile.judge import selection
@@ -163,7 +164,13 @@ def judge_window(
     keyed = cache.cut(mark_out_of_order(mark_source_time(watched, of_window), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
-    evidence = Evidence(records.of(both), tasks.coverage, tasks.coverage_before, tasks.active)
+    evidence = Evidence(
+        records.of(both),
+        partial(_letters_before, records, tasks.coverage_before),
+        tasks.coverage,
+        tasks.coverage_before,
+        tasks.active,
+    )
     verdicts = judge(
         keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache
     )
@@ -174,6 +181,14 @@ def judge_window(
         [*found_problems, *expiry_problems(verdicts)],
         [*kept.notes, *own_word_notes(verdicts)],
     )
+
+
+def _letters_before(
+    records: CompactedRecords, coverage_before: Sequence[Mapping[str, Any]], since: int
+) -> DataFrame | None:
+    """Return the records of the hours before the window, from the time *since* on, that have dead letters, or None."""
+    first = hour_of(moment_of(since) - Settings.clock_tolerance)
+    return records.of({row["landed"] for row in coverage_before if row["given_up"] and row["landed"] >= first})
 
 
 def _most_records(tasks: Tasks, earlier: Sequence[str]) -> int:
