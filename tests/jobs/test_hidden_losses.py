@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.reconcile.settings import Settings
-from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on
+from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on, us
 from tests.jobs.results import inputs, run, verdicts
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -364,6 +364,26 @@ def test_a_forwarded_dead_letter_that_is_received_again_in_the_next_window_expla
     }
     second = verdicts(run(spark, tmp_path, start=START + 2 * HOUR, hours=2))
     assert second["one-letter", 2] == "missing"
+
+
+def test_a_message_that_expired_stays_expired_when_a_later_window_has_another_record_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals, ahead = running(of_task("expired-again")), of_task("expired-again", "wn2-ahead")
+    life: Record = {"expires_at": us(AT + 10 * MINUTE)}
+    journals.received(1, AT, AT, **life)
+    journals.outcome(1, AT + 12 * MINUTE, "expired")
+    # The clock of this instance is half an hour ahead: the life of the message had not ended.
+    ahead.received(2, AT, AT + 30 * MINUTE, **life)
+    ahead.outcome(2, AT + 30 * MINUTE, "expired")
+    for seq, again in ((1, journals), (2, ahead)):
+        again.received(seq, AT, START + 3 * HOUR, attempt=2, **life)
+        again.outcome(seq, START + 3 * HOUR, "retry")
+    journals.write(tmp_path / "journal")
+    ahead.write(tmp_path / "journal", name="wn2")
+    expected = {("expired-again", 1): "expired", ("expired-again", 2): "missing"}
+    assert verdicts(run(spark, tmp_path, hours=2)) == expected
+    assert verdicts(run(spark, tmp_path, start=START + 2 * HOUR, hours=3)) == expected
 
 
 def test_an_hour_in_which_only_a_clock_that_is_ahead_writes_counts_once_all_writers_have_stopped(

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from jobs.reconcile.compact.tables import CompactedRecords
 from jobs.reconcile.journal.columns import micros
 from jobs.reconcile.journal.problems import Problem
 
@@ -21,19 +22,20 @@ LONGEST_LOCK = timedelta(minutes=5)
 _WRITER = ("instance", "landed")
 
 
-def mark_source_time(records: DataFrame, window: DataFrame | None) -> DataFrame:
+def mark_source_time(records: DataFrame, compacted: CompactedRecords) -> DataFrame:
     """
     Return *records* with `source_time`: for an `expired` outcome, a time that the source's clock had reached.
 
     Units:   microseconds since 1970; null for other records, and without a received message of the same hour.
-    Shape:   *window* are all records of the window.
+    Shape:   *compacted* has all records of the hours in which messages were withheld, also before the window.
     """
     locked = micros("locked_until") - round(LONGEST_LOCK.total_seconds() * 1_000_000)
     is_claim = F.col("outcome") == "expired"
     claims = records.where("outcome = 'expired'").select(*_WRITER).distinct()
-    if window is None or claims.isEmpty():
+    observed = compacted.of(row["landed"] for row in claims.select("landed").distinct().collect())
+    if observed is None:
         return records.withColumn("source_time", F.when(is_claim, locked))
-    received = window.where("outcome = 'received' and observer = 'task'").join(F.broadcast(claims), [*_WRITER])
+    received = observed.where("outcome = 'received' and observer = 'task'").join(F.broadcast(claims), [*_WRITER])
     least = F.min(micros("journal_time") - micros("enqueued_time"))
     ahead = received.groupBy(*_WRITER).agg(F.greatest(least, F.lit(0)).alias("ahead"))
     known = F.when(is_claim, F.greatest(micros("journal_time") - F.col("ahead"), locked))

@@ -161,7 +161,7 @@ def judge_window(
         pair_again = partial(pair, tapped=tapped, since=since, settings=settings)
         behind = _behind(watched, paired, before, pair_again, number=kept.number, cache=cache)
         fit(records.spark, few * RECORD_BYTES)
-    keyed = cache.cut(mark_out_of_order(mark_source_time(watched, of_window), behind, shared).select(*KEYED))
+    keyed = cache.cut(mark_out_of_order(mark_source_time(watched, records), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
     evidence = Evidence(
