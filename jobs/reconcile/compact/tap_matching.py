@@ -82,20 +82,21 @@ def _by_number(unmatched: DataFrame, received: DataFrame) -> DataFrame:
 
 
 def _by_id_or_content(unmatched: DataFrame, received: DataFrame, matched: DataFrame) -> DataFrame:
+    # 64 bits in place of names are grouped several times as fast.
+    feed, name = F.xxhash64(*_SOURCE, "tap").alias("feed"), F.xxhash64("feed", id_or_content())
     view = {"tap_part": F.col("tgt_part"), "tap_seq": F.col("tgt_seq"), "tap_time": F.col("enqueued_time")}
-    named, of_tap = unmatched.withColumns({"name": id_or_content(), **view}), (*_SOURCE, "tap", "name")
-    seen = named.select(*of_tap, *view).distinct()
+    named = unmatched.withColumns({"feed": feed, **view}).withColumn("name", name)
     found = ("found_part", "found_seq", "found_time")
     number = [
-        F.col(name).alias(alias) for name, alias in zip(("src_part", "src_seq", "enqueued_time"), found, strict=True)
+        F.col(own).alias(alias) for own, alias in zip(("src_part", "src_seq", "enqueued_time"), found, strict=True)
     ]
     taps = named.select(*_SOURCE, "tap").distinct()
-    entered = received.select(*_SOURCE, id_or_content().alias("name"), *number).distinct()
-    by_tap, taken = entered.join(F.broadcast(taps), list(_SOURCE)), matched.select(*_SOURCE, "tap", *number)
-    free = join_null_safe(by_tap, taken, (*_SOURCE, "tap", *found), "left_anti")
-    pairs = _pairs(seen, free, of_tap, tuple(view), found)
+    by_tap = received.drop("tap").join(F.broadcast(taps), list(_SOURCE)).withColumn("feed", feed)
+    entered = by_tap.select("feed", name.alias("name"), *number).distinct()
+    free = join_null_safe(entered, matched.select(feed, *number), ("feed", *found), "left_anti").drop("feed")
+    pairs = _pairs(named.select("name", *view).distinct(), free, tuple(view), found)
     return (
-        join_null_safe(named, pairs, (*of_tap, *view), "left")
+        join_null_safe(named, pairs, ("name", *view), "left")
         .withColumn("src_part", F.coalesce("src_part", "found_part"))
         .withColumn("src_seq", F.col("found_seq"))
         # Subscriptions get a message at slightly different times: the time at the task's source counts.
@@ -104,9 +105,7 @@ def _by_id_or_content(unmatched: DataFrame, received: DataFrame, matched: DataFr
     )
 
 
-def _pairs(
-    seen: DataFrame, free: DataFrame, of_tap: Sequence[str], view: Sequence[str], found: Sequence[str]
-) -> DataFrame:
+def _pairs(seen: DataFrame, free: DataFrame, view: Sequence[str], found: Sequence[str]) -> DataFrame:
     """
     Return the *view* of each message that a tap saw beside the number *found* of one that the task received.
 
@@ -116,8 +115,23 @@ def _pairs(
     both = seen.withColumns({"time": micros(view[-1]), "is_seen": F.lit(True)}).unionByName(
         free.withColumns({"time": micros(found[-1]), "is_seen": F.lit(False)}), allowMissingColumns=True
     )
+    grouped = both.groupBy("name").agg(
+        F.count_if("is_seen").alias("seen"),
+        F.count_if(~F.col("is_seen")).alias("free"),
+        *(F.max(name).alias(name) for name in (*view, *found)),
+    )
+    # Nearly all ids are unique: the others alone are sorted.
+    is_near = F.abs(micros(view[-1]) - micros(found[-1])) <= SUBSCRIPTIONS_DIFFER
+    alone = grouped.where("seen = 1 and free = 1").where(is_near)
+    several = both.join(grouped.where("seen > 0 and free > 0 and seen + free > 2"), "name", "left_semi")
+    names = ("name", *view, *found)
+    return alone.select(*names).unionByName(_nearest(several, view, found).select(*names))
+
+
+def _nearest(both: DataFrame, view: Sequence[str], found: Sequence[str]) -> DataFrame:
+    """Return the pairs of _pairs() among *both*: what a tap saw, and what the task received, with one name."""
     order = ("time", "is_seen", *view, *found)
-    in_time = Window.partitionBy(*of_tap).orderBy(*order)
+    in_time = Window.partitionBy("name").orderBy(*order)
     gap = F.when(F.lag("is_seen").over(in_time) != F.col("is_seen"), F.col("time") - F.lag("time").over(in_time))
     is_least = (F.col("gap") < F.lag("gap", 1, _FAR).over(in_time)) & (
         F.col("gap") <= F.lead("gap", 1, _FAR).over(in_time)
@@ -128,17 +142,17 @@ def _pairs(
         .withColumn("is_paired", F.col("is_second") | F.lead("is_second", 1, False).over(in_time))
     )
     # Many that were enqueued at nearly the same time: among those that are left and near, the order decides.
-    of_rest = Window.partitionBy(*of_tap, "is_paired").orderBy(*order)
+    of_rest = Window.partitionBy("name", "is_paired").orderBy(*order)
     is_apart = F.col("time") - F.lag("time").over(of_rest) > SUBSCRIPTIONS_DIFFER
-    together = Window.partitionBy(*of_tap, "is_paired", "cluster")
+    together = Window.partitionBy("name", "is_paired", "cluster")
     number_seen, number_free = F.count_if("is_seen").over(together), F.count_if(~F.col("is_seen")).over(together)
-    nth = F.row_number().over(Window.partitionBy(*of_tap, "is_paired", "cluster", "is_seen").orderBy(*order))
+    nth = F.row_number().over(Window.partitionBy("name", "is_paired", "cluster", "is_seen").orderBy(*order))
     matched = (
         nearest.withColumn("is_apart", F.coalesce(is_apart, F.lit(False)))
         .withColumn("cluster", F.count_if("is_apart").over(of_rest))
         .withColumns({"nth": nth, "number": F.least(number_seen, number_free)})
         .where("is_paired or nth <= number")
     )
-    again = F.row_number().over(Window.partitionBy(*of_tap, "is_seen").orderBy(*order))
-    rows = matched.withColumn("nth", again).groupBy(*of_tap, "nth")
+    again = F.row_number().over(Window.partitionBy("name", "is_seen").orderBy(*order))
+    rows = matched.withColumn("nth", again).groupBy("name", "nth")
     return rows.agg(*(F.max(name).alias(name) for name in (*view, *found))).drop("nth")
