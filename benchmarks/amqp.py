@@ -36,7 +36,7 @@ from tests.other_brokers.reading import read_all
 
 _BATCH = 250
 _MESSAGES = 10_000
-_TURNS = 5
+_TURNS = 10
 _SECONDS = 60.0
 
 
@@ -158,14 +158,15 @@ async def _measure(name: str, url: str, address: str) -> list[Measurement]:
         rates: dict[str, list[float]] = {"busway": [], "loop": []}
         spent: dict[str, list[float]] = {"busway": [], "loop": []}
         for turn in range(_TURNS + 1):
-            # A connection of its own for each turn: brokers close one that says nothing while Busway sends.
-            loop = await asyncio.to_thread(_Loop, endpoint, address)
-            for sender, run in (
-                ("loop", partial(_by_hand, loop, batches, at_once)),
-                ("busway", partial(_busway, output, address, batches, at_once)),
-            ):
-                rate, cost = await _rate(run)
-                loop.close()
+            # In turns first: a broker may be busier after the other one.
+            for sender in ("loop", "busway") if turn % 2 else ("busway", "loop"):
+                if sender == "loop":
+                    # Its connection is new each time: brokers close one that says nothing while Busway sends.
+                    loop = await asyncio.to_thread(_Loop, endpoint, address)
+                    rate, cost = await _rate(partial(_by_hand, loop, batches, at_once))
+                    loop.close()
+                else:
+                    rate, cost = await _rate(partial(_busway, output, address, batches, at_once))
                 await read_all(url, address, quiet=0.2, capability="queue")
                 if turn:  # the first opens connections
                     rates[sender].append(rate)
