@@ -151,9 +151,10 @@ async def _by_hand(loop: _Loop, batches: list[list[Outgoing]], at_once: int) -> 
 
 async def _measure(name: str, url: str, address: str) -> list[Measurement]:
     endpoint = amqp_endpoint(url)
-    output = AmqpOutput("there", endpoint, {address: "queue"})
     found = []
     for sessions, at_once in ((0, 1), (0, 8), (50, 1), (50, 8)):
+        # A new one, which has opened a second connection only if these batches need it.
+        output = AmqpOutput("there", endpoint, {address: "queue"})
         batches = _batches(sessions, at_once)
         rates: dict[str, list[float]] = {"busway": [], "loop": []}
         spent: dict[str, list[float]] = {"busway": [], "loop": []}
@@ -178,7 +179,7 @@ async def _measure(name: str, url: str, address: str) -> list[Measurement]:
         keys = f"{sessions} sessions" if sessions else "no sessions"
         title = f"{name}, {keys}, {at_once} batch{'es' if at_once > 1 else ''} at once"
         found.append(Measurement(title, ratio, "times the loop", 1.0, "at least", beside))
-    await output.close()
+        await output.close()
     return found
 
 

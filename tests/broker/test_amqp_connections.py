@@ -53,7 +53,7 @@ def keyed(count: int, keys: int, name: str = "m") -> list[Outgoing]:
 
 async def opened_twice(output: AmqpOutput, broker: Recording) -> None:
     """Send a large batch, and wait until the second connection is used."""
-    for batch in (keyed(1, 1, "zero"), keyed(199, 20, "first")):
+    for batch in (keyed(1, 1, "zero"), keyed(199, 100, "first")):
         assert not any(await output.send("q", batch, timeout_seconds=SECONDS))
     async with asyncio.timeout(SECONDS):
         await broker.second.wait()
@@ -84,7 +84,7 @@ def test_many_messages_open_a_second_connection_and_each_key_keeps_its_order_and
             await opened_twice(output, broker)
             for each in broker.by_peer.values():
                 each.clear()
-            batches = [keyed(200, 20, "second"), keyed(30, 20, "third")]
+            batches = [keyed(200, 100, "second"), keyed(30, 100, "third")]
             for batch in batches:
                 assert not any(await output.send("q", batch, timeout_seconds=SECONDS))
             await output.close()
@@ -132,13 +132,33 @@ def test_small_batches_use_one_connection() -> None:
     asyncio.run(run())
 
 
+def test_of_each_key_one_message_counts() -> None:
+    async def run() -> None:
+        broker = Recording()
+        async with broker.running() as url:
+            output = AmqpOutput("there", amqp_endpoint(url), {})
+            batches = [
+                [Outgoing(b"%d-%d" % (batch, each), None, f"{batch}-{each % 50}", None) for each in range(500)]
+                for batch in range(2)
+            ]
+            for batch in batches:
+                assert not any(await output.send("q", batch, timeout_seconds=SECONDS))
+            assert broker.connections == 1
+            await asyncio.gather(*(output.send("q", batch, timeout_seconds=SECONDS) for batch in batches))
+            await second_opened(output)
+            assert broker.connections == 2
+            await output.close()
+
+    asyncio.run(run())
+
+
 def test_a_broker_that_takes_one_connection_gets_all_messages_over_it_and_is_asked_once_in_a_minute() -> None:
     async def run() -> None:
         broker = Recording(most_connections=1)
         async with broker.running() as url:
             output = AmqpOutput("there", amqp_endpoint(url), {})
             for number in range(5):
-                assert not any(await output.send("q", keyed(200, 20, str(number)), timeout_seconds=SECONDS))
+                assert not any(await output.send("q", keyed(200, 100, str(number)), timeout_seconds=SECONDS))
                 if number:  # the first send opens the first connection
                     await second_opened(output)
             await output.close()
@@ -162,7 +182,7 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
             await end_noticed(output)
             counts = [len(each) for each in broker.by_peer.values()]
             for number in range(2):
-                assert not any(await output.send("q", keyed(200, 20, str(number)), timeout_seconds=SECONDS))
+                assert not any(await output.send("q", keyed(200, 100, str(number)), timeout_seconds=SECONDS))
                 await second_opened(output)
             assert broker.connections == (3 if which == 0 else 2)
             last = list(broker.by_peer.values())[-1 if which == 0 else 0]
@@ -171,7 +191,7 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
             address: Address = output._addresses["q"]
             address._calm_from = 0.0
             for number in range(2):
-                assert not any(await output.send("q", keyed(200, 20, f"x{number}"), timeout_seconds=SECONDS))
+                assert not any(await output.send("q", keyed(200, 100, f"x{number}"), timeout_seconds=SECONDS))
                 await second_opened(output)
             assert sum(bool(each) and b"x1" in b"".join(each) for each in broker.by_peer.values()) == 2
             await output.close()
@@ -185,7 +205,7 @@ def test_a_call_that_is_closed_while_the_second_connection_opens_ends() -> None:
         async with broker.running() as url:
             output = AmqpOutput("there", amqp_endpoint(url), {})
             assert not any(await output.send("q", keyed(10, 2), timeout_seconds=SECONDS))
-            call = asyncio.create_task(output.send("q", keyed(200, 20), timeout_seconds=SECONDS))
+            call = asyncio.create_task(output.send("q", keyed(200, 100), timeout_seconds=SECONDS))
             await asyncio.sleep(0)
             await output.close()
             async with asyncio.timeout(SECONDS):

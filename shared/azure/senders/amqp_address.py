@@ -1,5 +1,5 @@
 """
-The connections to one address: one, and a second if many messages are under way (decision 0090).
+The connections to one address: one, and a second if many messages may be in flight at once (decision 0090).
 
 A broker serves a connection in a few processes of its own and grants credit to each. So two carry more than one: on the
 broker's machine they use another processor, and over a distance twice as many messages are in flight.
@@ -20,7 +20,7 @@ from shared.errors import BuswayError, TargetUnavailable
 from shared.protocols import Outgoing
 
 _MANY = 100
-"""So many messages under way are worth a second connection."""
+"""So many messages in flight at once are worth a second connection."""
 _CALM_SECONDS = 60.0
 _OPEN_SECONDS = 10.0
 
@@ -48,7 +48,7 @@ class Address:
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
         """Send *messages*; see `shared.protocols.Output`."""
         first, second = list(range(len(messages))), list[int]()
-        if self._has_two(self._first.under_way + self._second.under_way + len(messages)):
+        if self._has_two():
             first, second = self._parts(messages)
         if not second:
             return await self._send_over(self._first, messages, deadline)
@@ -74,24 +74,22 @@ class Address:
         await self._second.close()
 
     async def _send_over(self, place: Place, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
-        place.under_way += len(messages)
+        call = Call(place, messages, deadline)
+        place.in_flight += call.most_in_flight
+        self._open_second_if_many()
         try:
-            if not place.suspects:
-                return await Call(place, messages, deadline).run()
-            return await self._send_singly(place, messages, deadline)
+            return await (self._run_singly(place, call, deadline) if place.suspects else call.run())
         finally:
-            place.under_way -= len(messages)
+            place.in_flight -= call.most_in_flight
 
-    async def _send_singly(
-        self, place: Place, messages: Sequence[Outgoing], deadline: float
-    ) -> list[BuswayError | None]:
+    async def _run_singly(self, place: Place, call: Call, deadline: float) -> list[BuswayError | None]:
         try:
             async with asyncio.timeout_at(deadline):
                 await place.alone.acquire()
         except TimeoutError:
-            return [TargetUnavailable(f"{self._name}: other messages are sent one by one")] * len(messages)
+            return [TargetUnavailable(f"{self._name}: other messages are sent one by one")] * len(call.messages)
         try:
-            return await Call(place, messages, deadline).run()
+            return await call.run()
         finally:
             place.alone.release()
 
@@ -103,27 +101,28 @@ class Address:
         without a key stay together, in their order.
         """
         first, second = list[int](), list[int]()
-        loose = first if self._first.under_way <= self._second.under_way else second
+        loose = first if self._first.in_flight <= self._second.in_flight else second
         for position, message in enumerate(messages):
             key = message.session_id or message.partition_key
             part = loose if not key else second if hash(key) & 1 else first
             part.append(position)
         return first, second
 
-    def _has_two(self, under_way: int) -> bool:
-        """Return whether both connections are used; begin to open the second if enough messages are *under_way*."""
-        loop, pair = asyncio.get_running_loop(), self._pair
-        if pair is not None:
-            if pair == (self._first.link, self._second.link):
-                return True
-            self._pair, self._calm_from = None, loop.time() + _CALM_SECONDS
+    def _has_two(self) -> bool:
+        """Return whether both connections are used; not after the end of one."""
+        if self._pair is not None and self._pair != (self._first.link, self._second.link):
+            self._pair, self._calm_from = None, asyncio.get_running_loop().time() + _CALM_SECONDS
+        return self._pair is not None
+
+    def _open_second_if_many(self) -> None:
+        """Begin to open the second connection, which no message waits for, if it is worth it."""
+        if self._pair is not None or self._first.in_flight + self._second.in_flight < _MANY:
+            return
+        loop = asyncio.get_running_loop()
         is_quiet = not (self._first.suspects or self._second.suspects or self._blame.breaks)
         is_opening = self._opening is not None and not self._opening.done()
-        is_time = under_way >= _MANY and is_quiet and loop.time() >= self._calm_from
-        if is_time and not is_opening and self._first.link is not None:
-            # No message waits for it.
+        if is_quiet and not is_opening and self._first.link is not None and loop.time() >= self._calm_from:
             self._opening = loop.create_task(self._open_second())
-        return False
 
     async def _open_second(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """The messages of one call to a broker: what may be in flight, and their answers."""
 
 import asyncio
-import math
+import sys
 from collections import deque
 from collections.abc import Sequence
 
@@ -27,9 +27,8 @@ class Call:
         self._place = place
         self._link: AmqpLink
         """That over which messages are in flight."""
-        self._messages = messages
+        self.messages = messages
         self._deadline = deadline
-        self._room = 1 if place.suspects else len(messages)
         self._answers: dict[int, BuswayError | None] = {}
         self._stop: BuswayError | None = None
         self._in_flight: dict[int, Delivery] = {}
@@ -46,12 +45,15 @@ class Call:
                 self._ready.append(position)
             if key:
                 last[key] = position
+        self.most_in_flight = len(self._ready)
+        """The most messages in flight at once: of those with one key, one."""
 
     async def run(self) -> list[BuswayError | None]:
         """Send and return the answers."""
+        self._room = 1 if self._place.suspects else len(self.messages)
         try:
             while self._ready and self._stop is None:
-                content = self._messages[self._ready[0]].content
+                content = self.messages[self._ready[0]].content
                 if content in self._place.blame:
                     self._finish(self._ready.popleft(), await self._place.try_alone(content, self._deadline))
                 else:
@@ -59,7 +61,7 @@ class Call:
         finally:
             for delivery in self._in_flight.values():
                 delivery.withdraw()
-        return [self._answers.get(position, self._stop) for position in range(len(self._messages))]
+        return [self._answers.get(position, self._stop) for position in range(len(self.messages))]
 
     async def _send(self) -> None:
         """Send until nothing is in flight: all have answers, the link has ended, or the deadline has passed."""
@@ -82,7 +84,7 @@ class Call:
             for position, delivery in self._in_flight.items():
                 delivery.withdraw()
                 failure = error if delivery.is_sent else NoCredit(None, _NO_CREDIT)
-                self._finish(position, self._place.answer(link, failure, self._messages[position].content))
+                self._finish(position, self._place.answer(link, failure, self.messages[position].content))
             self._in_flight.clear()
             if is_sent:
                 # A late answer must not meet the next attempt.
@@ -92,8 +94,8 @@ class Call:
         """Give the link what may be in flight now."""
         # Once for each message: names of this function are faster than attributes.
         link, answered, blame = self._link, self._answered, self._place.blame
-        ready, messages, in_flight = self._ready, self._messages, self._in_flight
-        largest = link.largest_message or math.inf
+        ready, messages, in_flight = self._ready, self.messages, self._in_flight
+        largest = link.largest_message or sys.maxsize
         while ready and len(in_flight) < self._room:
             position = ready[0]
             content = messages[position].content
@@ -107,16 +109,27 @@ class Call:
                 in_flight[position] = link.give(content, answered, position)
 
     def _answered(self, positions: Sequence[int], failure: Exception | None) -> None:
-        for position in positions:
-            del self._in_flight[position]
-            content = self._messages[position].content
-            self._finish(position, None if failure is None else self._place.answer(self._link, failure, content))
         if failure is None:
-            self._place.accepted(len(positions))
+            self._accepted(positions)
+        else:
+            for position in positions:
+                del self._in_flight[position]
+                content = self.messages[position].content
+                self._finish(position, self._place.answer(self._link, failure, content))
         if self._ready and self._stop is None and self._link.failure is None:
             self._give()  # the link sends it once it has handled all answers that have arrived
         if not self._in_flight:
             self._landed.set()
+
+    def _accepted(self, positions: Sequence[int]) -> None:
+        # Once for each message: names of this function are faster than attributes.
+        in_flight, answers, ready, successors = self._in_flight, self._answers, self._ready, self._successors
+        for position in positions:
+            del in_flight[position]
+            answers[position] = None
+            if position in successors:
+                ready.append(successors[position])
+        self._place.accepted(len(positions))
 
     def _finish(self, position: int, answer: BuswayError | None) -> None:
         """Note the answer to a message; its successor is ready unless the call has to stop."""

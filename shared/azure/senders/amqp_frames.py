@@ -6,6 +6,7 @@ Source: OASIS AMQP 1.0, part 2, section 2.7 (performatives), part 3, section 3.4
 
 import re
 from collections.abc import Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from shared.amqp.codec import decode_all, encode, items_of
@@ -51,10 +52,13 @@ _ACCEPTED = re.compile(
 )
 # The header of a frame and the longest performative of a transfer.
 TRANSFER_OVERHEAD = 8 + 32
-# A transfer: its size, delivery, tag, whether more frames follow; then one that follows.
-_FIRST = b"%b\x02\0\0\0\x00\x53\x14\xc0\x10\x06\x43\x70%b\xa0\x04%b\x43\x42%b"
-_NEXT = b"%b\x02\0\0\0\x00\x53\x14\xc0\x07\x06\x43\x40\x40\x40\x42%b"
-_FIRST_BYTES, _NEXT_BYTES = 29, 20
+# The first transfer of a message: size, fields, number of the delivery, tag, format and settled, whether more follow.
+_FIRST = Struct(">I12sI2sI2s1s")
+_FIRST_FIELDS, _TAG, _AMQP_UNSETTLED = b"\x02\0\0\0\x00\x53\x14\xc0\x10\x06\x43\x70", b"\xa0\x04", b"\x43\x42"
+# Another one: size, fields, whether more follow.
+_NEXT = Struct(">I15s1s")
+_NEXT_FIELDS = b"\x02\0\0\0\x00\x53\x14\xc0\x07\x06\x43\x40\x40\x40\x42"
+_MORE, _LAST = b"\x41", b"\x42"
 
 
 class AmqpError(Exception):
@@ -181,8 +185,7 @@ def close_frame() -> bytes:
 
 def whole_transfer(number: int, size: int) -> bytes:
     """Return what comes before a message of *size* bytes that needs no other frame; its delivery has the *number*."""
-    tag = number.to_bytes(4)
-    return _FIRST % ((_FIRST_BYTES + size).to_bytes(4), tag, tag, b"\x42")
+    return _FIRST.pack(_FIRST.size + size, _FIRST_FIELDS, number, _TAG, number, _AMQP_UNSETTLED, _LAST)
 
 
 def transfer_frames(number: int, content: bytes, largest_frame: int) -> list[tuple[bytes, bytes]]:
@@ -191,14 +194,15 @@ def transfer_frames(number: int, content: bytes, largest_frame: int) -> list[tup
 
     A frame is what comes before its part of the message, and that part, which is not copied.
     """
-    room, tag = largest_frame - TRANSFER_OVERHEAD, number.to_bytes(4)
+    room = largest_frame - TRANSFER_OVERHEAD
     if len(content) <= room:
         return [(whole_transfer(number, len(content)), content)]
-    found = [(_FIRST % ((_FIRST_BYTES + room).to_bytes(4), tag, tag, b"\x41"), content[:room])]
+    first = _FIRST.pack(_FIRST.size + room, _FIRST_FIELDS, number, _TAG, number, _AMQP_UNSETTLED, _MORE)
+    found = [(first, content[:room])]
     for start in range(room, len(content), room):
         part = content[start : start + room]
-        more = b"\x41" if start + room < len(content) else b"\x42"
-        found.append((_NEXT % ((_NEXT_BYTES + len(part)).to_bytes(4), more), part))
+        is_last = start + room >= len(content)
+        found.append((_NEXT.pack(_NEXT.size + len(part), _NEXT_FIELDS, _LAST if is_last else _MORE), part))
     return found
 
 

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Self, cast, override
 
+from msgspec import Struct
+
 from shared.amqp.values import Malformed
 from shared.azure.senders import amqp_frames as frames
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
@@ -40,18 +42,15 @@ class NoCredit(AmqpError):
     """The broker took no message in time; what was given was not sent."""
 
 
-class Delivery:
+class Delivery(Struct, eq=False):
     """A message that was given to a link, and what to call with the answer to it."""
 
-    __slots__ = ("answered", "content", "is_sent", "position")
-
-    def __init__(self, content: bytes, answered: Answered, position: int) -> None:
-        """Call *answered* with the *position* of the message, among others that have the same answer."""
-        self.content = content
-        self.answered: Answered | None = answered
-        self.position = position
-        self.is_sent = False
-        """Whether the broker may have it."""
+    content: bytes
+    answered: Answered | None
+    position: int
+    """The first argument of *answered*, among those of other messages that have the same answer."""
+    is_sent: bool = False
+    """Whether the broker may have it."""
 
     def withdraw(self) -> None:
         """Do not send it if it is not sent yet, and pass no answer on."""
@@ -293,17 +292,19 @@ class AmqpLink(asyncio.Protocol):
             numbers = [(first + each) % _SERIAL for each in range(count)]
         else:
             numbers = [each for each in self._unanswered if (each - first) % _SERIAL < count]
-        positions: dict[Answered, list[int]] = {}
+        unanswered, last_answered = self._unanswered, None
+        calls: list[tuple[Answered, list[int]]] = []
         for number in numbers:
-            delivery = self._unanswered.pop(number, None)
-            if delivery is not None and (answered := delivery.answered) is not None:
-                delivery.answered = None
-                if answered in positions:
-                    positions[answered].append(delivery.position)
-                else:
-                    positions[answered] = [delivery.position]
-        for answered, found in positions.items():
-            answered(found, failure)
+            delivery = unanswered.pop(number, None)
+            if delivery is None or (answered := delivery.answered) is None:
+                continue
+            delivery.answered = None
+            if answered is not last_answered:
+                last_answered, positions = answered, list[int]()
+                calls.append((answered, positions))
+            positions.append(delivery.position)
+        for answered, positions in calls:
+            answered(positions, failure)
 
     def _tend_after(self, seconds: float) -> None:
         """Tend the connection every *seconds*, half of the time after which the broker gives up."""

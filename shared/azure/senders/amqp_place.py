@@ -23,8 +23,8 @@ class Place:
         self.blame = blame
         self.suspects = 0
         """Messages that were in flight when the broker closed the link because of one; they are sent one by one."""
-        self.under_way = 0
-        """Messages of calls that go on."""
+        self.in_flight = 0
+        """The most messages that the calls which go on may have in flight at once."""
         self.alone = asyncio.Lock()
         """Held by a call that sends them, so that no other call has messages in flight."""
         self._endpoint = endpoint
