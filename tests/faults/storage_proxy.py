@@ -46,6 +46,7 @@ class StorageProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
+        self._is_over = asyncio.Event()
 
     @property
     def connection_string(self) -> str:
@@ -96,6 +97,7 @@ class StorageProxy:
         self._client = aiohttp.ClientSession()
 
     async def _stop(self) -> None:
+        self._is_over.set()
         await self._client.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -115,7 +117,8 @@ class StorageProxy:
         async with self._client.request(request.method, url, params=query, data=body, headers=headers) as answer:
             content = await answer.read()
         if effect == "hold":
-            await asyncio.sleep(600)
+            # Its client is killed meanwhile.
+            await self._is_over.wait()
         if effect is not None:
             return _cut(request)
         kept = {name: value for name, value in answer.headers.items() if name.lower().startswith("x-ms-")}
