@@ -1,5 +1,6 @@
 """All scenarios; the tests run them without the soak."""
 
+from tests.faults.amqp import AMQP
 from tests.faults.cuts import CUTS
 from tests.faults.envelopes import ENVELOPED
 from tests.faults.event_grid import EVENT_GRID
@@ -12,7 +13,7 @@ from tests.faults.stops import STOPS
 from tests.faults.storage_queues import STORAGE_QUEUES
 
 SCENARIOS = [
-    *(*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *STORAGE_QUEUES, *EVENT_GRID, *KAFKA),
+    *(*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *STORAGE_QUEUES, *EVENT_GRID, *KAFKA, *AMQP),
     *(*SINGLE_DISPATCH, *SOAK),
 ]
 

@@ -34,11 +34,13 @@ def cut_at_each(line: Line, site: str, operations: frozenset[Operation], *, take
         host.resume()
         line.wait_until(lambda: strikes(faults) or not line.remaining(), "struck or drained")
         was_struck = strikes(faults) > 0
-        # What comes from two partitions, or goes one by one to two keys of a hub, is in flight on one link: a cut
-        # before one transfer may take the answer to the other.
+        # What comes from two partitions, goes one by one to two keys of a hub, or goes to a broker of kind amqp, is in
+        # flight on one link: a cut before one transfer may take the answer to the other.
         route = line.route
-        shares_link = (route.source is Kind.HUB and route.target is not Kind.HUB) or (
-            route.is_single and route.target is Kind.HUB
+        shares_link = (
+            route.is_amqp
+            or (route.source is Kind.HUB and route.target is not Kind.HUB)
+            or (route.is_single and route.target is Kind.HUB)
         )
         if was_struck and (takes_effect or shares_link) and site == "east":
             line.expect_repeats({name for name in line.names_at_target() if name.startswith(f"{number}-")})

@@ -106,6 +106,8 @@ class Line:
             "BUSWAY_CHECKPOINTS": str(self._checkpoints),
             "WEST": self._broker.connection_string("west"),
             "EAST": self._broker.connection_string("east"),
+            # The same namespace, as a broker of which the app knows only that it speaks AMQP 1.0.
+            "PLANT": f"amqp://127.0.0.1:{self._broker.port('east')}",
         }
 
     def send(self, messages: Sequence[Draft]) -> None:

@@ -55,7 +55,7 @@ def throttling(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _silence(line: Line) -> None:
+def silence(line: Line) -> None:
     """Let the target accept a batch and never answer, without closing the connection."""
     line.target.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, operations=_SENDS, times=1))
     line.send(drafts(line.route))
@@ -167,7 +167,7 @@ OUTAGES = [
         Scenario(
             "target never answers a send",
             route,
-            _silence,
+            silence,
             explains="accepted but never answered: sent again",
             repeats=True,
             lock=timedelta(seconds=5),

@@ -40,6 +40,8 @@ class Route:
     lanes: int = 1
     is_single: bool = False
     """Whether the host delivers one message at a time (`dispatch: single`)."""
+    is_amqp: bool = False
+    """Whether the target is reached as an AMQP 1.0 broker (`kind: amqp`)."""
 
     def __str__(self) -> str:
         """Return the text in the table."""
@@ -50,11 +52,15 @@ class Route:
         if self.has_carrier:
             return f"{self.source} → envelopes → {self.target}"
         how = ", single dispatch" if self.is_single else f", {self.lanes} lanes" if self.lanes > 1 else ""
+        if self.is_amqp:
+            return f"{self.source} → AMQP {self.target}{how}"
         return f"{self.source} → {self.target}{how}"
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the services guarantee order per key at both ends; a queue without sessions does not."""
+        """Whether both ends guarantee order per key; a queue of Service Bus without sessions does not."""
+        if self.is_amqp:
+            return self.source is not Kind.QUEUE
         return Kind.QUEUE not in (self.source, self.target)
 
     @property
@@ -91,12 +97,13 @@ class Route:
             Kind.HUB: "{connection: hub-east, hub: stream}",
             Kind.TOPIC: "{connection: stream, topic: stream}",
         }.get(self.target)
+        site = "plant" if self.is_amqp else "east"
         return (
             "task: carry\n"
             f"source: {source}\n"
             "routes:\n"
             "  - when: skip IS NULL\n"
-            f"    target: {target or f'{{connection: east, queue: {self.target_path}}}'}\n"
+            f"    target: {target or f'{{connection: {site}, queue: {self.target_path}}}'}\n"
             f"rejects: {{connection: west, queue: {REJECTED}}}\n"
             f"ttl: {ttl}\n"
             f"lanes: {self.lanes}\n"
@@ -165,12 +172,17 @@ HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
 HUBS = Route(Kind.HUB, Kind.HUB)
 SESSIONS_TO_KAFKA = Route(Kind.SESSIONS, Kind.TOPIC)
 HUB_TO_KAFKA = Route(Kind.HUB, Kind.TOPIC)
+QUEUE_TO_AMQP = Route(Kind.QUEUE, Kind.QUEUE, is_amqp=True)
+SESSIONS_TO_AMQP = Route(Kind.SESSIONS, Kind.SESSIONS, is_amqp=True)
+SESSIONS_TO_AMQP_IN_LANES = Route(Kind.SESSIONS, Kind.SESSIONS, lanes=4, is_amqp=True)
+HUB_TO_AMQP = Route(Kind.HUB, Kind.QUEUE, is_amqp=True)
 
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
 hub-west: {kind: event-hubs, setting: WEST}
 east: {kind: service-bus, setting: EAST}
 hub-east: {kind: event-hubs, setting: EAST}
+plant: {kind: amqp, setting: PLANT}
 """
 
 

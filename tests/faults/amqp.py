@@ -1,0 +1,176 @@
+"""
+An AMQP 1.0 broker as the target (`kind: amqp`): kills of the host, and a broker that cuts, refuses, is full or is down.
+
+The broker is the local one, reached without what Service Bus adds to the protocol. What Artemis, ActiveMQ and RabbitMQ
+do is in `tests/other_brokers`.
+"""
+
+from datetime import timedelta
+from functools import partial
+
+from local.broker.faults import Effect, Fault, Operation
+from tests.end_to_end.host_process import HostProcess
+from tests.faults.cuts import cut_at_each
+from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch, kill_repeatedly
+from tests.faults.line import Line, strikes
+from tests.faults.outages import lock_lost_while_waiting, outage, silence, throttling
+from tests.faults.parties import drafts
+from tests.faults.routes import HUB_TO_AMQP, QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES
+from tests.faults.scenario import Scenario
+from tests.faults.stops import IN_HAND, scale_in
+from tests.faults.virtual_time import VirtualLine
+
+_EVERY_ROUTE = (QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
+_LOCKING = (QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES)
+_SENDS = frozenset({Operation.SEND})
+# More than may be in flight over one connection before a second one is opened.
+_MANY_KEYS = 300
+_STOLEN = "amqp:link:stolen"
+
+
+def _refused(line: Line, **fault: object) -> None:
+    """Let the target refuse some sends in the middle of the traffic."""
+    line.target.add(Fault(operations=_SENDS, at=5, times=6, **fault))  # type: ignore[arg-type] # passed on unchanged
+    line.host()
+    for number in range(3):
+        line.send(drafts(line.route, f"{number}-"))
+    line.wait_until_struck(line.target, 2)
+    line.wait_until_drained()
+
+
+def _over_two_connections(line: Line, fault: Fault) -> None:
+    """Let *fault* strike while batches of many keys use both connections to the target."""
+    host = line.host()
+    _send_many_keys(line, host, "before")
+    line.wait_until_drained()
+    assert _connections(line) == 2, f"{line.route}: {_connections(line)} connections to the target, expected 2"
+    line.target.add(fault)
+    _send_many_keys(line, host, "during")
+    line.wait_until_drained()
+    assert strikes(line.target) == 1
+    line.expect_repeats({name for name in line.names_at_target() if name.startswith("during")})
+
+
+def _send_many_keys(line: Line, host: HostProcess, prefix: str) -> None:
+    """Send four messages of each key while the host is paused, so that it gets full batches of different keys."""
+    host.pause()
+    for number in range(4):
+        line.send(drafts(line.route, f"{prefix}-{number}-", keys=_MANY_KEYS, each=1))
+    host.resume()
+
+
+def _connections(line: Line) -> int:
+    return line.broker.inspect("east", lambda _: len(line.broker._server.connections("east")))
+
+
+AMQP = [
+    *(
+        Scenario(
+            f"one of two connections {name} {at}",
+            HUB_TO_AMQP,
+            partial(_over_two_connections, fault=Fault(operations=_SENDS, at=at, times=1, **fault)),
+            explains="in flight over the connection that ended: sent again",
+            repeats=None,
+        )
+        for name, fault in (
+            ("is cut before send", {"effect": Effect.DROP_CONNECTION}),
+            ("is cut after send", {"effect": Effect.DROP_CONNECTION, "takes_effect": True}),
+            ("closes its link at send", {"effect": Effect.CLOSE_LINK, "condition": _STOLEN}),
+        )
+        for at in (1, 150, 700)
+    ),
+    *(
+        Scenario("kill -9 between receive and send", route, partial(kill_at, site="east", fault=held(Operation.ATTACH)))
+        for route in _EVERY_ROUTE
+    ),
+    *(
+        Scenario(
+            "kill -9 between send and settle",
+            route,
+            partial(kill_at, site="east", fault=held(Operation.SEND)),
+            explains=SENT_BUT_UNSETTLED,
+            repeats=True,
+        )
+        for route in _EVERY_ROUTE
+    ),
+    *(
+        Scenario(
+            "kill -9 while settling",
+            route,
+            partial(kill_at, site="west", fault=held(Operation.SETTLE)),
+            explains=SENT_BUT_UNSETTLED,
+            repeats=None,
+        )
+        for route in _LOCKING
+    ),
+    *(
+        Scenario("kill -9 mid-batch", route, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True)
+        for route in (SESSIONS_TO_AMQP, HUB_TO_AMQP)
+    ),
+    *(
+        Scenario("kill -9 four times over", route, kill_repeatedly, explains=SENT_BUT_UNSETTLED, repeats=True)
+        for route in (SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
+    ),
+    *(
+        Scenario("scale-in with a batch in hand", route, scale_in, explains=IN_HAND, repeats=True)
+        for route in (QUEUE_TO_AMQP, SESSIONS_TO_AMQP)
+    ),
+    *(
+        Scenario(
+            "target cut at every operation",
+            route,
+            partial(cut_at_each, site="east", operations=frozenset(Operation), takes_effect=False),
+            explains="accepted beside the message that was cut, without an answer: sent again",
+            repeats=None,
+        )
+        for route in _EVERY_ROUTE
+    ),
+    *(
+        Scenario(
+            "acknowledgement of a send lost",
+            route,
+            partial(cut_at_each, site="east", operations=_SENDS, takes_effect=True),
+            explains="accepted, but the connection broke before the answer: sent again",
+            repeats=True,
+        )
+        for route in _EVERY_ROUTE
+    ),
+    *(Scenario("target down for 10 minutes", route, outage, line=VirtualLine) for route in _EVERY_ROUTE),
+    *(
+        Scenario("target throttles every other send", route, throttling, line=VirtualLine)
+        for route in (SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
+    ),
+    *(
+        Scenario(name, route, partial(_refused, **fault), line=VirtualLine)
+        for name, fault in (
+            ("target is full", {"effect": Effect.FILL}),
+            ("target is disabled", {"effect": Effect.DISABLE}),
+            ("target closes the link", {"effect": Effect.CLOSE_LINK, "condition": _STOLEN}),
+        )
+        for route in (SESSIONS_TO_AMQP, HUB_TO_AMQP)
+    ),
+    *(
+        Scenario(
+            "target never answers a send",
+            route,
+            silence,
+            explains="accepted but never answered: sent again",
+            repeats=True,
+            lock=timedelta(seconds=5),
+        )
+        for route in (QUEUE_TO_AMQP, SESSIONS_TO_AMQP)
+    ),
+    *(
+        Scenario("lock lost while the target is busy", route, lock_lost_while_waiting, line=VirtualLine)
+        for route in _LOCKING
+    ),
+]
+
+_SHORT = {
+    f"kill -9 between send and settle ({SESSIONS_TO_AMQP})",
+    f"target cut at every operation ({HUB_TO_AMQP})",
+    f"one of two connections is cut before send 700 ({HUB_TO_AMQP})",
+    f"target is full ({SESSIONS_TO_AMQP})",
+}
+SHORT = [scenario for scenario in AMQP if str(scenario) in _SHORT]
+"""Those that the tests run."""

@@ -1,0 +1,15 @@
+from concurrent.futures import Future
+
+import pytest
+
+from tests.faults.amqp import SHORT
+from tests.faults.scenario import Row, Scenario
+
+
+@pytest.mark.parametrize("scenario", SHORT, ids=str)
+def test_no_message_is_lost_and_every_duplicate_is_explained(scenario: Scenario, rows: dict[str, Future[Row]]) -> None:
+    assert rows[str(scenario)].result().objections() == []
+
+
+def test_the_tests_run_four_scenarios() -> None:
+    assert len(SHORT) == 4
