@@ -39,6 +39,7 @@ ONLY_THERE = {
     "msgspec": (
         "shared.codecs",
         "shared.protocols",
+        "shared.azure.senders.amqp_link",
         "shared.message",
         "shared.line",
         "shared.journal",
