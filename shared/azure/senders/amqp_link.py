@@ -111,6 +111,8 @@ class AmqpLink(asyncio.Protocol):
         except BaseException:
             self._end(ConnectionError("the link was not opened in time"))
             raise
+        if self.failure is not None:
+            raise self.failure  # it came with the attach
         return self
 
     @override
