@@ -52,7 +52,6 @@ class AnsweringBroker:
         self.answer = answer
         self.credit = credit
         self.contents: list[bytes] = []
-        self.transfers = 0
         self.connections = 0
         self.attached: list[tuple[str, str | None]] = []
         self._largest_frame = largest_frame
@@ -111,7 +110,7 @@ class AnsweringBroker:
 
     def grant(self, peer: "Peer", delivery_count: int) -> None:
         """Send a flow with the credit and the window."""
-        window = [uint(self.transfers), uint(self._window), uint(0), uint(100)]
+        window = [uint(peer.transfers), uint(self._window), uint(0), uint(100)]
         peer.send(frames.FLOW, [*window, uint(0), uint(delivery_count), uint(self.credit)])
 
     def opened(self, peer: "Peer") -> None:
@@ -121,6 +120,9 @@ class AnsweringBroker:
     def begun(self, peer: "Peer") -> None:
         """Answer a begin."""
         peer.send(frames.BEGIN, [Value(0x60, 0), uint(0), uint(self._window), uint(100)])
+
+    def flowed(self, peer: "Peer", fields: Sequence[Value]) -> None:
+        """Take a flow of the sender."""
 
     async def take(self, peer: "Peer", delivery: int, content: bytes) -> bool:
         """Answer one message; return whether the connection stays."""
@@ -142,6 +144,7 @@ class Peer:
     """One connection."""
 
     def __init__(self, broker: AnsweringBroker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.transfers = 0
         self._broker = broker
         self._reader = reader
         self._writer = writer
@@ -152,7 +155,6 @@ class Peer:
             return
         parts: list[bytes] = []
         delivery = 0
-        broker.transfers = 0
         while True:
             code, fields, payload = await self.frame()
             if code == frames.OPEN:
@@ -161,8 +163,10 @@ class Peer:
                 broker.begun(self)
             elif code == frames.ATTACH:
                 broker.attach(self, fields)
+            elif code == frames.FLOW:
+                broker.flowed(self, fields)
             elif code == frames.TRANSFER:
-                broker.transfers += 1
+                self.transfers += 1
                 parts.append(payload)
                 if fields[1].payload is not None:
                     delivery = int(str(fields[1].payload))

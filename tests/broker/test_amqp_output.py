@@ -411,7 +411,7 @@ def test_an_answer_for_a_range_of_any_size_takes_no_time() -> None:
         async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
             self.contents.append(content)
             if len(self.contents) == 5:
-                peer.send(amqp_frames.DISPOSITION, [TRUE, uint(0), uint(2**31), TRUE, ACCEPTED])
+                peer.send(amqp_frames.DISPOSITION, [TRUE, uint(0), uint(2**31 - 1), TRUE, ACCEPTED])
             self.grant(peer, delivery + 1)
             return True
 

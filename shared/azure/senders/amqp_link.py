@@ -345,8 +345,9 @@ class AmqpLink(asyncio.Protocol):
         self.lost = sum(each.answered is not None for each in sent)
         for delivery in sent:
             delivery.answer(error)
+        unsent_error = error if isinstance(error, LinkClosed) else LinkClosed(f"the link is closed: {error}")
         for delivery in unsent:
-            delivery.answer(LinkClosed("the link is closed"))
+            delivery.answer(unsent_error)
 
 
 def _error(state: Performative | None) -> AmqpError | None:
