@@ -92,6 +92,7 @@ class AmqpLink(asyncio.Protocol):
         self._next_incoming = 0
         self._window = 0
         self._credit = 0
+        self._drained = 0  # credit that was given back, which the link counts like deliveries
         self._largest_frame = _SMALLEST_FRAME
         self._heard = self._loop.time()
         self._tending: asyncio.TimerHandle | None = None
@@ -264,16 +265,15 @@ class AmqpLink(asyncio.Protocol):
             raise error or AmqpError(None, f"the broker closed the {what}")
 
     def _flow(self, frame: Performative) -> None:
-        self._window = (frame.number(0, 0) + frame.number(1, 0) - self._next_transfer) % _SERIAL
+        self._window = _left(frame.number(1, 0), self._next_transfer - frame.number(0, 0))
         if frame.value(4).payload is not None:
-            credit = (frame.number(5, 0) + frame.number(6, 0) - self._next_delivery) % _SERIAL
-            # A broker that reduces its credit may count messages that it had not received yet.
-            self._credit = credit if credit < _SERIAL // 2 else 0
+            self._credit = _left(frame.number(6, 0), self._next_delivery + self._drained - frame.number(5, 0))
         if frame.flag(8):
             self.flush()
-            self._next_delivery = (self._next_delivery + self._credit) % _SERIAL
+            self._drained += self._credit
             self._credit = 0
-            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, self._next_delivery))
+            delivery_count = (self._next_delivery + self._drained) % _SERIAL
+            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, delivery_count))
         elif frame.flag(9):
             self._write(frames.flow_frame(self._next_incoming, self._next_transfer, None))
 
@@ -348,6 +348,16 @@ class AmqpLink(asyncio.Protocol):
         unsent_error = error if isinstance(error, LinkClosed) else LinkClosed(f"the link is closed: {error}")
         for delivery in unsent:
             delivery.answer(unsent_error)
+
+
+def _left(granted: int, uncounted: int) -> int:
+    """
+    Return what is left of a window or credit; *uncounted* is what was sent and the broker had not counted yet.
+
+    That may be more than a broker grants that wants less than before.
+    """
+    uncounted %= _SERIAL
+    return max(granted - uncounted, 0) if uncounted < _SERIAL // 2 else granted
 
 
 def _error(state: Performative | None) -> AmqpError | None:
