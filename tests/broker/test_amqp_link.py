@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.amqp.values import NULL, TRUE, Value, boolean, uint
+from shared.amqp.values import FALSE, NULL, TRUE, Value, boolean, described, list_, uint, ulong
 from shared.azure.senders import amqp_frames as frames
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
@@ -116,3 +116,13 @@ def test_messages_after_a_drain_have_the_next_delivery_ids_and_the_credit_counts
     assert answers_of(Draining(credit=2), some(2), some(3)) == [[None] * 2, [None] * 3]
     assert drained == [[12, 0, 0, True]]
     assert deliveries == [0, 1, 2, 3, 4]
+
+
+def test_a_message_that_the_broker_has_received_waits_for_its_outcome() -> None:
+    class Receiving(AnsweringBroker):
+        async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+            received = described(ulong(frames.RECEIVED), list_([uint(0), ulong(len(content))]))
+            peer.send(frames.DISPOSITION, [TRUE, uint(delivery), NULL, FALSE, received])
+            return await super().take(peer, delivery, content)
+
+    assert answers_of(Receiving(), some(3)) == [[None] * 3]

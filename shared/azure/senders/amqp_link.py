@@ -281,8 +281,8 @@ class AmqpLink(asyncio.Protocol):
         state = frames.outcome_of(frame.value(4))
         first = frame.number(1, 0)
         last = frame.number(2, first)
-        if state is None and not frame.flag(3):
-            return
+        if not frame.flag(3) and (state is None or state.code == frames.RECEIVED):
+            return  # the outcome follows
         self._answer(first, last, _error(state))
         if not frame.flag(3):
             self._write(frames.settled_frame(first, last))
