@@ -11,7 +11,7 @@ from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
-from tests.broker.answering_broker import AnsweringBroker, Peer, error
+from tests.broker.answering_broker import ACCEPTED, AnsweringBroker, Peer, error
 
 SECONDS = 5.0
 pytestmark = pytest.mark.filterwarnings("error")
@@ -126,3 +126,16 @@ def test_a_message_that_the_broker_has_received_waits_for_its_outcome() -> None:
             return await super().take(peer, delivery, content)
 
     assert answers_of(Receiving(), some(3)) == [[None] * 3]
+
+
+def test_a_range_with_the_last_delivery_before_the_first_accepts_nothing() -> None:
+    class Reversing(AnsweringBroker):
+        async def take(self, peer: Peer, _delivery: int, content: bytes) -> bool:
+            self.contents.append(content)
+            if len(self.contents) == 5:
+                peer.send(frames.DISPOSITION, [TRUE, uint(3), uint(1), TRUE, ACCEPTED])
+            return True
+
+    [answers] = answers_of(Reversing(), some(5))
+    assert [type(each) for each in answers] == [TargetUnavailable] * 5
+    assert "got deliveries 3 to 1, expected the first before the last" in str(answers[0])

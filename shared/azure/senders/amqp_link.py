@@ -290,6 +290,8 @@ class AmqpLink(asyncio.Protocol):
     def _answer(self, first: int, last: int, failure: Exception | None) -> None:
         """Answer the deliveries from *first* to *last*, which is a range of any size."""
         count = (last - first) % _SERIAL + 1
+        if count > _SERIAL // 2:
+            raise Malformed(f"disposition: got deliveries {first} to {last}, expected the first before the last")
         if count < len(self._unanswered):
             numbers = [(first + each) % _SERIAL for each in range(count)]
         else:
