@@ -53,22 +53,35 @@ def _parse(text: str) -> AmqpEndpoint | tuple[str, str]:
     try:
         url = urlsplit(text.strip())
         host, port = url.hostname, url.port
+        # Not UTF-8, it would be replaced, and the broker would refuse another password.
+        user, password, path = (unquote(part or "", errors="strict") for part in (url.username, url.password, url.path))
     except ValueError:
         # The error's text quotes parts of the URL.
         return "is not a URL", EXPECTED
     if url.scheme not in _PORTS or not host:
         return "is not a URL of an AMQP broker", EXPECTED
-    if url.query or url.fragment:
-        return "has a ? or # after the host", EXPECTED
+    if port == 0:
+        return "is not a URL", EXPECTED
+    if url.query or url.fragment or "@" in url.path:
+        # A password with / and no % ends the host there, and the real one is in the path.
+        return "has a ?, # or @ after the host", EXPECTED
+    if not _is_host(host):
+        return "has a host that is not valid", EXPECTED
     if url.scheme == "amqp" and not _is_loopback(host):
         return f"would send the password to {host} unencrypted", "expected amqps://; amqp:// only for this machine"
-    if (url.username is None) != (url.password is None):
+    if (url.username is None) != (url.password is None) or url.username == "":
         return "has only one of user and password", EXPECTED
-    user = None if url.username is None else unquote(url.username)
-    path = unquote(url.path.removeprefix("/")) or None
-    return AmqpEndpoint(
-        host, port or _PORTS[url.scheme], url.scheme == "amqps", user, path, unquote(url.password or "")
-    )
+    virtual_host = path.removeprefix("/") or None
+    return AmqpEndpoint(host, port or _PORTS[url.scheme], url.scheme == "amqps", user or None, virtual_host, password)
+
+
+def _is_host(host: str) -> bool:
+    """Return whether the resolver of names accepts a host; it raises other errors than for an unknown one."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable() and " " not in host
 
 
 def _is_loopback(host: str) -> bool:
