@@ -118,6 +118,24 @@ def test_messages_after_a_drain_have_the_next_delivery_ids_and_the_credit_counts
     assert deliveries == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(("handle", "expected"), [([uint(0), uint(1), uint(4)], [1, 4, 0, False]), ([NULL] * 3, [])])
+def test_an_echo_is_answered_with_the_state_for_which_the_broker_asks(
+    handle: Sequence[Value], expected: Sequence[object]
+) -> None:
+    class Echoing(Accepting):
+        async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+            peer.send(frames.FLOW, [uint(1), uint(100), uint(0), uint(100), *handle, NULL, FALSE, TRUE])
+            return await super().take(peer, delivery, content)
+
+        def flowed(self, peer: Peer, fields: Sequence[Value]) -> None:
+            found.append([each.payload for each in fields[5:9]])
+            peer.send(frames.FLOW, [uint(1), uint(100), uint(0), uint(100), uint(0), uint(1), uint(10)])
+
+    found: list[list[object]] = []
+    assert answers_of(Echoing(credit=1), some(1), []) == [[None], []]
+    assert found == [expected]
+
+
 def test_a_message_that_the_broker_has_received_waits_for_its_outcome() -> None:
     class Receiving(AnsweringBroker):
         async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:

@@ -19,6 +19,7 @@ from shared.amqp.values import (
     Malformed,
     Value,
     binary,
+    boolean,
     described,
     list_,
     string,
@@ -165,12 +166,13 @@ def attach_frame(name: str, address: str, capability: str | None) -> bytes:
     return _frame(ATTACH, fields)
 
 
-def flow_frame(next_incoming: int, next_outgoing: int, delivery_count: int | None) -> bytes:
-    """Return a flow of the session, with a *delivery_count* also of the link, which has no credit left."""
-    link = (
-        [] if delivery_count is None else [uint(0), uint(delivery_count), uint(0), uint(0), Value(0x41, payload=True)]
-    )
-    return _frame(FLOW, [uint(next_incoming), uint(_WINDOW), uint(next_outgoing), uint(_WINDOW), *link])
+def flow_frame(next_incoming: int, next_outgoing: int, link: tuple[int, int, bool] | None) -> bytes:
+    """Return a flow of the session, or also of the *link*, by its delivery count, its credit and whether it drains."""
+    fields = [uint(next_incoming), uint(_WINDOW), uint(next_outgoing), uint(_WINDOW)]
+    if link is not None:
+        delivery_count, credit, is_drain = link
+        fields += [uint(0), uint(delivery_count), uint(credit), uint(0), boolean(is_drain)]
+    return _frame(FLOW, fields)
 
 
 def settled_frame(first: int, last: int) -> bytes:

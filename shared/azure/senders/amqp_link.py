@@ -268,14 +268,15 @@ class AmqpLink(asyncio.Protocol):
         self._window = _left(frame.number(1, 0), self._next_transfer - frame.number(0, 0))
         if frame.value(4).payload is not None:
             self._credit = _left(frame.number(6, 0), self._next_delivery + self._drained - frame.number(5, 0))
-        if frame.flag(8):
+        is_drain, is_echo = frame.flag(8), frame.flag(9)
+        if is_drain:
             self.flush()
             self._drained += self._credit
             self._credit = 0
+        if is_drain or is_echo:
             delivery_count = (self._next_delivery + self._drained) % _SERIAL
-            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, delivery_count))
-        elif frame.flag(9):
-            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, None))
+            link = None if frame.value(4).payload is None else (delivery_count, self._credit, is_drain)
+            self._write(frames.flow_frame(self._next_incoming, self._next_transfer, link))
 
     def _disposed(self, frame: Performative) -> None:
         state = frames.outcome_of(frame.value(4))
