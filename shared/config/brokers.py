@@ -20,5 +20,6 @@ def broker_problems(
         for target in targets:
             other = kinds.setdefault((target.connection, target.entity), target.kind)
             if other != target.kind:
-                text = f"{target.entity!r} of {target.connection} is a {target.kind} here and elsewhere a {other}"
+                here, elsewhere = ("an address" if kind == "address" else f"a {kind}" for kind in (target.kind, other))
+                text = f"{target.entity!r} of {target.connection} is {here} here and elsewhere {elsewhere}"
                 yield Problem(place, text, "give one of them a connection of its own")

@@ -172,6 +172,9 @@ class Target(Strict):
         if sum(each is not None for each in (self.queue, self.topic, self.hub, self.address)) != 1:
             msg = "expected one of queue, topic, hub and address"
             raise ValueError(msg)
+        if not self.entity:
+            msg = "has an empty name, expected that of a queue, topic, hub or address"
+            raise ValueError(msg)
         if self.partition is not None and self.hub is None:
             msg = "has a partition, expected only for a hub"
             raise ValueError(msg)

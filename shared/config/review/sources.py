@@ -60,6 +60,10 @@ def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
 def _missing_part(network: Network, end: Source | Target) -> str | None:
     """Return the entity of *end* if its namespace does not have it."""
     entities, connection = network.entities, network.connection(end.connection)
+    if isinstance(end, Target) and end.address is not None:
+        # For a broker of kind amqp that a namespace replaces.
+        is_there = entities.queue(connection, end.address) or entities.topic(connection, end.address)
+        return None if is_there else f"queue or topic {end.address}"
     if end.queue is not None:
         return None if entities.queue(connection, end.queue) else f"queue {end.queue}"
     if end.topic is not None:

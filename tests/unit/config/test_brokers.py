@@ -9,6 +9,7 @@ import pytest
 from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from cli.topology.planning import load_needs
+from local.broker.config import NamespaceConfig, QueueConfig, TopicConfig
 from shared.amqp.values import TRUE
 from shared.azure.outputs import output_with_connection_string
 from shared.azure.senders.amqp import AmqpOutput
@@ -79,12 +80,29 @@ def configuration(tmp_path: Path) -> Configuration:
             task("queue: q", "topic: q"),
             "'q' of rabbit is a topic here and elsewhere a queue (give one of them a connection of its own)",
         ),
+        (
+            task("queue: q", "address: q"),
+            "'q' of rabbit is an address here and elsewhere a queue (give one of them a connection of its own)",
+        ),
+        (task('address: ""'), "routes[0].target: has an empty name, expected that of a queue, topic, hub or address"),
+        (task('queue: ""'), "routes[0].target: has an empty name, expected that of a queue, topic, hub or address"),
     ],
 )
 def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(written(tmp_path, text))
     assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
+
+
+@pytest.mark.parametrize(("address", "is_there"), [("orders", True), ("news", True), ("/queues/orders", False)])
+def test_an_address_is_a_queue_or_topic_of_the_namespace_that_replaces_the_broker(
+    tmp_path: Path, address: str, *, is_there: bool
+) -> None:
+    configuration = load(written(tmp_path, task(f"address: {address}", more="rejects: {connection: west, queue: r}\n")))
+    namespace = NamespaceConfig(name="r", queues=(QueueConfig(name="orders"),), topics=(TopicConfig(name="news"),))
+    found = [str(each) for each in review(configuration, Entities({"RABBIT": namespace}))]
+    assert any(f"rabbit has no queue or topic {address}" in each for each in found) != is_there
+    assert not any("has no hub" in each for each in found)
 
 
 @pytest.mark.parametrize(
