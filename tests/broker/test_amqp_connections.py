@@ -199,6 +199,34 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
     asyncio.run(run())
 
 
+def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_is_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(amqp_address, "_CALM_SECONDS", 0.0)
+
+    class Detaching(Recording):
+        async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+            self._detach = (len(self.contents) + 1, "amqp:decode-error") if content == bad else None
+            return await super().take(peer, delivery, content)
+
+    async def run() -> None:
+        async with broker.running() as url:
+            output = AmqpOutput("there", amqp_endpoint(url), {})
+            await opened_twice(output, broker)
+            address: Address = output._addresses["q"]
+            answers = await in_attempts(output, messages)
+            assert [messages[at].content for at, each in answers.items() if each is not None] == [bad]
+            for number in range(2):
+                assert not any(await output.send("q", keyed(200, 100, f"x{number}"), timeout_seconds=SECONDS))
+                await second_opened(output)
+            assert address._has_two()
+            await output.close()
+
+    broker, messages = Detaching(), keyed(200, 100)
+    bad = next(each.content for each in messages if each.session_id and hash(each.session_id) & 1)
+    asyncio.run(run())
+
+
 def test_a_call_that_is_closed_while_the_second_connection_opens_ends() -> None:
     async def run() -> None:
         broker = Recording(most_connections=1)

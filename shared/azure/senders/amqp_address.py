@@ -112,6 +112,10 @@ class Address:
         """Return whether both connections are used; not after the end of one."""
         if self._pair is not None and self._pair != (self._first.link, self._second.link):
             self._pair, self._calm_from = None, asyncio.get_running_loop().time() + _CALM_SECONDS
+        if self._pair is None:
+            # The first gets them all, also those that the end of the second made suspect.
+            self._first.suspects = max(self._first.suspects, self._second.suspects)
+            self._second.suspects = 0
         return self._pair is not None
 
     def _open_second_if_many(self) -> None:
