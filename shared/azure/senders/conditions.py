@@ -100,6 +100,7 @@ def about_the_link(error: BuswayError, where: str) -> BuswayError:
     """Return the error to raise for one that occurred before any message was sent: it cannot be a message's fault."""
     if not isinstance(error, MessageRejected):
         return error
-    refused = TargetRefused(f"{where}: the target refuses the link, {error.description}")
+    seen = error.description.removeprefix(f"{where}: {INVALID.text}, ")
+    refused = TargetRefused(f"{where}: the target refuses the link, {seen}")
     refused.__cause__ = error.__cause__
     return refused
