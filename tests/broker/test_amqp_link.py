@@ -56,6 +56,20 @@ def test_a_broker_that_takes_no_message_and_detaches_says_why() -> None:
     assert "amqp:resource-deleted: queue q was deleted" in str(answers[0])
 
 
+def test_the_text_of_a_broker_that_fails_at_a_message_is_not_shown() -> None:
+    class Failing(AnsweringBroker):
+        async def take(self, peer: Peer, _delivery: int, content: bytes) -> bool:
+            # RabbitMQ 4 quotes the sections of a message in which it found no body.
+            peer.send(frames.CLOSE, [error("amqp:internal-error", f"function_clause {content!r}")])
+            return True
+
+    broker = Failing(credit=1)
+    [answers] = answers_of(broker, some(2))
+    assert [type(each) for each in answers] == [TargetUnavailable] * 2
+    assert "amqp:internal-error" in str(answers[0])
+    assert "m-0" not in str([(each, each and each.__cause__) for each in answers])
+
+
 class Accepting(AnsweringBroker):
     """Accepts each message, and sends flows as a test says."""
 

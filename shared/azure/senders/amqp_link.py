@@ -348,7 +348,8 @@ class AmqpLink(asyncio.Protocol):
         self.lost = sum(each.answered is not None for each in sent)
         for delivery in sent:
             delivery.answer(error)
-        unsent_error = error if isinstance(error, LinkClosed) else LinkClosed(f"the link is closed: {error}")
+        # The broker's text may quote a message that was in flight.
+        unsent_error = LinkClosed("the link is closed" if sent else f"the link is closed: {error}")
         for delivery in unsent:
             delivery.answer(unsent_error)
 
