@@ -110,6 +110,8 @@ class _Found:
         self._fields: tuple[dict[int, Value], dict[int, Value]] = ({}, {})
         self._annotations: dict[str, Value] = {}
         self._properties: dict[str, Value] = {}
+        self._numbers: dict[str, int] = {}
+        """By name, the last number that was given to a property of it."""
         self._footer = b""
         for name, content in headers:
             if name not in _OWN and not self._is_placed(name, content):
@@ -177,10 +179,12 @@ class _Found:
 
     def _add_property(self, name: str, value: Value) -> None:
         """Add a property; a name that is there already gets a number."""
-        free, number = name, 1
+        free, number = name, self._numbers.get(name, 1)
         while free in self._properties:
             number += 1
             free = f"{name}-{number}"
+        # A record of 1 MB has room for 200 000 headers of one name: each search goes on where the last one ended.
+        self._numbers[name] = number
         self._properties[free] = value
 
 

@@ -1,6 +1,7 @@
 """Kafka records as messages: those that Busway wrote come back as they were, those of others are kept."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,14 @@ def test_headers_of_others_become_properties() -> None:
         "a-3": string("third"),
     }
     assert (message.body, message.partition_key, message.message_id) == (b"body", "press-7", None)
+
+
+def test_many_headers_of_one_name_take_no_longer_than_others() -> None:
+    start = time.process_time()
+    message = taken(*[("a", b"")] * 50_000, ("a-7", b"last"))
+    assert time.process_time() - start < 5, "minutes if each starts to count at 2"
+    names = [name for name, _ in message.application_properties()]
+    assert names == ["a", *(f"a-{number}" for number in range(2, 50_001)), "a-7-2"]
 
 
 def test_where_a_record_was_is_its_arrival() -> None:
