@@ -151,7 +151,8 @@ def _history(message: Message, name: str) -> str | None:
     value = message.application_property(name)
     if value is None or value.payload is None:
         return None
-    if isinstance(value.payload, str):
+    # A char may be half of a pair of surrogates, which no string holds.
+    if isinstance(value.payload, str) and value.kind != "char":
         return value.payload
     raise Malformed(f"property {name}: got a {value.kind}, expected a string")
 

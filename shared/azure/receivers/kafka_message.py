@@ -58,12 +58,18 @@ def _timestamp(text: str) -> Value:
     return amqp.timestamp((datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1))
 
 
+def _float(text: str) -> Value:
+    value = amqp.float32(float(text))
+    encode(value)  # a ValueError for a number beyond 32 bits
+    return value
+
+
 _PARSERS: Mapping[str, Callable[[str], Value]] = {
     "string": amqp.string,
     "symbol": amqp.symbol,
     "char": amqp.char,
     "boolean": lambda text: amqp.boolean({"true": True, "false": False}[text]),
-    "float": lambda text: amqp.float32(float(text)),
+    "float": _float,
     "double": lambda text: amqp.double(float(text)),
     "uuid": lambda text: amqp.uuid(uuid.UUID(text)),
     "timestamp": _timestamp,

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from shared.amqp.values import NULL, Malformed, Value, int_, string
+from shared.amqp.values import NULL, Malformed, Value, char, int_, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id, iso_time, stamp, visited_sites
@@ -103,9 +103,10 @@ def test_a_dead_letter_reason_that_is_not_text_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize("name", ["repl-path", "repl-enqueue-time", "repl-enqueued-time", "repl-sequence"])
-def test_a_stamp_of_another_type_is_malformed(name: str) -> None:
+@pytest.mark.parametrize("value", [int_(5), char("\ud800")])
+def test_a_stamp_of_another_type_is_malformed(name: str, value: Value) -> None:
     with pytest.raises(Malformed, match=name):
-        stamped(1, named={name: int_(5)})
+        stamped(1, named={name: value})
 
 
 @pytest.mark.parametrize("nothing", [NULL, string("")])
