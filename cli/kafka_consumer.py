@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import confluent_kafka
@@ -12,6 +13,7 @@ from cli.places import line_of
 from shared.azure.identity import credential
 from shared.azure.senders.kafka_answers import LASTING, reaction_to
 from shared.azure.senders.kafka_endpoint import kafka_endpoint_of, kafka_setting_problem
+from shared.azure.senders.kafka_record import Header
 from shared.azure.senders.kafka_tokens import Tokens, client_options
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
@@ -23,6 +25,17 @@ _REPORT_SECONDS = 60.0
 _OLD_TOKEN_SECONDS = 10.0
 _SAME_OUTAGE_SECONDS = 1.0
 _END = "_PARTITION_EOF"
+# For a name that is not UTF-8, confluent-kafka returns a list without the name and also raises. A call in Python's code
+# may go on with that list, and crash the process; a call from C is checked, and raises SystemError.
+_read_headers = methodcaller("headers")
+
+
+def headers_of(message: Any) -> Sequence[Header] | None:  # noqa: ANN401 - of confluent-kafka
+    """Return the headers of a record, None if the name of one is not UTF-8; call it once for each record."""
+    try:
+        return _read_headers(message) or ()
+    except SystemError:
+        return None
 
 
 class TopicReader:

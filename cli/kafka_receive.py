@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cli.kafka_consumer import TopicReader
+from cli.kafka_consumer import TopicReader, headers_of
 from cli.places import Place
 from shared.printable import printable
 
@@ -35,7 +35,10 @@ def _line(message: Any) -> str:  # noqa: ANN401 - of confluent-kafka
     pairs = [("partition", str(message.partition()))]
     if message.key() is not None:
         pairs.append(("key", _text(message.key())))
-    pairs += sorted((name, "null" if value is None else _text(value)) for name, value in message.headers() or ())
+    headers = headers_of(message)
+    if headers is None:
+        pairs.append(("headers", "(the name of one is not UTF-8)"))
+    pairs += sorted((name, "null" if value is None else _text(value)) for name, value in headers or ())
     return f"{body}  {' '.join(f'{name}={value}' for name, value in pairs)}"
 
 

@@ -62,7 +62,7 @@ def taken(record: TakenRecord, site: str, topic: str, journal: Journal) -> tuple
     """Return a record of a *topic* as the message that a hub gets, and why no hub can get it."""
     message = message_of(record, site, topic)
     arrived = journal.arriving(message)
-    error = None
+    error = MessageRejected("MalformedMessage", "the name of a header is not UTF-8") if record.headers is None else None
     try:
         if not message.has_message_id:
             identity = deterministic_id(message.arrival)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import typer
 
 from cli.forward.batch import Batch, Records, Taken, taken
-from cli.kafka_consumer import GroupReader
+from cli.kafka_consumer import GroupReader, headers_of
 from cli.places import Place
 from shared.azure.receivers.kafka_message import TakenRecord
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -199,5 +199,6 @@ def _print_error(line: str) -> None:
 
 def _record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-kafka
     _, time_ = message.timestamp()
-    headers = message.headers() or ()
-    return TakenRecord(message.partition(), message.offset(), time_, message.key(), message.value(), headers)
+    return TakenRecord(
+        message.partition(), message.offset(), time_, message.key(), message.value(), headers_of(message)
+    )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from cli.kafka_consumer import TopicReader
+from cli.kafka_consumer import TopicReader, headers_of
 from cli.smoke.choosing import MARK
 from cli.smoke.watching import Sight
 from shared.amqp.codec import decode_all
@@ -45,7 +45,7 @@ class TopicWatch:
 def _message(record: Any, place: Origin) -> bytes:  # noqa: ANN401 - of confluent-kafka
     """Return an encoded message with what a smoke test looks for in a record."""
     message = Message(Sections(body=data(record.value() or b"")), Arrival(place))
-    headers = dict(record.headers() or ())
+    headers = dict(headers_of(record) or ())
     is_encoded = AMQP_MARK in headers
     identity, mark = (_text(headers.get(name), is_encoded=is_encoded) for name in (_MESSAGE_ID, MARK))
     if identity is not None:

@@ -27,6 +27,7 @@ from shared.protocols import Outgoing
 from tests.fidelity.parts import changes, is_same_value, parts
 from tests.forwarding import KEYS, TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
 from tests.messages import ORIGIN, delivered
+from tests.raw_kafka import produce_with_header
 
 EXAMPLES = Path(__file__).parents[2] / "config/examples"
 
@@ -150,6 +151,25 @@ def test_a_record_that_cannot_be_sent_is_set_aside_and_does_not_hold_the_others(
         4: "MalformedMessage",
     }
     assert Message.received(base64.b64decode(found[2]["message"]), ORIGIN).body == b"2"
+
+
+def test_a_record_whose_headers_cannot_be_read_is_set_aside_and_does_not_end_the_process(
+    cluster: KafkaCluster, stream: str
+) -> None:
+    topic, rejects, target = new_topic(cluster), list[str](), TargetThatFailsFirst()
+    produce_with_header(cluster.servers, topic, b"\xff", b"7")
+
+    async def scenario() -> tuple[int, int]:
+        await fill(stream, topic, keyed(20))
+        work = forwarding(topic, target, rejects)
+        await run(work)
+        return work.sent, work.rejected
+
+    assert asyncio.run(scenario()) == (20, 1)
+    assert target.bodies == by_key(20)
+    [found] = map(json.loads, rejects)
+    assert (found["reason"], found["description"]) == ("MalformedMessage", "the name of a header is not UTF-8")
+    assert Message.received(base64.b64decode(found["message"]), ORIGIN).body == b"7"
 
 
 class SinkThatFailsFirst(MemorySink):

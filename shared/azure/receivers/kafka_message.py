@@ -93,17 +93,19 @@ class TakenRecord(NamedTuple):
     """In milliseconds since 1970 UTC."""
     key: bytes | None
     value: bytes | None
-    headers: Sequence[Header]
+    headers: Sequence[Header] | None
+    """None if they cannot be read: the name of one is not UTF-8."""
 
 
 def message_of(record: TakenRecord, site: str, topic: str) -> Message:
     """Return the message in a record of a *topic*."""
-    found = _Found(record.headers)
+    headers = record.headers or ()
+    found = _Found(headers)
     if record.key is not None:
         found.take_key(record.key)
     time = record.time if record.time is not None and 0 <= record.time < _YEAR_10000 else None
     origin = Origin(site, topic, str(record.partition))
-    body = _body(record.value, next((content for name, content in record.headers if name == BODY), None))
+    body = _body(record.value, next((content for name, content in headers if name == BODY), None))
     return Message(found.sections(body), Arrival(origin, record.offset, str(record.offset), time))
 
 

@@ -10,6 +10,7 @@ from cli.places import Place
 from local.kafka.cluster import KafkaCluster
 from shared.config.models import Connection
 from shared.errors import ConfigError
+from tests.raw_kafka import produce_with_header
 
 PLACE = Place("stream", Connection(kind="kafka", setting="STREAM"), "readings")
 
@@ -21,10 +22,12 @@ def test_records_are_lines_with_key_and_headers(monkeypatch: pytest.MonkeyPatch)
         producer.produce("readings", b"a\n\xff", key=b"k", headers=[("z", b"1"), ("n", None)])
         producer.produce("readings", None, key=b"k")
         producer.flush(20)
+        produce_with_header(cluster.servers, "readings", b"\xff", b"b")
         monkeypatch.setenv("STREAM", f"kafka://{cluster.servers}")
         assert list(records(PLACE, 20)) == [
             "a\\n\ufffd  partition=0 key=k n=null z=1",
             "(tombstone)  partition=0 key=k",
+            "b  partition=0 headers=(the name of one is not UTF-8)",
         ]
 
 
