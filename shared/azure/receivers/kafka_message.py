@@ -20,14 +20,20 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import NULL, Malformed, Value
 from shared.azure.senders.kafka_record import (
     AMQP_MARK,
+    ANNOTATION,
     BODY,
     CLOUD_EVENT,
+    CLOUD_EVENT_PREFIX,
+    CLOUD_EVENTS,
     ENCODED,
     FOOTER,
     HEADER_FIELDS,
+    PROPERTY,
     PROPERTY_FIELDS,
     TYPES,
     Header,
+    HeaderForm,
+    is_reserved,
 )
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import SERVICE_ASSIGNED, Message
@@ -37,13 +43,12 @@ KEY = "kafka-key"
 
 _LONGEST_PARTITION_KEY = 128  # Event Hubs
 _PARTITION_KEY = "x-opt-partition-key"
-_ANNOTATION = "amqp-"
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION = (b"\x00\x53" + bytes([code]) for code in (0x70, 0x72, 0x73, 0x74))
 _VALUE = b"\x00\x53\x77"
 _NULL = b"\x40"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000 = 253_402_300_800_000
-_OWN = frozenset((TYPES, AMQP_MARK, BODY))
+_OWN = frozenset((TYPES, AMQP_MARK, BODY, CLOUD_EVENT_PREFIX))
 _FIELDS = {
     name: (place, index, expected)
     for place, fields in ((0, HEADER_FIELDS), (1, PROPERTY_FIELDS))
@@ -114,7 +119,9 @@ class _Found:
 
     def __init__(self, headers: Sequence[Header]) -> None:
         self._is_encoded = any(name == AMQP_MARK for name, _ in headers)
+        self._form: HeaderForm = "amqp" if self._is_encoded else "text"
         self._types = _types(headers)
+        self._events = _events(headers)
         self._fields: tuple[dict[int, Value], dict[int, Value]] = ({}, {})
         self._annotations: dict[str, Value] = {}
         self._properties: dict[str, Value] = {}
@@ -163,15 +170,21 @@ class _Found:
         if place is not None:
             may_be = _ID_TYPES if name in _IDS else {expected}
             return value.kind in may_be and self._fields[place].setdefault(index, value) is value
-        if not name.startswith(_ANNOTATION):
-            is_event = name.startswith(CLOUD_EVENT) and not self._is_encoded
-            self._add_property(f"cloudEvents:{name.removeprefix(CLOUD_EVENT)}" if is_event else name, value)
+        if not name.startswith(ANNOTATION):
+            self._add_property(self._property_name(name), value)
             return True
-        annotation = name.removeprefix(_ANNOTATION)
+        annotation = name.removeprefix(ANNOTATION)
         is_key = annotation == _PARTITION_KEY
         if not annotation.isascii() or annotation in SERVICE_ASSIGNED or (is_key and value.kind != "string"):
             return False
         return self._annotations.setdefault(annotation, value) is value
+
+    def _property_name(self, header: str) -> str:
+        if header.startswith(PROPERTY) and is_reserved(header, self._form):
+            return header.removeprefix(PROPERTY)
+        if header.startswith(CLOUD_EVENT) and not self._is_encoded:
+            return f"{self._events}{header.removeprefix(CLOUD_EVENT)}"
+        return header
 
     def _value(self, name: str, content: bytes | None, expected: str) -> Value | None:
         """Return the value of a header, None if it is not what it is said to be."""
@@ -202,6 +215,12 @@ def _types(headers: Sequence[Header]) -> dict[str, str]:
     except (ValueError, RecursionError):
         return {}
     return {name: kind for name, kind in found.items() if isinstance(kind, str)} if isinstance(found, dict) else {}
+
+
+def _events(headers: Sequence[Header]) -> str:
+    """Return how the properties of a CloudEvent's attributes start."""
+    given = next((content for name, content in headers if name == CLOUD_EVENT_PREFIX), None)
+    return next((each for each in CLOUD_EVENTS if each.encode() == given), CLOUD_EVENTS[0])
 
 
 def _foreign(content: bytes | None) -> Value:

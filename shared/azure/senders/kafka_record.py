@@ -11,6 +11,7 @@ use different protocols".
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -33,12 +34,19 @@ BODY = "amqp-body"
 FOOTER = "amqp-footer"
 CLOUD_EVENT = "ce_"
 """How the header of a CloudEvent's attribute starts."""
+CLOUD_EVENTS = ("cloudEvents:", "cloudEvents_", CLOUD_EVENT)
+"""How the properties of such attributes may start; a reader takes the first unless a header has another."""
+CLOUD_EVENT_PREFIX = "amqp-cloud-event-prefix"
+"""The header that has how the properties of such attributes started."""
+ANNOTATION = "amqp-"
+PROPERTY = "property:"
+"""How the header of a property starts if a header of its name means something else."""
 AMQP_MARK = "AMQPheaders"
 """The header by which a reader recognizes values in AMQP encoding; its value means nothing."""
 ENCODED = "amqp"
 """The type of a value whose header or body is its AMQP encoding."""
 
-_CLOUD_EVENTS = ("cloudEvents_", "cloudEvents:")
+_RESERVED: Mapping[HeaderForm, tuple[str, ...]] = {"text": (ANNOTATION, *CLOUD_EVENTS), "amqp": (ANNOTATION,)}
 _NULL = b"\x40"
 _ZERO = b"\x54\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,6 +78,7 @@ PROPERTY_FIELDS = (
     ("amqp-group-sequence", "uint"),
     ("amqp-reply-to-group-id", "string"),
 )
+_RESERVED_NAMES = frozenset((TYPES, AMQP_MARK, "content-type"))
 
 
 class Record(NamedTuple):
@@ -140,12 +149,26 @@ def _header_section(section: bytes) -> tuple[list[Header], list[tuple[str, str]]
     return headers, types
 
 
+def is_reserved(name: str, form: HeaderForm) -> bool:
+    """Return whether a header of this name is not the property of this name; `property:` before it changes nothing."""
+    own = name.rpartition(PROPERTY)[2]
+    return own in _RESERVED_NAMES or own.startswith(_RESERVED[form])
+
+
 def _properties_of(section: bytes) -> list[_Property]:
     """Return the properties of an encoded section."""
     found: list[_Property] = []
-    for name, _, start, stop in map_section.entries(section):
+    events: str | None = None
+    for name, entry, start, stop in map_section.entries(section):
+        prefix = _event_prefix(name)
+        if prefix is not None and events is None:
+            events = prefix
+            if prefix != CLOUD_EVENTS[0]:
+                at = section.index(prefix.encode(), entry)
+                found.append((CLOUD_EVENT_PREFIX, at, at + len(prefix), "string"))
         offset, kind = _BYTES.get(section[start], (0, None))
-        found.append((_property_header(name), start + offset, stop, kind))
+        header = _event_header(name, prefix) if prefix and prefix == events else _property_header(name, "text")
+        found.append((header, start + offset, stop, kind))
     return found
 
 
@@ -174,7 +197,7 @@ def _amqp_headers(raw: sections.Sections) -> list[Header]:
     """Return the headers of the form `amqp`."""
     headers: list[Header] = []
     for name, _, start, stop in map_section.entries(raw.application_properties):
-        headers.append((_checked(name), raw.application_properties[start:stop]))
+        headers.append((_property_header(name, "amqp"), raw.application_properties[start:stop]))
     for name, _, start, stop in map_section.entries(raw.message_annotations):
         if name is not None:
             headers.append((_annotation_header(name), raw.message_annotations[start:stop]))
@@ -245,18 +268,26 @@ def _checked(name: str | None) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _property_header(name: str | None) -> str:
-    """Return the header of a property, which has another name if it is an attribute of a CloudEvent."""
+def _property_header(name: str | None, form: HeaderForm) -> str:
+    """Return the header of a property that is no attribute of a CloudEvent."""
     header = _checked(name)
-    for prefix in _CLOUD_EVENTS:
-        if header.startswith(prefix):
-            return f"{CLOUD_EVENT}{header.removeprefix(prefix)}"
-    return header
+    return f"{PROPERTY}{header}" if is_reserved(header, form) else header
+
+
+@lru_cache(maxsize=1024)
+def _event_prefix(name: str | None) -> str | None:
+    """Return how the name of a property starts if it may be an attribute of a CloudEvent."""
+    return next((each for each in CLOUD_EVENTS if name and name.startswith(each)), None)
+
+
+@lru_cache(maxsize=1024)
+def _event_header(name: str | None, prefix: str) -> str:
+    return f"{CLOUD_EVENT}{_checked(name).removeprefix(prefix)}"
 
 
 @lru_cache(maxsize=256)
 def _annotation_header(name: str) -> str:
-    return f"amqp-{_checked(name)}"
+    return f"{ANNOTATION}{_checked(name)}"
 
 
 def _number(payload: float) -> str:

@@ -48,6 +48,48 @@ def test_properties_come_back_with_their_types(named: dict[str, Value]) -> None:
     assert is_same(content, returned(content, "text"))
 
 
+@pytest.mark.parametrize("form", ["text", "amqp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "content-type",
+        "repl-types",
+        "AMQPheaders",
+        "amqp-message-id",
+        "amqp-body",
+        "amqp-footer",
+        "amqp-ttl",
+        "amqp-x-opt-partition-key",
+        "amqp-x-opt-other",
+        "amqp-cloud-event-prefix",
+        "amqp-",
+        "property:",
+        "property:amqp-ttl",
+        "property:ce_id",
+        "ce_id",
+        "cloudEvents_id",
+        "cloudEvents:id",
+        "Content-Type",
+        "kafka-key",
+    ],
+)
+def test_a_property_comes_back_under_any_name(name: str, form: HeaderForm) -> None:
+    content = delivered(
+        None,
+        message_id="m",
+        content_type="text/plain",
+        named={name: string("mine"), "n": int_(1)},
+        annotated={"x-opt-partition-key": string("k"), "x-opt-other": ulong(5)},
+    )
+    assert is_same(content, returned(content, form, "k"))
+
+
+def test_events_of_cloud_events_come_back_also_if_names_differ_in_their_prefix_only() -> None:
+    named = {"ce_id": int_(1), "cloudEvents:id": int_(2), "cloudEvents_id": int_(3), "cloudEvents:type": string("t")}
+    content = delivered(None, message_id="m", named=named)
+    assert is_same(content, returned(content, "text"))
+
+
 def test_a_partition_key_and_an_event_of_cloud_events_come_back() -> None:
     content = delivered(
         None,
