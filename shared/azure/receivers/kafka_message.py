@@ -133,8 +133,9 @@ class _Found:
                 self._add_property(name, _foreign(content))
 
     def take_key(self, key: bytes) -> None:
-        """Let the partition be that of the *key*, unless a header has the partition key."""
-        if _PARTITION_KEY in self._annotations:
+        """Let the partition be that of the *key*, also if a header has another: a program may have changed the key."""
+        header = self._annotations.get(_PARTITION_KEY)
+        if header is not None and header.payload == key.decode(errors="replace"):
             return
         value = _foreign(key)
         if not isinstance(value.payload, str) or not 0 < len(value.payload) <= _LONGEST_PARTITION_KEY:

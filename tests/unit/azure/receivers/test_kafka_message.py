@@ -182,6 +182,17 @@ def test_a_body_that_is_not_what_it_is_said_to_be_is_data(kind: bytes) -> None:
     assert taken(("amqp-body", kind), value=b"\xff").body == b"\xff"
 
 
+@pytest.mark.parametrize(("key", "expected"), [(b"press-8", "press-8"), (b"press-7", "press-7"), (None, "press-7")])
+def test_a_record_that_got_another_key_on_its_way_has_that_key(key: bytes | None, expected: str) -> None:
+    message = taken(("amqp-x-opt-partition-key", b"press-7"), key=key)
+    assert message.partition_key == expected
+    assert not list(message.application_properties())
+
+
+def test_a_long_partition_key_that_busway_wrote_comes_back() -> None:
+    assert taken(("amqp-x-opt-partition-key", b"k" * 200), key=b"k" * 200).partition_key == "k" * 200
+
+
 _names = st.sampled_from(
     ["repl-types", "AMQPheaders", "amqp-body", "amqp-footer", "amqp-ttl", "amqp-message-id", "amqp-x", "ce_id", "a", ""]
 )
