@@ -203,6 +203,8 @@ class GroupReader:
                 self._unread.discard(message.partition())
             elif reaction_to(error.name()).error is TargetRefused:
                 raise self._problem(error)
+            else:
+                self._report_wait(error.str())
         if self._refusal is not None:
             raise self._problem(self._refusal)
         return found

@@ -29,6 +29,9 @@ from tests.forwarding import KEYS, TargetThatFailsFirst, by_key, fill, forwardin
 from tests.messages import ORIGIN, delivered
 from tests.raw_kafka import produce_with_header
 
+# Requests and errors of Kafka, by their numbers.
+FIND_COORDINATOR, JOIN_GROUP = 10, 11
+INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED = 23, 30
 EXAMPLES = Path(__file__).parents[2] / "config/examples"
 
 
@@ -221,6 +224,28 @@ def test_the_journal_has_what_was_received_before_it_is_sent_and_each_outcome_on
 def test_a_topic_that_does_not_exist_is_a_problem() -> None:
     with pytest.raises(ConfigError, match="stream/missing: cannot be read: Subscribed topic not available"):
         asyncio.run(run(forwarding("missing", TargetThatFailsFirst())))
+
+
+def test_a_group_that_it_may_not_use_is_a_problem(cluster: KafkaCluster) -> None:
+    cluster.fail_requests(GROUP_AUTHORIZATION_FAILED, request=FIND_COORDINATOR)
+    topic = new_topic(cluster)
+    with pytest.raises(ConfigError, match=f"stream/{topic}: cannot be read: .*Group authorization failed"):
+        asyncio.run(run(forwarding(topic, TargetThatFailsFirst())))
+
+
+def test_a_group_that_does_not_take_it_for_now_is_reported_and_waited_for(
+    cluster: KafkaCluster, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, target = new_topic(cluster), TargetThatFailsFirst()
+    cluster.fail_requests(INCONSISTENT_GROUP_PROTOCOL, request=JOIN_GROUP)
+
+    async def scenario() -> None:
+        await fill(stream, topic, keyed(20))
+        await run(forwarding(topic, target))
+
+    asyncio.run(scenario())
+    assert target.bodies == by_key(20)
+    assert f"stream/{topic}: waits: JoinGroup failed: Broker: Inconsistent group protocol" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
