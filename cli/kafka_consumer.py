@@ -25,6 +25,7 @@ _REPORT_SECONDS = 60.0
 _OLD_TOKEN_SECONDS = 10.0
 _SAME_OUTAGE_SECONDS = 1.0
 _END = "_PARTITION_EOF"
+_NO_SUCH_OFFSET = "_AUTO_OFFSET_RESET"
 # For a name that is not UTF-8, confluent-kafka returns a list without the name and also raises. A call in Python's code
 # may go on with that list, and crash the process; a call from C is checked, and raises SystemError.
 _read_headers = methodcaller("headers")
@@ -119,6 +120,10 @@ class GroupReader:
         """The partitions whose end it has not seen."""
         self.lost: set[int] = set()
         """The partitions that were taken away since the last `take`."""
+        self._positions: dict[int, int] = {}
+        """Where the partitions go on; one that goes on where the group is, is not in it."""
+        self._unplaced: set[int] = set()
+        """The partitions that cannot go on: the group has no offset, or the topic does not have that offset."""
         self._waiting: list[Any] = []
         self._refusal: Any = None
         self._report = report
@@ -131,7 +136,7 @@ class GroupReader:
             {
                 **options,
                 "group.id": group,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",  # with "earliest", nobody would learn that records were deleted unread
                 "session.timeout.ms": 10_000,  # then another member takes over the partitions of one that was killed
                 "allow.auto.create.topics": False,
                 "topic.metadata.propagation.max.ms": 1_000,
@@ -199,19 +204,55 @@ class GroupReader:
             error = message.error()
             if error is None:
                 found.append(message)
+                self._positions[message.partition()] = message.offset() + 1
             elif error.name() == _END:
                 self._unread.discard(message.partition())
+            elif error.name() == _NO_SUCH_OFFSET:
+                self._unplaced.add(message.partition())
             elif reaction_to(error.name()).error is TargetRefused:
                 raise self._problem(error)
             else:
                 self._report_wait(error.str())
         if self._refusal is not None:
             raise self._problem(self._refusal)
+        if self._unplaced:
+            self._place()
         return found
+
+    def _place(self) -> None:
+        """Read from their beginning the partitions that cannot go on where the group is; report what was deleted."""
+        assigned = self._assigned or set()
+        # At the first start that is each of them, and together they need one assignment.
+        new = (assigned - self._positions.keys()) | self._unplaced
+        try:
+            committed = self._consumer.committed([self._at(each) for each in new], _COMMIT_SECONDS)
+            offsets = {each.partition: self._positions.get(each.partition, each.offset) for each in committed}
+            ends = {
+                each: self._consumer.get_watermark_offsets(self._at(each), _COMMIT_SECONDS)
+                for each in sorted(self._unplaced)
+                if offsets[each] >= 0
+            }
+        except confluent_kafka.KafkaException:
+            return  # the next call tries again
+        self._positions |= {each: confluent_kafka.OFFSET_BEGINNING for each, offset in offsets.items() if offset < 0}
+        for partition, (low, high) in ends.items():
+            offset, self._positions[partition] = offsets[partition], low
+            deleted = f"offsets {offset} to {low - 1} were deleted before they were read"
+            beyond = f"the group is at offset {offset} and the topic ends at {high}; it reads again from offset {low}"
+            self._report(f"{self._where}: partition {partition}: {deleted if offset < low else beyond}")
+        self._unplaced.clear()
+        self._consumer.assign([self._at(each) for each in sorted(assigned)])
+
+    def _at(self, partition: int) -> Any:  # noqa: ANN401 - of confluent-kafka
+        """Return where a partition goes on: after what was read of it, or else where the group is."""
+        offset = self._positions.get(partition, confluent_kafka.OFFSET_STORED)
+        return confluent_kafka.TopicPartition(self._topic, partition, offset)
 
     def _join(self, _consumer: object, partitions: Sequence[Any]) -> None:
         self._assigned = {each.partition for each in partitions}
         self._unread = set(self._assigned)
+        self._positions.clear()
+        self._unplaced.clear()
 
     def _lose(self, _consumer: object, partitions: Sequence[Any]) -> None:
         self.lost.update(each.partition for each in partitions)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
 from cli.main import app
@@ -224,6 +225,51 @@ def test_the_journal_has_what_was_received_before_it_is_sent_and_each_outcome_on
 def test_a_topic_that_does_not_exist_is_a_problem() -> None:
     with pytest.raises(ConfigError, match="stream/missing: cannot be read: Subscribed topic not available"):
         asyncio.run(run(forwarding("missing", TargetThatFailsFirst())))
+
+
+def test_records_that_were_deleted_before_they_were_read_are_reported(
+    cluster: KafkaCluster, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, target = new_topic(cluster), TargetThatFailsFirst()
+    # The cluster keeps 5 MB of a partition.
+    large = [Outgoing(delivered(None, body=b"%-900000d" % each), None, None, "k") for each in range(20)]
+
+    async def scenario() -> None:
+        await fill(stream, topic, large[:2])
+        await run(forwarding(topic, target))
+        await fill(stream, topic, large[2:])
+        await run(forwarding(topic, target))
+
+    asyncio.run(scenario())
+    [numbers] = target.bodies.values()
+    first = numbers[2]
+    assert first > 2
+    assert numbers == [0, 1, *range(first, 20)]
+    reported = capsys.readouterr().err
+    assert f"offsets 2 to {first - 1} were deleted before they were read\n" in reported
+    assert reported.startswith(f"stream/{topic}: partition ")
+
+
+def test_a_group_whose_offset_is_beyond_the_end_of_the_topic_starts_again_and_it_is_reported(
+    cluster: KafkaCluster, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, target = new_topic(cluster), TargetThatFailsFirst()
+    # As after a topic was deleted and created again.
+    consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": f"of-{topic}"})
+    consumer.commit(offsets=[TopicPartition(topic, each, 70) for each in range(2)], asynchronous=False)
+    consumer.close()
+
+    async def scenario() -> None:
+        await fill(stream, topic, keyed(20))
+        await run(forwarding(topic, target))
+
+    asyncio.run(scenario())
+    assert target.bodies == by_key(20)
+    reported = capsys.readouterr().err.splitlines()
+    assert [each.partition(" and ")[0] for each in reported] == [
+        f"stream/{topic}: partition {partition}: the group is at offset 70" for partition in range(2)
+    ]
+    assert all(each.endswith("it reads again from offset 0") for each in reported)
 
 
 def test_a_group_that_it_may_not_use_is_a_problem(cluster: KafkaCluster) -> None:
