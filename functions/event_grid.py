@@ -24,7 +24,7 @@ import azure.functions as func
 from functions.answers import failure, response
 from shared.clock import Clock, SystemClock
 from shared.codecs.cloudevents import BATCH, INVALID, split_batch
-from shared.codecs.envelope import event_key
+from shared.codecs.envelope import event_key, in_order
 from shared.errors import BuswayError, MessageRejected
 from shared.line.gathering import Gathering
 from shared.message.text_messages import text_message
@@ -129,7 +129,8 @@ def _contents(body: bytes, content_type: str) -> Sequence[tuple[bytes, bytes | N
             raise MessageRejected(INVALID, "got a JSON value that is not an object")
         if event.get("eventType") == _VALIDATION:
             return _code(event)
-        found.append((_message(event, text), event_key(text)))
+        content = in_order(event, text)
+        found.append((_message(event, content), event_key(content)))
     return found
 
 

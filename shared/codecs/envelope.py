@@ -24,6 +24,7 @@ MOST_EVENTS = 100_000
 
 _NOT_AN_ENVELOPE = "NotAnEnvelope"
 _VERSION = "1.0"
+_ATTRIBUTES = ("specversion", "type", "source", "id", "sourcekind", "datacontenttype", "data_base64")
 # The bytes with which `encode_event` and `envelopes` begin; other channels recognize envelopes by them.
 _BEGINNING = f'{{"specversion":"{_VERSION}","type":"{EVENT_TYPE}",'.encode()
 _BEGINNINGS = (_BEGINNING, b"[" + _BEGINNING)
@@ -95,6 +96,19 @@ def event_key(content: bytes) -> bytes | None:
     # In a value the quotes would be escaped.
     identity, kind, _ = envelope.partition(b'"sourcekind":')
     return identity if kind else None
+
+
+def in_order(event: dict[str, Any], text: bytes) -> bytes:
+    """
+    Return the *text* of a CloudEvent; that of an envelope has the beginning by which it is recognized.
+
+    A channel that reads the JSON of events may write their attributes in another order, and with spaces.
+    """
+    is_known = event.get("specversion") == _VERSION and event.get("type") == EVENT_TYPE
+    if not is_known or text.startswith(_BEGINNING):
+        return text
+    first = {name: event[name] for name in _ATTRIBUTES if name in event}
+    return json.dumps(first | event, separators=(",", ":")).encode()
 
 
 def open_envelope(content: bytes) -> list[Event]:

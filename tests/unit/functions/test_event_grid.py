@@ -99,6 +99,20 @@ def test_an_envelope_is_opened_and_delivered_twice_is_sent_once() -> None:
     assert (found.session_id, found.body) == ("s", b"body")
 
 
+@pytest.mark.parametrize("is_batch", [True, False])
+def test_an_envelope_whose_attributes_event_grid_has_written_in_another_order_is_opened(*, is_batch: bool) -> None:
+    output = OutputThatAccepts()
+    receive = webhook(output)
+    text = TextForm("send", "grid/orders", "service-bus", 10**6).text(message(3, session_id="s"), None)
+    attributes = json.loads(text) | {"time": "2026-01-01T00:00:00Z"}
+    orders = (sorted(attributes), sorted(attributes, reverse=True), list(attributes))
+    for names in orders:
+        written = json.dumps({name: attributes[name] for name in names})
+        assert asked(receive, f"[{written}]".encode() if is_batch else written.encode())[0] == 200
+    (found,) = output.messages("orders")
+    assert (found.session_id, found.body) == ("s", b"body")
+
+
 def test_no_success_is_answered_before_the_target_has_the_event() -> None:
     down = OutputThatIsDown()
     receive = webhook(down)
