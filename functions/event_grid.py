@@ -15,7 +15,7 @@ import hmac
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +36,7 @@ ORIGIN = "eventgrid.azure.net"
 MOST_BYTES = 2 * 1024 * 1024
 _PAUSE_SECONDS = 60.0
 _VALIDATION = "Microsoft.EventGrid.SubscriptionValidationEvent"
+_VALIDATING = "SubscriptionValidation"
 _EVENT, _JSON = "application/cloudevents+json", "application/json"
 
 
@@ -95,7 +96,7 @@ async def _received(
     if len(body) > MOST_BYTES:
         return refusals.answer(f"the request has {len(body)} bytes, expected at most {MOST_BYTES}", 413)
     try:
-        contents = _contents(body, request.headers.get("Content-Type", ""))
+        contents = _contents(body, request.headers)
     except (ValueError, RecursionError, MessageRejected) as fault:
         reason = fault.description if isinstance(fault, MessageRejected) else "the body is not JSON"
         return refusals.answer(f"expected CloudEvents or events of Event Grid: {reason}", 400)
@@ -113,21 +114,24 @@ async def _received(
     return response(b"", _JSON)
 
 
-def _contents(body: bytes, content_type: str) -> Sequence[tuple[bytes, bytes | None]] | str:
+def _contents(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[bytes, bytes | None]] | str:
     """
     Return an encoded message for each event, with its key, or the code of a validation; raises MessageRejected.
 
     A CloudEvent comes alone or in an array; events of the schema of Event Grid always come in an array.
     """
     is_array = body.lstrip()[:1] == b"["
-    if content_type.startswith(BATCH) and not is_array:
+    if headers.get("Content-Type", "").startswith(BATCH) and not is_array:
         raise MessageRejected(INVALID, "got a JSON value that is not an array")
+    texts = split_batch(body) if is_array else [body]
+    # A publisher can give its events this type too; those are delivered as notifications, and with others.
+    may_validate = len(texts) == 1 and headers.get("aeg-event-type", _VALIDATING) == _VALIDATING
     found = []
-    for text in split_batch(body) if is_array else [body]:
+    for text in texts:
         event = json.loads(text)
         if not isinstance(event, dict):
             raise MessageRejected(INVALID, "got a JSON value that is not an object")
-        if event.get("eventType") == _VALIDATION:
+        if may_validate and event.get("eventType") == _VALIDATION:
             return _code(event)
         content = in_order(event, text)
         found.append((_message(event, content), event_key(content)))

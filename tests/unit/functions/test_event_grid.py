@@ -59,16 +59,25 @@ def test_only_event_grid_may_deliver(origin: str, status: int) -> None:
     assert answer.headers.get("WebHook-Allowed-Origin") == ("eventgrid.azure.net" if status == 200 else None)
 
 
-def test_the_validation_of_the_event_grid_schema_is_answered() -> None:
-    validation = {
-        "id": "1",
-        "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
-        "data": {"validationCode": "A-1"},
-    }
-    assert asked(webhook(OutputThatAccepts()), json.dumps([validation]).encode()) == (
-        200,
-        b'{"validationResponse": "A-1"}',
-    )
+VALIDATION = {
+    "id": "1",
+    "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
+    "data": {"validationCode": "A-1"},
+}
+
+
+@pytest.mark.parametrize("headers", [{}, {"aeg-event-type": "SubscriptionValidation"}])
+def test_the_validation_of_the_event_grid_schema_is_answered(headers: dict[str, str]) -> None:
+    answer = asked(webhook(OutputThatAccepts()), json.dumps([VALIDATION]).encode(), **headers)
+    assert answer == (200, b'{"validationResponse": "A-1"}')
+
+
+def test_an_event_with_the_type_of_a_validation_is_sent_like_the_others_of_its_request() -> None:
+    output = OutputThatAccepts()
+    receive = webhook(output)
+    assert asked(receive, json.dumps([event("2"), VALIDATION | {"topic": "/t"}]).encode()) == (200, b"")
+    assert asked(receive, json.dumps([VALIDATION]).encode(), **{"aeg-event-type": "Notification"}) == (200, b"")
+    assert sorted(map(str, output.ids("orders"))) == ["1", "1", "2"]
 
 
 @pytest.mark.parametrize("is_batch", [True, False])
