@@ -5,7 +5,8 @@ The webhook of Event Grid: one HTTP function for each task whose source is a top
    delivers the events again.
 2. The host asks for the key of the function (`?code=` in the address of the subscription), also in the handshake. Only
    Event Grid is allowed as the origin.
-3. A request that is refused is logged, in one line a minute for each status, without anything of the request.
+3. What is at fault among other events goes to `rejects`: an answer of 400 would end the delivery of all of them.
+4. A request that is refused is logged, in one line a minute for each status, without anything of the request.
 
 Source: CloudEvents 1.0.2, HTTP 1.1 Web Hooks; Microsoft Learn, "Webhook event delivery" and "Endpoint validation".
 """
@@ -27,7 +28,7 @@ from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key, in_order
 from shared.errors import BuswayError, MessageRejected
 from shared.line.gathering import Gathering
-from shared.message.text_messages import text_message
+from shared.message.text_messages import fault_message, text_message
 from shared.printable import printable
 
 _LOGGER = logging.getLogger("busway.event_grid")
@@ -116,26 +117,45 @@ async def _received(
 
 def _contents(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[bytes, bytes | None]] | str:
     """
-    Return an encoded message for each event, with its key, or the code of a validation; raises MessageRejected.
+    Return an encoded message for each event, with its key, or the code of a validation.
 
-    A CloudEvent comes alone or in an array; events of the schema of Event Grid always come in an array.
+    A CloudEvent comes alone or in an array; events of the schema of Event Grid always come in an array. What is among
+    events and is not one becomes a message that the line rejects.
+
+    Raises: MessageRejected, ValueError or RecursionError if nothing is an event.
     """
     is_array = body.lstrip()[:1] == b"["
     if headers.get("Content-Type", "").startswith(BATCH) and not is_array:
         raise MessageRejected(INVALID, "got a JSON value that is not an array")
     texts = split_batch(body) if is_array else [body]
     # A publisher can give its events this type too; those are delivered as notifications, and with others.
-    may_validate = len(texts) == 1 and headers.get("aeg-event-type", _VALIDATING) == _VALIDATING
-    found = []
-    for text in texts:
-        event = json.loads(text)
-        if not isinstance(event, dict):
-            raise MessageRejected(INVALID, "got a JSON value that is not an object")
-        if may_validate and event.get("eventType") == _VALIDATION:
+    if len(texts) == 1 and headers.get("aeg-event-type", _VALIDATING) == _VALIDATING:
+        event = _event(texts[0])
+        if event.get("eventType") == _VALIDATION:
             return _code(event)
-        content = in_order(event, text)
-        found.append((_message(event, content), event_key(content)))
+    found, faults = [], []
+    for text in texts:
+        try:
+            found.append(_content(text))
+        except (ValueError, RecursionError, MessageRejected) as fault:
+            faults.append(fault)
+            found.append((fault_message(text), None))
+    if faults and len(faults) == len(texts):
+        raise faults[0]
     return found
+
+
+def _content(text: bytes) -> tuple[bytes, bytes | None]:
+    event = _event(text)
+    text = in_order(event, text)
+    return _message(event, text), event_key(text)
+
+
+def _event(text: bytes) -> dict[str, Any]:
+    event = json.loads(text)
+    if not isinstance(event, dict):
+        raise MessageRejected(INVALID, "got a JSON value that is not an object")
+    return event
 
 
 def _code(event: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
-from shared.message.text_messages import MOST_EVENT_BYTES, MOST_QUEUE_BYTES, decode_base64
+from shared.message.text_messages import MOST_EVENT_BYTES, MOST_QUEUE_BYTES, check_event, decode_base64
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Locks, Output, Telemetry
 from shared.rules.rule import parse_action, parse_filter
@@ -218,7 +218,7 @@ def _task(
 def _restored(file: TaskFile, kind: Kind) -> Callable[[Message], None] | None:
     """Return what the task does with each message as it arrives."""
     if kind == EVENT_GRID:
-        return None
+        return check_event
     if kind == STORAGE_QUEUE:
         return decode_base64 if file.source.encoding == "base64" else None
     return restore_event if kind == "event-hubs" and file.source.form != "envelope" else None

@@ -58,6 +58,17 @@ def text_message(
     ).encode()
 
 
+def fault_message(text: bytes) -> bytes:
+    """Return a message with the *text* of what came among events and is not one; `check_event` rejects it."""
+    return text_message(blake2b(text, digest_size=16).hexdigest(), text, None, None, 1)
+
+
+def check_event(message: Message) -> None:
+    """Reject a message of a webhook that is not an event: only events have a content type; raises MessageRejected."""
+    if message.arrival.event is None and message.content_type is None:
+        raise MessageRejected("InvalidEvent", "it came among events, expected a JSON object with id and source")
+
+
 def number_of(identity: str) -> int:
     """Return the number of the message with this id: one of 2^63, so that two messages of a day have different ones."""
     return int.from_bytes(blake2b(identity.encode(), digest_size=8).digest()) & _LARGEST_NUMBER or 1

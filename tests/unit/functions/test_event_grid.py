@@ -11,6 +11,7 @@ import azure.functions as func
 import pytest
 
 from functions.event_grid import register_webhook
+from shared.amqp.values import string
 from shared.clock import ManualClock
 from shared.line.gathering import Gathering
 from shared.line.pipeline import Pipeline
@@ -18,6 +19,7 @@ from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
 from shared.line.text_form import TextForm
 from shared.message.arrival import Origin
+from shared.message.text_messages import check_event
 from shared.message.ttl import Keep
 from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
 from tests.messages import message
@@ -27,8 +29,9 @@ type Receive = Callable[[func.HttpRequest], Coroutine[Any, Any, func.HttpRespons
 
 def webhook(output: OutputThatAccepts, clock: ManualClock | None = None) -> Receive:
     target, clock = Target(output, "east", "orders"), clock or clock_at_delivery()
-    task = Task("take", Origin("grid", "orders"), [], Router([Route(target)]), target, Keep(), None)
-    task = replace(task, opens_envelopes=True, opens_some=True, one_by_one=True)
+    rejects = Target(output, "east", "rejected")
+    task = Task("take", Origin("grid", "orders"), [], Router([Route(target)]), rejects, Keep(), None)
+    task = replace(task, opens_envelopes=True, opens_some=True, one_by_one=True, restore=check_event)
     line = Pipeline(task, JournalInMemory(), clock, sleep_by(clock))
     app = func.FunctionApp()
     register_webhook(app, "take", "orders", Gathering(line, has_sessions=False), clock)
@@ -152,6 +155,27 @@ def test_what_is_not_an_event_is_a_bad_request(body: bytes) -> None:
     output = OutputThatAccepts()
     assert asked(webhook(output), body)[0] == 400
     assert output.calls == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        b'{"specversion":"1.0","id":3,"source":"/s","type":"t"}',
+        b'{"any":"schema"}',
+        b'["none"]',
+        b'{"specversion":"1.0","id":"a","source":"/s","type":"t","data":%b}' % (b"9" * 5000),
+    ],
+)
+def test_what_is_at_fault_among_events_is_rejected_and_the_events_are_sent(fault: bytes) -> None:
+    output = OutputThatAccepts()
+    receive = webhook(output)
+    events = [json.dumps(event(str(number))).encode() for number in range(9)]
+    body = b"[%b]" % b",".join([*events[:4], fault, *events[4:]])
+    assert [asked(receive, body)[0], asked(receive, body)[0]] == [200, 200]
+    assert sorted(map(str, output.ids("orders"))) == [str(number) for number in range(9)]
+    (rejected,) = output.messages("rejected")
+    assert rejected.body == fault
+    assert rejected.application_property("repl-reject-reason") == string("InvalidEvent")
 
 
 def test_a_request_that_is_too_large_is_refused() -> None:
