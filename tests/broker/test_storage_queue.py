@@ -11,7 +11,7 @@ from typing import Any, override
 
 import pytest
 from aiohttp import web
-from azure.storage.queue import QueueServiceClient
+from azure.storage.queue import QueueMessage, QueueServiceClient
 
 from local.host.listener import Stopping
 from local.host.protos import TypedData
@@ -73,6 +73,28 @@ def test_texts_arrive_unchanged_and_never_expire(account: str, service: QueueSer
     found = list(service.get_queue_client("orders").receive_messages(messages_per_page=32))
     assert sorted(each.content for each in found) == sorted(contents)
     assert {each.expires_on.year for each in found if each.expires_on is not None} == {9999}
+
+
+@pytest.mark.parametrize("days", [1, 8])
+def test_a_scheduled_message_lives_from_its_scheduled_time(
+    account: str, service: QueueServiceClient, days: int
+) -> None:
+    due = round(SystemClock().now().timestamp() * 1000) + days * 86_400_000
+    assert sent(account, texts("later", time_to_live=60_000, scheduled_time=due)) == [None]
+    assert service.get_queue_client("orders").get_queue_properties().approximate_message_count == 1
+
+
+def test_a_scheduled_message_can_be_received_before_it_expires(account: str, service: QueueServiceClient) -> None:
+    due = round(SystemClock().now().timestamp() * 1000) + 2_000
+    assert sent(account, texts("later", time_to_live=60_000, scheduled_time=due)) == [None]
+    found = list[QueueMessage]()
+    until = time.monotonic() + SECONDS
+    while not found and time.monotonic() < until:
+        found = list(service.get_queue_client("orders").receive_messages())
+    (later,) = found
+    assert later.expires_on is not None
+    assert later.inserted_on is not None
+    assert timedelta(seconds=61) <= later.expires_on - later.inserted_on <= timedelta(seconds=62)
 
 
 def test_times_are_whole_seconds_rounded_up(account: str, service: QueueServiceClient) -> None:

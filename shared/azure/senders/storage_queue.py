@@ -80,13 +80,12 @@ class StorageQueueOutput:
             text = message.content.decode()
         except UnicodeDecodeError as error:
             return as_error(INVALID, where, "it is not text", error)
+        delay = self._seconds_until(message.scheduled_time)
+        # The queue counts the time to live from the arrival, and refuses a message that would be hidden until its end.
+        life = (delay or 0) + _seconds(message.time_to_live) if message.time_to_live else _FOR_EVER
         try:
             async with asyncio.timeout_at(deadline):
-                await queue.send_message(
-                    text,
-                    visibility_timeout=self._seconds_until(message.scheduled_time),
-                    time_to_live=_seconds(message.time_to_live) if message.time_to_live else _FOR_EVER,
-                )
+                await queue.send_message(text, visibility_timeout=delay, time_to_live=life)
         except (AzureError, TimeoutError, OSError) as error:
             return sending_error(where, error)
         return None
