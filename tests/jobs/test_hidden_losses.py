@@ -398,3 +398,19 @@ def test_an_hour_in_which_only_a_clock_that_is_ahead_writes_counts_once_all_writ
     now = START + HOUR - 20 * SECOND
     result = run(spark, tmp_path, hours=2, now=now, settings=Settings(writers_stopped=True))
     assert verdicts(result) == {("next-hour", 1): "missing"}
+
+
+def test_a_message_that_its_instance_remembers_has_no_target_on_record_and_needs_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journals = running(of_task("delivered-again"))
+    again: Record = {"remembered": True, "check": None, "target": None}
+    journals.received(1, AT, AT)
+    journals.outcome(1, AT + SECOND)
+    journals.received(1, AT, AT + MINUTE)
+    journals.outcome(1, AT + MINUTE, **again)
+    journals.write(tmp_path / "journal")
+    result = run(spark, tmp_path)
+    assert verdicts(result).keys() <= {("delivered-again", 1)}
+    (task,) = result.summary.tasks
+    assert (task.targets, task.verdicts) == (["east/delivered-again"], {"delivered": 5})

@@ -72,7 +72,8 @@ def activity_by_task(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskAct
                 one.received += row["n"]
             else:
                 one.outcomes += row["n"]
-            if row["outcome"] == "sent":
+            # A message that an instance only remembers to have sent has no target on record.
+            if row["outcome"] == "sent" and row["target"] is not None:
                 one.targets.add(row["target"])
                 one.hands_over |= bool(row["handed_over"])
                 one.sent[row["target"]] += row["n"]
