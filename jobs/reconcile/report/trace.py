@@ -59,7 +59,8 @@ def _received(record: Row) -> str:
 
 def _sent(record: Row) -> str:
     if record["remembered"]:
-        return f"did not send it again: {record['target']} had accepted it in an earlier attempt"
+        # Such a record has no target.
+        return "did not send it again: the target had accepted it before"
     if record["handed_over"]:
         return f"asked the host to send it to {record['target']}; whether it did is not on record"
     return f"sent it, and {record['target']} accepted it{' (changed by an editor)' if record['edited'] else ''}"

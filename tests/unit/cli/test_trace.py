@@ -72,8 +72,9 @@ class Sites:
         *,
         renames: bool = False,
         output: Output | None = None,
+        times: int = 1,
     ) -> bytes | None:
-        """Let a task carry a message, and return what arrived at the target, None if nothing did."""
+        """Let a task carry a batch with a message *times* times, and return what arrived at the target, or None."""
         self.clock.advance(0.25)
         accepting = OutputThatAccepts() if output is None else output
         journal = TaskJournal(task, self.sink, is_hub=False, is_required=True, clock=self.clock)
@@ -88,7 +89,7 @@ class Sites:
             hold=timedelta(seconds=2),
         )
         with contextlib.suppress(TargetUnavailable):
-            asyncio.run(Pipeline(made, journal, self.clock, sleep_by(self.clock)).run([content]))
+            asyncio.run(Pipeline(made, journal, self.clock, sleep_by(self.clock)).run([content] * times))
         sent = accepting.accepted.get(target[1], []) if isinstance(accepting, OutputThatAccepts) else []
         return sent[0].content if sent else None
 
@@ -184,6 +185,14 @@ def test_a_message_without_an_outcome_is_reported_as_such(tmp_path: Path) -> Non
     (tmp_path / "journal").rename(tmp_path / "before")
     sites.write()
     assert "held: 1 hop. copy has no outcome on record" in traced_folder(sites, "held")
+
+
+def test_a_message_that_is_delivered_again_is_not_sent_again(tmp_path: Path) -> None:
+    sites = Sites(tmp_path / "journal")
+    sites.carry("copy", delivered(1, message_id="twice"), ("west", "orders"), ("east", "orders"), times=2)
+    text = traced_folder(sites, "twice")
+    assert "copy did not send it again: the target had accepted it before" in text
+    assert "None" not in text
 
 
 def traced_folder(sites: Sites, message_id: str) -> str:
