@@ -248,7 +248,7 @@ class Record(Struct, gc=False):
     departed: Imprint | None = None
     """As it was to be sent, the same object if nothing had changed; None if nothing was to be sent."""
     is_joined: bool = False
-    """It was sent inside another message, and has no copy of its own."""
+    """It was sent inside another message, or as another copy of it, and has no copy of its own at the target."""
     is_handed_over: bool = False
     """It was given to the host, which sends it after the function has returned: its target may not have it."""
 

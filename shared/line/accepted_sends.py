@@ -33,6 +33,7 @@ class AcceptedSends:
         """Keep up to *limit* outcomes."""
         self._limit = limit
         self._outcomes: OrderedDict[Key, Outcome] = OrderedDict()
+        self._deliveries: dict[Key, Key | None] = {}
 
     def __len__(self) -> int:
         """Return the number of outcomes."""
@@ -45,12 +46,22 @@ class AcceptedSends:
         self._outcomes.move_to_end(key)
         return self._outcomes[key]
 
+    def is_copy(self, event_key: Key | None, delivery: Key | None) -> bool:
+        """Return whether the remembered message of an envelope was sent from another one than this *delivery*."""
+        return event_key in self._deliveries and self._deliveries[event_key] != delivery
+
     def remember(self, key: Key | None, outcome: Outcome) -> None:
         """Remember the outcome of a message; a message without a key cannot be recognized and is not remembered."""
         if key is not None:
             self._outcomes[key] = outcome
 
+    def remember_event(self, event_key: Key, delivery: Key | None, outcome: Outcome) -> None:
+        """Remember the outcome of a message of an envelope, which came with this *delivery*."""
+        self.remember(event_key, outcome)
+        self._deliveries[event_key] = delivery
+
     def trim(self, batch_size: int) -> None:
         """Forget messages beyond the limit, except those of the latest batch of *batch_size* messages."""
         for _ in range(len(self._outcomes) - max(self._limit, batch_size)):
-            self._outcomes.popitem(last=False)
+            key, _ = self._outcomes.popitem(last=False)
+            self._deliveries.pop(key, None)

@@ -187,7 +187,7 @@ class Editing:
             known = item.known(self._accepted)
             if known is not None:
                 batch.parts[index] = [item]
-                item.recall(known)
+                item.recall(known, self._accepted)
                 continue
             # Without an editor no message becomes several.
             requested = item.requested_part(self._task) if self._editors else None
@@ -208,7 +208,7 @@ class Editing:
             part.event_key = None if event_key is None else (*event_key, number)
             known = part.known(self._accepted)
             if known is not None:
-                part.recall(known)
+                part.recall(known, self._accepted)
             elif requested is not None and part.part != requested:
                 reason = f"{PART} asks for part {requested.number} of {requested.total} only"
                 part.withhold(Outcome.FILTERED, reason, Stage.EDITED)

@@ -22,7 +22,7 @@ def reject(batch: Batch, item: Item, rejection: Rejection, accepted: AcceptedSen
     item.followers = ()
     _reject_whole(batch, item, rejection)
     if known is not None:
-        item.recall(known)
+        item.recall(known, accepted)
     else:
         item.fail(rejection)
     for each in linked:

@@ -77,6 +77,8 @@ class Item(Struct, eq=False):
     leader: "Item | None" = None
     followers: Sequence["Item"] = ()
     first: "Item | None" = None
+    is_copy: bool = False
+    """Whether it is another copy of a message whose result is known: that one has come in an envelope too."""
 
     # A Struct would show the body of the message.
     __repr__ = object.__repr__
@@ -132,7 +134,7 @@ class Item(Struct, eq=False):
         if self.carrier is None:
             part.content, part.carrier, part.arrival = first.content, first.carrier, first.arrival
         part.message = self.message  # the journal reads its id
-        part.repeat(first)
+        part.repeat(first, is_copy=self.is_copy)
         return part
 
     def _sibling(self) -> "Item":
@@ -149,15 +151,16 @@ class Item(Struct, eq=False):
 
     # Events before the send
 
-    def repeat(self, first: "Item") -> None:
-        """Share the result of *first*, the same message earlier in the batch."""
+    def repeat(self, first: "Item", *, is_copy: bool = False) -> None:
+        """Share the result of *first*, the same message or another copy of it earlier in the batch."""
         self._move(Event.REPEAT)
-        self.first = first
+        self.first, self.is_copy = first, is_copy
 
-    def recall(self, outcome: Outcome) -> None:
-        """End with an *outcome* that is known already."""
+    def recall(self, outcome: Outcome, accepted: AcceptedSends) -> None:
+        """End with an *outcome* that *accepted* knows already."""
         self._move(RECALLING[outcome])
         self.stage = Stage.EDITED
+        self.is_copy = accepted.is_copy(self.event_key, self.key)
 
     def join(self, leader: "Item", joined: Joined, rejection: Rejection | None = None) -> None:
         """Follow *leader* and share its result; *rejection* is that of a failed leader."""

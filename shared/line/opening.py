@@ -38,7 +38,7 @@ def open_envelopes(
     for item, _ in batch.waiting():
         known = item.known(accepted)
         if known is not None:
-            item.recall(known)
+            item.recall(known, accepted)
     opened: dict[int, list[Item]] = {}
 
     def put(item: Item, result: _Opened | Exception | None) -> None:
@@ -128,7 +128,7 @@ def _repeat(batch: Batch) -> None:
             requested = None if item.carrier is None else item.carrier.part
             first = firsts.setdefault((item.event_key, requested), item)
             if first is not item:
-                item.repeat(first)
+                item.repeat(first, is_copy=True)
         if item.state is State.REPEATED:
             batch.has_repeats = True
             batch.repeated.append(item.index)

@@ -23,7 +23,7 @@ def record_of(task: str, item: Item, *, has_order: bool = True) -> Record:
         item.is_remembered,
         item.arrived,
         item.departed,
-        outcome is Outcome.SENT and item.joined is not None,
+        outcome is Outcome.SENT and (item.joined is not None or item.is_copy),
         item.state is State.SENT and item.target is not None and item.target.binding is not None,
     )
 

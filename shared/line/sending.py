@@ -157,7 +157,10 @@ class Sender:
     def _remember(self, item: Item) -> None:
         outcome = item.outcome
         if outcome is not None:
-            self._accepted.remember(item.event_key or item.key, outcome)
+            if item.event_key is None:
+                self._accepted.remember(item.key, outcome)
+            else:
+                self._accepted.remember_event(item.event_key, item.key, outcome)
         for follower in item.followers:
             self._remember(follower)
 

@@ -26,8 +26,12 @@ def is_unnumbered() -> Column:
 
 
 def is_remembered() -> Column:
-    """Return whether an instance did not send the message again, because it remembered that it had sent it."""
-    return F.coalesce(F.col("remembered"), F.lit(False))
+    """
+    Return whether an instance did not send the message again, because it remembered that it had sent it.
+
+    If it had sent another copy of the message, that copy has its own record of it, and this one needs none.
+    """
+    return F.coalesce(F.col("remembered"), F.lit(False)) & F.col("joined").isNull()
 
 
 def stream() -> Column:

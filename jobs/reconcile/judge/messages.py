@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.columns import arrival_order, arrival_time, is_round_trip, micros
+from jobs.reconcile.journal.columns import arrival_order, arrival_time, is_remembered, is_round_trip, micros
 from jobs.reconcile.judge.ordering import CLOCKS_DIFFER
 from jobs.reconcile.judge.selection import RECORD
 
@@ -70,7 +70,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     tap = F.col("observer") == "tap"
     received = F.col("outcome") == "received"
     sent = F.col("outcome") == "sent"
-    again = F.coalesce(F.col("remembered"), F.lit(False))
+    again = is_remembered()
     # Whether the host sent it is not on record: if not, it was handed over again. Several such records are one copy.
     handed_over = F.coalesce(F.col("handed_over"), F.lit(False))
     seen = tap & (F.col("role") == "target")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import MessageRejected
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.item import Item
 from shared.line.routing import Target
 from shared.line.states import OUTCOMES, TRANSITIONS, Event, IllegalTransitionError, Rejection, Stage, State, lines
@@ -26,9 +27,9 @@ REJECTION = Rejection(MessageRejected("Bad", "it is bad"), Stage.EDITED, "copy")
 
 EVENTS: dict[Event, Callable[[Item], None]] = {
     Event.REPEAT: lambda item: item.repeat(new_item()),
-    Event.RECALL_SENT: lambda item: item.recall(Outcome.SENT),
-    Event.RECALL_FILTERED: lambda item: item.recall(Outcome.FILTERED),
-    Event.RECALL_REJECTED: lambda item: item.recall(Outcome.REJECTED),
+    Event.RECALL_SENT: lambda item: item.recall(Outcome.SENT, AcceptedSends()),
+    Event.RECALL_FILTERED: lambda item: item.recall(Outcome.FILTERED, AcceptedSends()),
+    Event.RECALL_REJECTED: lambda item: item.recall(Outcome.REJECTED, AcceptedSends()),
     Event.JOIN: lambda item: item.join(new_item(), Joined(0)),
     Event.FILTER: lambda item: item.withhold(Outcome.FILTERED, "filtered", Stage.EDITED),
     Event.LOOP: lambda item: item.withhold(Outcome.LOOPED, "looped", Stage.ROUTED),
