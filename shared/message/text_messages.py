@@ -79,7 +79,8 @@ def decode_base64(message: Message) -> None:
     if message.arrival.event is not None:
         return
     try:
-        message.body = base64.b64decode(message.body or b"", validate=True)
+        # MIME breaks base64 into lines.
+        message.body = base64.b64decode((message.body or b"").translate(None, b"\r\n"), validate=True)
     except binascii.Error as error:
         text = "the text is not base64, as `encoding: base64` of the source says"
         raise MessageRejected("NotBase64", text) from error

@@ -106,6 +106,14 @@ def test_other_producers_may_write_base64() -> None:
     assert sorted(each or b"" for each in bodies) == sorted([b"\0\xff", b"no base64", b"body"])
 
 
+def test_base64_of_other_producers_may_have_lines() -> None:
+    output = OutputThatAccepts()
+    content = bytes(range(256))
+    texts = [base64.encodebytes(content).decode(), base64.encodebytes(content).decode().replace("\n", "\r\n")]
+    assert run(pipeline(output, restore=decode_base64), texts) == {Outcome.SENT: 2}
+    assert [each.body for each in output.messages("orders")] == [content] * 2
+
+
 def test_the_time_to_live_of_a_queue_message_is_kept() -> None:
     assert received("a", expires=ENQUEUED + 90_000).time_to_live == 90_000
     assert received("a").time_to_live is None
