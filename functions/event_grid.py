@@ -17,7 +17,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import azure.functions as func
@@ -36,6 +36,7 @@ _LOGGER = logging.getLogger("busway.event_grid")
 ORIGIN = "eventgrid.azure.net"
 MOST_BYTES = 2 * 1024 * 1024
 _PAUSE_SECONDS = 60.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VALIDATION = "Microsoft.EventGrid.SubscriptionValidationEvent"
 _VALIDATING = "SubscriptionValidation"
 _EVENT, _JSON = "application/cloudevents+json", "application/json"
@@ -178,8 +179,11 @@ def _message(event: dict[str, Any], text: bytes) -> bytes:
 
 
 def _milliseconds(time: str) -> int | None:
+    """Return a time in milliseconds since 1970, None for one that is not in the calendar in UTC."""
     try:
         at = datetime.fromisoformat(time)
-    except ValueError:
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    # Rounded down, in whole numbers: the last time of .NET would be in the year 10000.
+    return (at - _EPOCH) // timedelta(milliseconds=1)

@@ -94,6 +94,25 @@ def test_events_arrive_as_they_were_published(*, is_batch: bool) -> None:
     assert found.message_id.payload == "7"
 
 
+@pytest.mark.parametrize(
+    ("time", "enqueued"),
+    [
+        ("2026-01-02T03:04:05.6789012Z", "2026-01-02T03:04:05.678Z"),
+        ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05.000Z"),
+        ("9999-12-31T23:59:59.9999999+00:00", "9999-12-31T23:59:59.999Z"),
+        ("0001-01-01T00:00:00", "0001-01-01T00:00:00.000Z"),
+        ("9999-12-31T23:59:59-01:00", None),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("yesterday", None),
+    ],
+)
+def test_the_time_of_an_event_is_its_enqueued_time(time: str, enqueued: str | None) -> None:
+    output = OutputThatAccepts()
+    assert asked(webhook(output), json.dumps(event(time=time)).encode())[0] == 200
+    (found,) = output.messages("orders")
+    assert found.application_property("repl-enqueue-time") == (None if enqueued is None else string(enqueued))
+
+
 def test_an_event_of_the_event_grid_schema_arrives_as_json() -> None:
     output = OutputThatAccepts()
     text = b'{"id":"7","topic":"/t","subject":"s","eventType":"a","eventTime":"2026-01-01T00:00:00Z","data":{}}'
