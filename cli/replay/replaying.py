@@ -20,6 +20,7 @@ from shared.config.journal_assembly import Journals
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
 from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, Ledger
+from shared.dead_letters.pace import Pace
 from shared.dead_letters.peeking import peeked
 from shared.dead_letters.places import Place
 from shared.errors import BuswayError
@@ -59,7 +60,7 @@ class Replay:
         self._pipeline = pipeline
         self._outputs = outputs
         self._stopping = asyncio.Event()
-        self._began = time.monotonic()
+        self._pace = Pace()
 
     def stop(self) -> None:
         """End the run after the batch that is under way."""
@@ -102,11 +103,12 @@ class Replay:
         for start in range(0, len(todo), at_once):
             if self._stopping.is_set() or self.error is not None:
                 return
-            await self._send(todo[start : start + at_once])
-            if rate is not None:
-                with contextlib.suppress(TimeoutError):
-                    due = self._began + self.counts.total() / rate - time.monotonic()
-                    await asyncio.wait_for(self._stopping.wait(), max(due, 0.0))
+            batch = todo[start : start + at_once]
+            self._pace.begin(time.monotonic())
+            await self._send(batch)
+            with contextlib.suppress(TimeoutError):
+                wait = self._pace.seconds_after(len(batch), rate, time.monotonic())
+                await asyncio.wait_for(self._stopping.wait(), wait)
 
     async def _send(self, batch: Sequence[Replayed]) -> None:
         self.again += sum(self._ledger.state(each.key) == SENDING for each in batch)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from shared.dead_letters.delivery import Delivery, Ready
 from shared.dead_letters.evidence import Answer, Question, by_destination
 from shared.dead_letters.ledger import COMPLETED, OPEN, REFUSED, SENT
+from shared.dead_letters.pace import Pace
 from shared.dead_letters.peeking import peeked
 from shared.dead_letters.places import Scene
 from shared.dead_letters.receiving import Held, OpenSource, Receiver, SessionUnavailable, Source
@@ -108,7 +109,7 @@ class Resend:
         self._held_bytes = 0
         self._skipped: dict[str | None, Held] = {}
         self._failures = 0
-        self._began = time.monotonic()
+        self._pace = Pace()
         self._has_sent = False
         self._renewed = 0.0
         self._counts = Counter(self._todo.values())
@@ -270,6 +271,7 @@ class Resend:
         return batch
 
     async def _send(self, receiver: Source, batch: Sequence[Ready]) -> None:
+        self._pace.begin(time.monotonic())
         delivered = await self._delivery.send(batch)
         self._has_sent = self._has_sent or bool(delivered.sent)
         self._failures = 0 if delivered.error is None else self._failures + 1
@@ -282,7 +284,7 @@ class Resend:
         await self._complete(receiver, held)
         if delivered.error is not None:
             await self._recover(receiver, delivered.error, delivered.unclear)
-        await self._slow_down()
+        await self._sleep(self._pace.seconds_after(len(delivered.sent), self._options.rate, time.monotonic()))
 
     async def _recover(self, receiver: Source, error: BuswayError, unclear: Sequence[str]) -> None:
         """Wait after a failed send, and find out what became clear meanwhile; give up after some attempts."""
@@ -382,11 +384,6 @@ class Resend:
             self._leave([key], f"unclear: an interrupted run may have sent it to {to}, where it is not found")
             not_unclear = [each for each in later if each not in unclear]
             self._leave(not_unclear, "held back: it is behind an unclear message of its session")
-
-    async def _slow_down(self) -> None:
-        if self._options.rate is not None:
-            due = self._began + self.result.sent / self._options.rate
-            await self._sleep(due - time.monotonic())
 
     async def _sleep(self, seconds: float, receiver: Source | None = None) -> None:
         """Wait, with locks renewed, unless the run is to stop."""

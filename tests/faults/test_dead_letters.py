@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from shared.amqp.values import long
 from shared.dead_letters import evidence
@@ -22,6 +23,7 @@ from tests.azurite import running_azurite
 from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
+from tests.faults.line import strikes
 from tests.impatience import impatient_clients
 from tests.messages import delivered
 
@@ -157,27 +159,27 @@ def test_a_removal_that_is_killed_takes_only_what_is_selected_and_can_be_repeate
     contents = [delivered(n, named={"wanted": long(n % 3 and 1)}) for n in range(total)]
     site.bury("orders", contents) if entity == DEAD else site.publish("orders", contents)
     kept = [] if is_all else [f"m-{n}" for n in range(0, total, 3)]
+    faults = site.broker.faults("west")
     for _ in range(4):
-        before = left_in(site, entity)
+        # The process gets nothing after this until it is killed. Without a rule it has the broker delete 500 at once.
+        operation, at = (
+            (Operation.MANAGE, chance.randrange(1, 4)) if is_all else (Operation.TRANSFER, chance.randrange(1, 1_000))
+        )
+        faults.add(Fault(effect=Effect.DELAY, operations=frozenset({operation}), at=at, delay=600.0))
         process = site.start(*command, "--wait", "30")
-        limit = before - chance.randrange(1, 1_000)
-        while process.poll() is None and left_in(site, entity) > limit:
+        while process.poll() is None and not strikes(faults):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        faults.clear()
         killed += process.returncode == -signal.SIGKILL
         found = ids(site.there(entity))
         assert max(Counter(found).values(), default=1) == 1
         assert {*kept} <= {*found}
         # As if the locks of the killed process had ended.
-        site.broker.faults("west").expire_locks(entity)
-    assert killed > 1
+        faults.expire_locks(entity)
+    assert killed == 4
     process = site.start(*command, "--wait", "30")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert ids(site.there(entity)) == kept
-
-
-def left_in(site: Site, entity: str) -> int:
-    """Return the number of messages in an entity."""
-    return site.broker.inspect("west", lambda namespace: len(namespace.store(entity).messages))
