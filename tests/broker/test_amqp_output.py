@@ -14,7 +14,7 @@ from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from local.broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
 from shared.amqp.codec import encode
-from shared.amqp.values import FALSE, NULL, TRUE, Value, boolean, uint
+from shared.amqp.values import FALSE, NULL, TRUE, Value, binary, boolean, uint
 from shared.azure.senders import amqp_frames
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
@@ -278,9 +278,8 @@ async def repeated(url: str, messages: Sequence[Outgoing], calls: int) -> list[B
     output = AmqpOutput("there", amqp_endpoint(url), {}, quiet_seconds=0.2)
     answers: dict[int, BuswayError | None] = {}
     for _ in range(calls):
-        left = [
-            at for at in range(len(messages)) if isinstance(answers.get(at, TargetUnavailable("")), TargetUnavailable)
-        ]
+        again = TargetUnavailable | TargetRefused
+        left = [at for at in range(len(messages)) if isinstance(answers.get(at, TargetUnavailable("")), again)]
         found = await output.send("q", [messages[at] for at in left], timeout_seconds=SECONDS)
         answers |= dict(zip(left, found, strict=True))
     await output.close()
@@ -304,6 +303,27 @@ def test_a_message_that_makes_the_broker_close_the_connection_is_rejected(condit
     assert f"because of it, {condition or 'without a reason'}: 3 times after" in str(answers[2])
     assert "body" not in str(answers[2])
     assert set(broker.contents) == {each.content for each in messages} - {broker.bad}
+
+
+def with_user_id(number: int) -> Outgoing:
+    content = delivered(None, message_id=f"m-{number}", user_id=binary(b"another"))
+    return Outgoing(content, f"m-{number}", None, None)
+
+
+def test_a_message_whose_user_id_the_broker_does_not_allow_is_rejected() -> None:
+    messages = [outgoing(0), with_user_id(1), with_user_id(2), outgoing(3)]
+    broker = Breaking(messages[2].content, "amqp:unauthorized-access")
+    answers = repeated_at(broker, messages, 12)
+    assert kinds(answers) == ["NoneType", "NoneType", "MessageRejected", "NoneType"]
+    assert "because of it, amqp:unauthorized-access: 3 times after" in str(answers[2])
+
+
+def test_a_message_without_a_user_id_is_not_rejected_if_the_broker_says_that_busway_may_not_send() -> None:
+    message = outgoing(0)
+    broker = Breaking(message.content, "amqp:unauthorized-access")
+    [answer] = repeated_at(broker, [message], 8)
+    assert isinstance(answer, TargetRefused)
+    assert "may not send to it" in str(answer)
 
 
 def test_a_message_is_not_rejected_if_the_broker_closes_connections_without_it_too() -> None:

@@ -40,6 +40,7 @@ _HEADER = {"priority": 1, "ttl": 2}
 _FIELDS = {
     "message-id": 0,
     "user-id": 1,
+    "user-id, of another user": 1,
     "to": 2,
     "subject": 3,
     "reply-to": 4,
@@ -56,6 +57,7 @@ _VALUES: dict[str, Value] = {
     "header: ttl": uint(3_600_000),
     "message-id": string("m"),
     "user-id": binary(b"busway"),
+    "user-id, of another user": binary(b"somebody"),
     "to": string("to"),
     "subject": string("subject"),
     "reply-to": string("reply"),
@@ -102,6 +104,7 @@ _BODIES = {
     "body: value, map": b"\x00\x53\x77" + encode(map_([(string("a"), int_(1))])),
     "body: value, null": b"\x00\x53\x77\x40",
     "body: sequence": b"\x00\x53\x76" + encode(list_([int_(1), string("two")])),
+    "body: none": b"",
     "body: empty": b"\x00\x53\x75\xa0\x00",
 }
 ROWS = (

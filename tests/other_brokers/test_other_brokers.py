@@ -13,6 +13,7 @@ from azure.servicebus import ServiceBusClient, parse_connection_string
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from shared.amqp.values import binary
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -159,7 +160,7 @@ async def sent_in_attempts(
             found = list(zip(messages, answers, strict=True))
             rejected += [each for each, answer in found if isinstance(answer, MessageRejected)]
             errors += [answer for _, answer in found if answer is not None]
-            messages = [each for each, answer in found if isinstance(answer, TargetUnavailable)]
+            messages = [each for each, answer in found if isinstance(answer, TargetUnavailable | TargetRefused)]
             await asyncio.sleep(0.2 if messages else 0)
     await output.close()
     return rejected, errors
@@ -179,6 +180,19 @@ def test_a_message_that_makes_rabbitmq_close_the_connection_is_rejected_alone(ot
     assert {each.name for each in arrived} == {each.message_id for each in good}
     # The first two breaks leave those in flight unknown for each of the two messages.
     assert all(count <= 5 for count in Counter(arrived).values())
+
+
+def test_a_message_with_the_user_id_of_somebody_else_is_rejected_alone_by_rabbitmq(
+    other: OtherBroker, queue: str
+) -> None:
+    if not isinstance(other, RabbitMQ3):
+        pytest.skip("others keep any user id")
+    bad = Outgoing(delivered(None, message_id="bad", user_id=binary(b"somebody")), "bad", None, None)
+    good = [outgoing(number, f"s{number % 3}" if number % 2 else None) for number in range(20)]
+    rejected, _ = asyncio.run(sent_in_attempts(opened(other, queue), queue, [*good[:10], bad, *good[10:]]))
+    assert rejected == [bad]
+    arrived = copies(asyncio.run(read_all(other.url, queue)))
+    assert {each.name for each in arrived} == {each.message_id for each in good}
 
 
 def test_connections_that_rabbitmq_closes_and_restarts_reject_nothing(other: OtherBroker, queue: str) -> None:

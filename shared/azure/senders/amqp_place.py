@@ -7,7 +7,7 @@ from shared.amqp.values import Malformed
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
 from shared.azure.senders.amqp_frames import AmqpError
 from shared.azure.senders.amqp_link import AmqpLink, NoCredit
-from shared.azure.senders.amqp_trial import Blame, BreaksLinks, Unclear, is_unexplained
+from shared.azure.senders.amqp_trial import Blame, BreaksLinks, Unclear, may_be_because_of
 from shared.azure.senders.conditions import REFUSED, UNREACHABLE, about_the_link, as_error, reaction_to
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.printable import printable
@@ -58,7 +58,7 @@ class Place:
     def answer(self, link: AmqpLink, failure: Exception, content: bytes) -> BuswayError:
         """Return the error of a message that was sent over *link* and failed."""
         shown = failure
-        if failure is link.failure and is_unexplained(failure):
+        if failure is link.failure and may_be_because_of(content, failure):
             self._note_break(link, content)
             if isinstance(failure, AmqpError):
                 shown = AmqpError(failure.condition, "its text is not shown, because it may quote a message")

@@ -8,8 +8,9 @@ ended several links that carried nothing else, while a link beside them that car
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from shared.amqp import sections
 from shared.azure.senders.amqp_frames import AmqpError
-from shared.azure.senders.amqp_link import AmqpLink, LinkClosed
+from shared.azure.senders.amqp_link import UNAUTHORIZED, AmqpLink, LinkClosed
 from shared.azure.senders.conditions import UNREACHABLE, reaction_to
 from shared.printable import printable
 
@@ -18,6 +19,8 @@ _BREAKS = 3
 # RabbitMQ 3 closes a connection 3 s after the error.
 _SOON_SECONDS = 10.0
 _MOST_BLAMED = 1_000
+_USER_ID = 1  # the second of the properties
+_NULL = b"\x40"
 # The broker ends a connection or link with these for reasons of its own.
 _NO_FAULT = frozenset(
     (
@@ -74,7 +77,7 @@ class Blame:
                     failure = await _answer(link, content)
                 finally:
                     await link.close()
-                if failure is None or failure is not link.failure or not is_unexplained(failure):
+                if failure is None or failure is not link.failure or not may_be_because_of(content, failure):
                     self.breaks.pop(name, None)
                     return failure
                 await asyncio.sleep(self._quiet_seconds)
@@ -111,9 +114,17 @@ async def _answer(link: AmqpLink, content: bytes) -> Exception | None:
     return failure
 
 
-def is_unexplained(failure: Exception) -> bool:
-    """Return whether the broker ended a link with *failure*, which may be because of a message or not."""
+def may_be_because_of(content: bytes, failure: Exception) -> bool:
+    """Return whether the broker ended a link with *failure* perhaps because of the message *content*."""
     if isinstance(failure, AmqpError):
         condition = failure.condition
+        if condition == UNAUTHORIZED:
+            # RabbitMQ 4 allows no other user id than that of the connection.
+            return _has_user_id(content)
         return condition not in _NO_FAULT and reaction_to(condition, UNREACHABLE) is UNREACHABLE
     return isinstance(failure, OSError) and not isinstance(failure, LinkClosed)
+
+
+def _has_user_id(content: bytes) -> bool:
+    fields = sections.fields_of(sections.split(content).properties)
+    return len(fields) > _USER_ID and fields[_USER_ID] != _NULL
