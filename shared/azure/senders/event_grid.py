@@ -72,7 +72,8 @@ class EventGridOutput:
         """Send *messages* to a topic, beside other calls; see `shared.protocols.Output`."""
         answers: list[BuswayError | None] = [None] * len(messages)
         deadline = asyncio.get_running_loop().time() + timeout_seconds
-        left = iter(_batches(messages))
+        batches = _batches(messages)
+        left = iter(batches)
         stop: BuswayError | None = None
 
         async def send_some() -> None:
@@ -92,7 +93,10 @@ class EventGridOutput:
                     for position in positions:
                         answers[position] = answer
 
-        await asyncio.gather(*(send_some() for _ in range(_BATCHES_AT_ONCE)))
+        if len(batches) == 1:
+            await send_some()  # without the cost of a task
+        else:
+            await asyncio.gather(*(send_some() for _ in batches[:_BATCHES_AT_ONCE]))
         return answers
 
     async def close(self) -> None:
@@ -137,6 +141,8 @@ class EventGridOutput:
 
 def _batches(messages: Sequence[Outgoing]) -> list[list[int]]:
     """Return the positions of *messages* in as few batches as possible."""
+    if len(messages) <= _MOST_EVENTS and sum(len(each.content) + 1 for each in messages) < _BATCH_BYTES:
+        return [list(range(len(messages)))] if messages else []
     batches: list[list[int]] = []
     size = 0
     for position, message in enumerate(messages):
