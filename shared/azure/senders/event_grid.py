@@ -119,7 +119,7 @@ class EventGridOutput:
             endpoint.url.rstrip("/") + path,
             params={"api-version": version},
             headers={"Content-Type": _BATCH},
-            content=b"[%b]" % b",".join(events),
+            content=_array(events),
         )
         try:
             async with asyncio.timeout_at(deadline):
@@ -139,20 +139,25 @@ class EventGridOutput:
         return as_error(reaction, where, seen, HttpResponseError(seen))
 
 
+def _array(events: Sequence[bytes]) -> bytes:
+    """Return a JSON array of *events*; only the join copies them all."""
+    items = list(events)
+    items[0] = b"[" + items[0]
+    items[-1] += b"]"
+    return b",".join(items)
+
+
 def _batches(messages: Sequence[Outgoing]) -> list[list[int]]:
     """Return the positions of *messages* in as few batches as possible."""
-    if len(messages) <= _MOST_EVENTS and sum(len(each.content) + 1 for each in messages) < _BATCH_BYTES:
-        return [list(range(len(messages)))] if messages else []
     batches: list[list[int]] = []
-    size = 0
+    batch, size = list[int](), _BATCH_BYTES  # full
     for position, message in enumerate(messages):
         length = len(message.content) + 1
-        if batches and size + length <= _BATCH_BYTES and len(batches[-1]) < _MOST_EVENTS:
-            batches[-1].append(position)
-            size += length
-        else:
-            batches.append([position])
-            size = length + 1
+        if size + length > _BATCH_BYTES or len(batch) == _MOST_EVENTS:
+            batch, size = [], 1
+            batches.append(batch)
+        batch.append(position)
+        size += length
     return batches
 
 
