@@ -28,9 +28,9 @@ _MANY_KEYS = 300
 _STOLEN = "amqp:link:stolen"
 
 
-def _refused(line: Line, **fault: object) -> None:
+def _refused(line: Line, fault: Fault) -> None:
     """Let the target refuse some sends in the middle of the traffic."""
-    line.target.add(Fault(operations=_SENDS, at=5, times=6, **fault))  # type: ignore[arg-type] # passed on unchanged
+    line.target.add(fault)
     line.host()
     for number in range(3):
         line.send(drafts(line.route, f"{number}-"))
@@ -141,11 +141,14 @@ AMQP = [
         for route in (SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
     ),
     *(
-        Scenario(name, route, partial(_refused, **fault), line=VirtualLine)
+        Scenario(name, route, partial(_refused, fault=fault), line=VirtualLine)
         for name, fault in (
-            ("target is full", {"effect": Effect.FILL}),
-            ("target is disabled", {"effect": Effect.DISABLE}),
-            ("target closes the link", {"effect": Effect.CLOSE_LINK, "condition": _STOLEN}),
+            ("target is full", Fault(effect=Effect.FILL, operations=_SENDS, at=5, times=6)),
+            ("target is disabled", Fault(effect=Effect.DISABLE, operations=_SENDS, at=5, times=6)),
+            (
+                "target closes the link",
+                Fault(effect=Effect.CLOSE_LINK, condition=_STOLEN, operations=_SENDS, at=5, times=6),
+            ),
         )
         for route in (SESSIONS_TO_AMQP, HUB_TO_AMQP)
     ),
