@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
 from local.host.losing import Losing
+from local.host.reserved_port import ReservedPort
 from local.host.settings import HostOptions, Settings, load_host_options
+from local.host.settlement.actions import ActionsCache
 from local.host.triggers.event_hubs import EventHubsListener
 from local.host.triggers.service_bus_batch import ServiceBusBatchListener
 from local.host.triggers.service_bus_single import ServiceBusSingleListener
@@ -37,6 +39,7 @@ from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from local.host.outputs import Outputs
+    from local.host.settlement.service import SettlementService
     from local.host.triggers.http import HttpListener
 
 _log = logging.getLogger(__name__)
@@ -78,7 +81,10 @@ class Host:
         self._grace_seconds = grace_seconds
         self._stopping = Stopping(sleep)
         self._losing = Losing(lose_every)
-        self._worker = WorkerProcess()
+        self._port = ReservedPort()
+        self._worker = WorkerProcess(self._port.number)
+        self._cache = ActionsCache()
+        self._settlement: SettlementService | None = None
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
         self._listeners: list[Listener] = []
@@ -97,6 +103,12 @@ class Host:
             from local.host.outputs import Outputs  # noqa: PLC0415 - imports the SDKs, which most apps need not wait for
 
             self._outputs = self._worker.outputs = Outputs(settings)
+        if any(function.trigger["type"] == "serviceBusTrigger" for function in self.functions):
+            from local.host.settlement.service import SettlementService  # noqa: PLC0415 - imports grpc, likewise
+
+            self._settlement = SettlementService(self._cache)
+            self._port.release()
+            await self._settlement.start(self._port.number)
         self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
         for task, listener in zip(self._tasks, self._listeners, strict=True):
             task.add_done_callback(_report_crash(listener))
@@ -128,6 +140,9 @@ class Host:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
         await self._worker.stop()
+        self._port.release()
+        if self._settlement is not None:
+            await self._settlement.stop()
         _log.info("%d invocations", self._worker.invocations)
         for task in self._tasks:
             task.cancel()
@@ -183,6 +198,7 @@ class Host:
                     stopping=stopping,
                     wire=self._wire,
                     losing=self._losing,
+                    cache=self._cache,
                 )
             case "eventHubTrigger":
                 return EventHubsListener(

@@ -97,9 +97,9 @@ async def _answer(worker: EmbeddedWorker, call: Call, channel: _Channel) -> None
 
 
 def main() -> None:
-    """Serve the host at the other end of the socket whose file descriptor is the first argument."""
+    """Serve the host at the socket whose file descriptor is the first argument; the app sees the others only."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(_serve(_Channel(Connection(int(sys.argv[1])))))
+    asyncio.run(_serve(_Channel(Connection(int(sys.argv.pop(1))))))
 
 
 if __name__ == "__main__":

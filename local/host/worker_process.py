@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import threading
+import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -44,12 +45,12 @@ class _Child:
         self._ended = asyncio.Event()
 
     @classmethod
-    async def spawn(cls) -> "_Child":
-        """Start a process with the import path, the environment and the output of this one."""
+    async def spawn(cls, port: int) -> "_Child":
+        """Start a process with the import path, the environment and the output of this one; *port* is the host's."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "local.host.worker_main", str(theirs.fileno())),
+                *(sys.executable, "-m", "local.host.worker_main", str(theirs.fileno()), *_arguments(port)),
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
             )
@@ -119,9 +120,14 @@ class WorkerProcess:
     outputs: Outputs | None = None
 
     def __init__(
-        self, *, timeout: timedelta | None = None, seconds_after_timeout: float = SECONDS_AFTER_TIMEOUT
+        self, port: int = 0, *, timeout: timedelta | None = None, seconds_after_timeout: float = SECONDS_AFTER_TIMEOUT
     ) -> None:
-        """Let functions run for at most *timeout*; a timeout is reported after the given seconds."""
+        """
+        Let functions run for at most *timeout*; a timeout is reported after the given seconds.
+
+        *port* is that of the host's gRPC server, for the arguments of the process.
+        """
+        self._port = port
         self.timeout = timeout
         self._seconds_after_timeout = seconds_after_timeout
         self._folder = Path()
@@ -205,9 +211,23 @@ class WorkerProcess:
             return self._child
 
     async def _start(self) -> Started:
-        child = self._child = await _Child.spawn()
+        child = self._child = await _Child.spawn(self._port)
         await child.send(Start(self._folder, _levels()))
         return await child.started
+
+
+def _arguments(port: int) -> list[str]:
+    """Return the arguments of a worker; the real host gives each value twice, under its old name and its new one."""
+    address, worker, request, length = "127.0.0.1", str(uuid.uuid4()), str(uuid.uuid4()), str(2**31 - 1)
+    old = {"host": address, "port": str(port), "workerId": worker, "requestId": request, "grpcMaxMessageLength": length}
+    new = {
+        "uri": f"http://{address}:{port}/",
+        "worker-id": worker,
+        "request-id": request,
+        "grpc-max-message-length": length,
+    }
+    named = old | {f"functions-{name}": value for name, value in new.items()}
+    return [word for name, value in named.items() for word in (f"--{name}", value)]
 
 
 def _levels() -> dict[str, int]:

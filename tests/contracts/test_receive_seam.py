@@ -15,12 +15,7 @@ from azure.eventhub._constants import GEOREPLICATION_SYMBOL, TIMEOUT_SYMBOL
 from azure.eventhub._utils import event_position_selector
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.servicebus import NEXT_AVAILABLE_SESSION
-from azure.servicebus._common import mgmt_handlers
-from azure.servicebus._common.constants import (
-    CONSUMER_IDENTIFIER,
-    OPERATION_TIMEOUT,
-    REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
-)
+from azure.servicebus._common.constants import CONSUMER_IDENTIFIER, OPERATION_TIMEOUT
 from azure.servicebus._pyamqp.utils import amqp_uint_value
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio._async_utils import create_authentication
@@ -127,7 +122,11 @@ def test_service_bus_receiver_gives_source_credential_and_management() -> None:
         assert "config" in parameters(getattr(receiver._amqp_transport, _OPEN))
         for name in ("_config", "_error_policy", "_name", "_properties", "_running", "_handler"):
             assert hasattr(receiver, name), name
-        assert {"lock_tokens", "timeout"} <= parameters(receiver._renew_locks)
+        # Their copies send requests that name another link, over the same connection.
+        assert "self._amqp_transport.get_handler_link_name(self._handler)" in inspect.getsource(
+            receiver._mgmt_request_response
+        )
+        assert "await self._close_handler()" in inspect.getsource(receiver._handle_exception)
         assert {"mgmt_operation", "message", "callback", "timeout"} <= parameters(
             receiver._mgmt_request_response_with_retry
         )
@@ -135,8 +134,7 @@ def test_service_bus_receiver_gives_source_credential_and_management() -> None:
 
     asyncio.run(look())
     assert inspect.iscoroutinefunction(create_authentication)
-    assert callable(mgmt_handlers.session_lock_renew_op)
-    assert all((CONSUMER_IDENTIFIER, OPERATION_TIMEOUT, REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION))
+    assert all((CONSUMER_IDENTIFIER, OPERATION_TIMEOUT))
     assert amqp_uint_value(5) == {"TYPE": "UINT", "VALUE": 5}
 
 

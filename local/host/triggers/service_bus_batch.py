@@ -1,8 +1,9 @@
 """
 Service Bus triggers for functions that take batches, with and without sessions.
 
-One batch is in flight per function: receive, invoke, complete all or abandon all. Locks are not renewed. With sessions
-the next session is accepted, its messages are received until sessionIdleTimeout passes without one, and it is closed.
+One batch is in flight per function: receive, invoke, complete or abandon what the function has not settled itself. The
+listener renews no lock. With sessions the next session is accepted, its messages are received until sessionIdleTimeout
+passes without one or the function releases it, and it is closed.
 A message that .NET cannot read fails the receive call: nothing is invoked, and the locks of the batch expire.
 
 Source: ServiceBusListener.RunBatchReceiveLoopAsync and TriggerAndCompleteMessagesInternal (Azure/azure-sdk-for-net,
@@ -18,10 +19,12 @@ from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
 from local.host.settings import ServiceBusOptions
+from local.host.settlement.actions import Actions, ActionsCache
+from local.host.settlement.outcome import ABANDONED, COMPLETED, Outcome
+from local.host.settlement.receiver import Receiver
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Worker
 from local.host.worker_input import receiver_metadata, service_bus_input
-from shared.azure.receivers import frames
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.clock import Clock
@@ -47,6 +50,7 @@ class ServiceBusBatchListener:
         stopping: Stopping,
         wire: bool,
         losing: Losing,
+        cache: ActionsCache,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
         self.function = function
@@ -58,6 +62,7 @@ class ServiceBusBatchListener:
         self._wire = wire
         self._stopping = stopping
         self._losing = losing
+        self._cache = cache
         self._link: RawLink | None = None
         self._accepting: asyncio.Task[RawLink] | None = None
 
@@ -84,7 +89,8 @@ class ServiceBusBatchListener:
                 self._link = await connection.attach(self._options.prefetch_count)
                 let_in()
                 self.is_listening.set()
-                await self._batches(connection, self._link, _TRY_TIMEOUT, until_idle=False)
+                receiver = Receiver(self._source, connection, self._link)
+                await self._batches(receiver, _TRY_TIMEOUT, until_idle=False)
                 await self._link.withdraw()
         finally:
             self._link = None
@@ -108,7 +114,7 @@ class ServiceBusBatchListener:
             self._accepting = None
         try:
             idle = self._options.session_idle_timeout.total_seconds()
-            await self._batches(connection, self._link, idle, until_idle=True)
+            await self._batches(Receiver(self._source, connection, self._link), idle, until_idle=True)
         except LinkClosed as error:
             _log.warning("%s: session ended: %s", self.function.name, error)
             if connection.raw.is_broken:
@@ -117,30 +123,40 @@ class ServiceBusBatchListener:
             link, self._link = self._link, None
             await connection.raw.detach(link)
 
-    async def _batches(self, connection: ServiceBusConnection, link: RawLink, wait: float, *, until_idle: bool) -> None:
+    async def _batches(self, receiver: Receiver, wait: float, *, until_idle: bool) -> None:
+        """Process batches until stopped, until the session is released, or with *until_idle* until none has come."""
         while not self._stopping:
-            deliveries = await link.receive(self._options.max_message_batch_size, wait)
+            deliveries = await receiver.link.receive(self._options.max_message_batch_size, wait)
             if self._stopping:
-                await connection.raw.release(link, deliveries)
+                await receiver.connection.raw.release(receiver.link, deliveries)
                 return
+            actions = Actions(receiver)
             if deliveries:
-                await self._process(connection, link, deliveries)
-            elif until_idle:
+                with self._cache.holding(actions, deliveries):
+                    await self._process(actions, deliveries)
+            if actions.releases_session or (until_idle and not deliveries):
                 return
 
-    async def _process(self, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery]) -> None:
+    async def _process(self, actions: Actions, deliveries: Sequence[Delivery]) -> None:
+        receiver = actions.receiver
         deliveries, lost = self._losing.divide(self.function.name, deliveries)
         if lost:
-            await settle(self.function, connection, link, lost, frames.ACCEPTED)
+            await settle(self.function, actions, lost, COMPLETED)
         if not deliveries:
             return
         now = int(self._clock.now().timestamp() * 1000)
-        receiver = receiver_metadata(connection.namespace, connection.name, link.locked_until)
+        connection, link = receiver.connection, receiver.link
         try:
             invocation = await invoke_with_retries(
                 self._worker,
                 self.function,
-                lambda: service_bus_input(self.function, deliveries, now, receiver, wire=self._wire),
+                lambda: service_bus_input(
+                    self.function,
+                    deliveries,
+                    now,
+                    receiver_metadata(connection.namespace, connection.name, link.locked_until),
+                    wire=self._wire,
+                ),
                 self._stopping,
             )
         except CannotReceive as error:
@@ -152,23 +168,21 @@ class ServiceBusBatchListener:
             return
         if self._source.has_sessions:
             link.raise_if_closed()  # the session is lost, so that no answer would come
-        outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        unsettled = await settle(self.function, connection, link, deliveries, outcome)
+        outcome = COMPLETED if invocation.succeeded else ABANDONED
+        unsettled = await settle(self.function, actions, actions.unsettled(deliveries), outcome)
         if unsettled and self._source.has_sessions:
             # As in .NET's receive loop, a failed settlement closes the session's receiver.
             raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")
 
 
-async def settle(
-    function: Function, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery], outcome: int
-) -> int:
+async def settle(function: Function, actions: Actions, deliveries: Sequence[Delivery], outcome: Outcome) -> int:
     """
     Settle, and return the number of settlements that the service did not confirm.
 
     They are logged: a message whose lock was lost is delivered again, unless another receiver has settled it.
     """
     try:
-        failures = await connection.raw.settle(link, deliveries, outcome)
+        failures = await actions.settle_all(deliveries, outcome)
     except TargetUnavailable as error:
         _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(deliveries), error)
         raise

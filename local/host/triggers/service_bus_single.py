@@ -4,7 +4,7 @@ Service Bus triggers for functions that take one message, with and without sessi
 1. Up to maxConcurrentCalls messages are processed at a time, each with its own settlement. With sessions up to
    maxConcurrentSessions sessions, in each up to maxConcurrentCallsPerSession messages.
 2. Each call asks for one message. A session is closed when a call has waited for sessionIdleTimeout in vain. Two
-   sessions for each processor are accepted at a time.
+   sessions for each processor are accepted at a time. A session is also closed once the function has released it.
 3. Locks are renewed for at most maxAutoLockRenewalDuration: that of a message while its function runs, that of a
    session from its acceptance.
 
@@ -17,20 +17,22 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from local.host.dotnet_values import CannotReceive
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.received_message import annotations_of, number_of
 from local.host.settings import ServiceBusOptions
+from local.host.settlement.actions import Actions, ActionsCache
+from local.host.settlement.failure import Failure
+from local.host.settlement.outcome import ABANDONED, COMPLETED
+from local.host.settlement.receiver import Receiver, message_locked_until
 from local.host.triggers.service_bus_batch import settle
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Worker
 from local.host.worker_input import receiver_metadata, service_bus_input
-from shared.azure.receivers import frames
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.clock import Clock, SystemClock
@@ -61,6 +63,7 @@ class ServiceBusSingleListener:
         stopping: Stopping,
         wire: bool,
         losing: Losing,
+        cache: ActionsCache,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
         self.function = function
@@ -72,6 +75,7 @@ class ServiceBusSingleListener:
         self._wire = wire
         self._stopping = stopping
         self._losing = losing
+        self._cache = cache
         self._links: set[RawLink] = set()
         self._accepting: set[asyncio.Task[RawLink]] = set()
         calls = options.max_concurrent_sessions * options.max_concurrent_calls_per_session
@@ -109,18 +113,18 @@ class ServiceBusSingleListener:
         let_in()
         self.is_listening.set()
 
-        async def process(delivery: Delivery) -> None:
-            async def renew() -> datetime:
-                return await connection.renew_message_lock(delivery.tag)
+        receiver = Receiver(self._source, connection, link)
 
-            renewing = asyncio.create_task(self._renew(renew, partial(_locked_until, delivery)))
+        async def process(delivery: Delivery) -> None:
+            renew = partial(receiver.renew_message_lock, delivery)
+            renewing = asyncio.create_task(self._renew(renew, partial(message_locked_until, delivery)))
             try:
-                await self._process(connection, link, delivery)
+                await self._process(receiver, delivery)
             finally:
                 renewing.cancel()
 
         most = self._options.max_concurrent_calls
-        await self._pump(connection, link, process, most, _TRY_TIMEOUT, until_idle=False)
+        await self._pump(receiver, process, most, _TRY_TIMEOUT, until_idle=False)
         await link.withdraw()
 
     async def _sessions(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
@@ -147,20 +151,13 @@ class ServiceBusSingleListener:
             return await connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
 
     async def _session(self, connection: ServiceBusConnection, link: RawLink) -> None:
-        session_id = str(link.session_id)
-
-        async def renew() -> datetime:
-            return await connection.renew_session_lock(session_id)
-
-        async def process(delivery: Delivery) -> None:
-            await self._process(connection, link, delivery)
-
+        receiver = Receiver(self._source, connection, link)
         most = self._options.max_concurrent_calls_per_session
         idle = self._options.session_idle_timeout.total_seconds()
         # Once for the session, not for each message: a session that is never idle loses its lock in the end.
-        renewing = asyncio.create_task(self._renew(renew, lambda: _session_locked_until(link)))
+        renewing = asyncio.create_task(self._renew(receiver.renew_session_lock, lambda: _session_locked_until(link)))
         try:
-            await self._pump(connection, link, process, most, idle, until_idle=True)
+            await self._pump(receiver, partial(self._process, receiver), most, idle, until_idle=True)
         except LinkClosed as error:
             _log.warning("%s: session ended: %s", self.function.name, error)
             if connection.raw.is_broken:
@@ -171,15 +168,19 @@ class ServiceBusSingleListener:
 
     async def _pump(
         self,
-        connection: ServiceBusConnection,
-        link: RawLink,
+        receiver: Receiver,
         process: Callable[[Delivery], Awaitable[None]],
         most: int,
         wait: float,
         *,
         until_idle: bool,
     ) -> None:
-        """Process up to *most* messages at a time; with *until_idle* end when none came for *wait* seconds."""
+        """
+        Process up to *most* messages at a time until the link is interrupted.
+
+        With *until_idle* it ends when none came for *wait* seconds.
+        """
+        link = receiver.link
         running: set[asyncio.Task[None]] = set()
 
         async def one(delivery: Delivery) -> None:
@@ -189,18 +190,18 @@ class ServiceBusSingleListener:
                 return  # logged by `settle`; the receiving loop detects the lost connection itself
             finally:
                 running.discard(asyncio.current_task())
-                if most > 1 and not self._stopping and link.closed_with is None:
+                if most > 1 and not link.is_interrupted and link.closed_with is None:
                     await link.offer(most - len(running))
 
         self._links.add(link)
         try:
-            while not self._stopping:
+            while not self._stopping and not link.is_interrupted:
                 if len(running) >= most:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     continue
                 deliveries = await link.receive(most - len(running), wait, gathers=False)
-                if self._stopping:
-                    await connection.raw.release(link, deliveries)
+                if self._stopping or link.is_interrupted:
+                    await receiver.connection.raw.release(link, deliveries)
                     return
                 running |= {asyncio.create_task(one(delivery)) for delivery in deliveries}
                 if not deliveries and until_idle:
@@ -216,26 +217,36 @@ class ServiceBusSingleListener:
             if running:
                 await asyncio.gather(*running, return_exceptions=True)
 
-    async def _process(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
+    async def _process(self, receiver: Receiver, delivery: Delivery) -> None:
+        actions = Actions(receiver)
         if self._losing.divide(self.function.name, [delivery])[1]:
-            await settle(self.function, connection, link, [delivery], frames.ACCEPTED)
+            await settle(self.function, actions, [delivery], COMPLETED)
             return
         now = int(self._clock.now().timestamp() * 1000)
-        receiver = receiver_metadata(connection.namespace, connection.name, link.locked_until)
-        try:
-            invocation = await invoke_with_retries(
-                self._worker,
-                self.function,
-                lambda: service_bus_input(self.function, [delivery], now, receiver, wire=self._wire),
-                self._stopping,
-            )
-        except CannotReceive as error:
-            _log.error("%s: a message stays locked: %s", self.function.name, error)
-            return
-        if invocation.succeeded and not self._source.auto_complete:
-            return
-        outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, link, [delivery], outcome)
+        connection, link = receiver.connection, receiver.link
+        with self._cache.holding(actions, [delivery]):
+            try:
+                invocation = await invoke_with_retries(
+                    self._worker,
+                    self.function,
+                    lambda: service_bus_input(
+                        self.function,
+                        [delivery],
+                        now,
+                        receiver_metadata(connection.namespace, connection.name, link.locked_until),
+                        wire=self._wire,
+                    ),
+                    self._stopping,
+                )
+            except CannotReceive as error:
+                _log.error("%s: a message stays locked: %s", self.function.name, error)
+                return
+            if actions.releases_session:
+                link.interrupt()
+            if invocation.succeeded and not self._source.auto_complete:
+                return
+            outcome = COMPLETED if invocation.succeeded else ABANDONED
+            await settle(self.function, actions, actions.unsettled([delivery]), outcome)
 
     async def _renew(self, renew: Callable[[], Awaitable[datetime]], first_end: Callable[[], datetime]) -> None:
         """Renew a lock until cancelled, or until the configured duration has passed."""
@@ -246,7 +257,7 @@ class ServiceBusSingleListener:
             while (now := self._clock.now()) < end:
                 await self._pause(renewal_delay(locked_until - now))
                 locked_until = await renew()
-        except (TargetUnavailable, TargetRefused, CannotReceive) as error:
+        except (TargetUnavailable, Failure, CannotReceive) as error:
             _log.warning("%s: lock not renewed: %s", self.function.name, error)
 
     async def _pause(self, duration: timedelta) -> None:
@@ -257,11 +268,6 @@ class ServiceBusSingleListener:
         end = self._clock.now() + duration
         while self._clock.now() < end:  # noqa: ASYNC110 - the clock of a test sets no event
             await asyncio.sleep(_POLL_SECONDS)
-
-
-def _locked_until(delivery: Delivery) -> datetime:
-    until = number_of(annotations_of(delivery.payload), "x-opt-locked-until")
-    return datetime.fromtimestamp(until / 1000, UTC)
 
 
 def _session_locked_until(link: RawLink) -> datetime:

@@ -107,14 +107,24 @@ def read_disposition(buffer: bytes, position: int, end: int) -> Disposition | No
     return Disposition(first, last, settled, outcome, condition)
 
 
-def write_dispositions(channel: int, delivery_ids: Iterable[int], outcome: int, *, settled: bool) -> bytes:
-    """Return one disposition frame of a receiver for each delivery id, without `last`, as .NET sends them."""
-    tail = b"\x40" + (b"\x41" if settled else b"\x42") + _STATES[outcome]
+def write_dispositions(
+    channel: int, delivery_ids: Iterable[int], outcome: int, *, settled: bool, state: bytes | None = None
+) -> bytes:
+    """
+    Return one disposition frame of a receiver for each delivery id, without `last`, as .NET sends them.
+
+    *state* is the encoded outcome if it has fields.
+    """
+    tail = b"\x40" + (b"\x41" if settled else b"\x42") + (state or _STATES[outcome])
     head = b"\x02\x00" + channel.to_bytes(2) + b"\x00\x53\x15"
     frames = []
     for delivery_id in delivery_ids:
         content = b"\x41\x70%b%b" % (delivery_id.to_bytes(4), tail)
-        body = b"%b\xc0%c\x05%b" % (head, len(content) + 1, content)
+        size = len(content) + 1
+        if size <= 0xFF:
+            body = b"%b\xc0%c\x05%b" % (head, size, content)
+        else:
+            body = b"%b\xd0%b\x00\x00\x00\x05%b" % (head, (size + 3).to_bytes(4), content)
         frames.append((len(body) + 4).to_bytes(4) + body)
     return b"".join(frames)
 

@@ -160,9 +160,13 @@ class RawConnection:
         endpoints = self._connection._incoming_endpoints
         return next((channel for channel, endpoint in endpoints.items() if endpoint is session), -1)
 
-    async def settle(self, link: RawLink, deliveries: Sequence[Delivery], outcome: int) -> dict[int, str]:
+    async def settle(
+        self, link: RawLink, deliveries: Sequence[Delivery], outcome: int, state: bytes | None = None
+    ) -> dict[int, str]:
         """
         Settle the deliveries of a link and return the failures: delivery id → condition.
+
+        *state* is the encoded outcome if it has fields.
 
         Each gets a disposition, and all are sent before the first confirmation is awaited, as .NET settles in parallel.
         A lost lock is in the result, not an exception.
@@ -173,7 +177,7 @@ class RawConnection:
         if settlement.done.done():
             return settlement.failures
         link.unsettled.update(dict.fromkeys(settlement.waiting, settlement))
-        await self._dispositions(link, deliveries, outcome, settled=False)
+        await self._dispositions(link, deliveries, outcome, settled=False, state=state)
         try:
             await asyncio.wait_for(settlement.done, _SETTLEMENT_SECONDS)
         except TimeoutError:
@@ -217,12 +221,19 @@ class RawConnection:
         await raw.session._outgoing_flow(state)
 
     async def _dispositions(
-        self, raw: "RawLink", deliveries: Sequence[Delivery], outcome: int, *, settled: bool
+        self,
+        raw: "RawLink",
+        deliveries: Sequence[Delivery],
+        outcome: int,
+        *,
+        settled: bool,
+        state: bytes | None = None,
     ) -> None:
         delivery_ids = [delivery.delivery_id for delivery in deliveries]
         channel = raw.session.channel
+        written = frames.write_dispositions(channel, delivery_ids, outcome, settled=settled, state=state)
         try:
-            await self._transport.write(frames.write_dispositions(channel, delivery_ids, outcome, settled=settled))
+            await self._transport.write(written)
         except OSError as error:
             self._break(error)
             self.raise_if_broken()

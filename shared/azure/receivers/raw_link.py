@@ -153,6 +153,11 @@ class RawLink:
         if self._waiter is not None and not self._waiter.done():
             await self._grant(count)
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Return whether `interrupt` was called."""
+        return self._is_interrupted
+
     def interrupt(self) -> None:
         """Make the current and every later `receive` return at once with the messages received so far."""
         self._is_interrupted = True

@@ -7,19 +7,13 @@ tests/contracts/test_receive_seam.py checks the private names of the SDK.
 """
 
 import asyncio
+import copy
 import random
-import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
-from azure.servicebus._common import mgmt_handlers
-from azure.servicebus._common.constants import (
-    CONSUMER_IDENTIFIER,
-    OPERATION_TIMEOUT,
-    REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
-)
+from azure.servicebus._common.constants import CONSUMER_IDENTIFIER, OPERATION_TIMEOUT
 from azure.servicebus._pyamqp._decode import decode_frame
 from azure.servicebus._pyamqp.constants import ReceiverSettleMode, SenderSettleMode
 from azure.servicebus._pyamqp.utils import amqp_uint_value
@@ -31,6 +25,7 @@ from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from shared.azure.receivers.raw_link import RawLink, refused_or_closed
+from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import BuswayError
 
 _OPEN_SECONDS = 30.0
@@ -132,27 +127,14 @@ class ServiceBusConnection:
         """The name of this client in traces of the service."""
         return str(self._receiver._name)
 
-    async def renew_message_lock(self, tag: bytes) -> datetime:
-        """Renew the lock of the message with that lock token and return its end."""
-        token = uuid.UUID(bytes_le=tag)
-        try:
-            expirations = await self._receiver._renew_locks(token, timeout=_OPEN_SECONDS)
-        except Exception as error:  # see above
-            raise refused_or_closed(self.raw.where, error) from error
-        return _moment(expirations[b"expirations"][0])
-
-    async def renew_session_lock(self, session_id: str) -> datetime:
-        """Renew the lock of the session and return its end."""
-        try:
-            answer = await self._receiver._mgmt_request_response_with_retry(
-                REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
-                {"session-id": session_id},
-                mgmt_handlers.session_lock_renew_op,
-                timeout=_OPEN_SECONDS,
-            )
-        except Exception as error:  # see above
-            raise refused_or_closed(self.raw.where, error) from error
-        return _moment(answer[b"expiration"])
+    def management(self, link: RawLink | None) -> ManagementConnection:
+        """Return the `$management` node of the entity; its requests name *link*, which keeps the link alive."""
+        # Copies, because the SDK takes the name from its own link, of which it has one; the connection is shared.
+        receiver = copy.copy(self._receiver)
+        receiver._handler = copy.copy(receiver._handler)
+        receiver._handler._link = None if link is None or link.closed_with is not None else link.link
+        receiver._close_handler = _stay_open
+        return ManagementConnection(receiver)
 
     async def close(self) -> None:
         """Close the connection and the credential."""
@@ -168,5 +150,5 @@ def session_timeout(seconds: float, jitter: float) -> int:
     return max(int(seconds * 1000 - 100 * jitter) - 20, 0)
 
 
-def _moment(milliseconds: float) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+async def _stay_open() -> None:
+    """Replace the SDK's closing of the connection after an error that concerns one message or session."""

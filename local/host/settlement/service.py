@@ -1,0 +1,143 @@
+"""
+The gRPC service `Settlement`, which the host serves to its worker at the address in the worker's arguments.
+
+An unknown lock token or session is FAILED_PRECONDITION; an exception of .NET is UNKNOWN with the exception's text.
+
+Source: SettlementService (Azure/azure-sdk-for-net, commit 7cb7177bdc4c, sdk/servicebus/
+Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Grpc).
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from local.host.settlement.actions import Actions, ActionsCache
+from local.host.settlement.contract import CALLS, EMPTY, SERVICE
+from local.host.settlement.failure import Argument, Failure
+from local.host.settlement.outcome import COMPLETED, abandoned, dead_lettered, deferred
+from shared.amqp.values import Malformed
+from shared.azure.receivers.raw_link import Delivery
+
+_HOST = "127.0.0.1"
+_OPTIONS = (("grpc.max_send_message_length", 2**31 - 1), ("grpc.max_receive_message_length", 2**31 - 1))
+
+
+class SettlementService:
+    """The running service; it ends with `stop`."""
+
+    def __init__(self, cache: ActionsCache) -> None:
+        """Act on the messages and sessions in *cache*."""
+        self._cache = cache
+        self._server = grpc.aio.server(options=_OPTIONS)
+        calls = {**dict.fromkeys(_MESSAGE_CALLS, self._on_message), **dict.fromkeys(_SESSION_CALLS, self._on_session)}
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(partial(call, name), CALLS[name][0].FromString, _encoded)
+            for name, call in calls.items()
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+
+    async def start(self, port: int) -> None:
+        """Serve at *port* of this machine."""
+        self._server.add_insecure_port(f"{_HOST}:{port}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Stop at once."""
+        await self._server.stop(None)
+
+    async def _on_message(self, name: str, request: Any, context: Any) -> Any:
+        found = self._cache.of_message(request.locktoken)
+        if found is None:
+            return await _unknown(context, f"LockToken {request.locktoken} not found.")
+        delivery, actions = found
+        return await _answer(_MESSAGE_CALLS[name](request, delivery, actions), context)
+
+    async def _on_session(self, name: str, request: Any, context: Any) -> Any:
+        actions = self._cache.of_session(request.sessionId)
+        if actions is None:
+            return await _unknown(context, f"SessionId {request.sessionId} not found.")
+        return await _answer(_SESSION_CALLS[name](request, actions), context)
+
+
+def _encoded(answer: Any) -> bytes:
+    return bytes(answer.SerializeToString())
+
+
+async def _unknown(context: Any, text: str) -> None:
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+
+
+async def _answer(call: Awaitable[Any], context: Any) -> Any:
+    try:
+        answer = await call
+    except (Failure, Malformed) as error:
+        return await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+    return EMPTY() if answer is None else answer
+
+
+async def _complete(_: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.settle(delivery, COMPLETED)
+
+
+async def _abandon(request: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.settle(delivery, abandoned(request.propertiesToModify))
+
+
+async def _defer(request: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.settle(delivery, deferred(request.propertiesToModify))
+
+
+async def _dead_letter(request: Any, delivery: Delivery, actions: Actions) -> None:
+    reason, description = _text(request, "deadletterReason"), _text(request, "deadletterErrorDescription")
+    Argument("deadLetterReason", reason).check()
+    Argument("deadLetterErrorDescription", description).check()
+    await actions.settle(delivery, dead_lettered(reason, description, request.propertiesToModify))
+
+
+def _text(request: Any, field: str) -> str | None:
+    return str(getattr(request, field).value) if request.HasField(field) else None
+
+
+async def _renew_message_lock(_: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.receiver.renew_message_lock(delivery)
+
+
+async def _get_session_state(_: Any, actions: Actions) -> Any:
+    return CALLS["GetSessionState"][1](sessionState=await actions.receiver.session_state())
+
+
+async def _set_session_state(request: Any, actions: Actions) -> None:
+    await actions.receiver.set_session_state(request.sessionState)
+
+
+async def _release_session(_: Any, actions: Actions) -> None:
+    actions.releases_session = True
+
+
+async def _renew_session_lock(_: Any, actions: Actions) -> Any:
+    return _locked_until(await actions.receiver.renew_session_lock())
+
+
+def _locked_until(end: datetime) -> Any:
+    answer = CALLS["RenewSessionLock"][1]()
+    answer.lockedUntil.FromDatetime(end)
+    return answer
+
+
+_MESSAGE_CALLS: dict[str, Callable[[Any, Delivery, Actions], Awaitable[None]]] = {
+    "Complete": _complete,
+    "Abandon": _abandon,
+    "Defer": _defer,
+    "Deadletter": _dead_letter,
+    "RenewMessageLock": _renew_message_lock,
+}
+_SESSION_CALLS: dict[str, Callable[[Any, Actions], Awaitable[Any]]] = {
+    "GetSessionState": _get_session_state,
+    "SetSessionState": _set_session_state,
+    "ReleaseSession": _release_session,
+    "RenewSessionLock": _renew_session_lock,
+}

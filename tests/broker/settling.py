@@ -1,0 +1,153 @@
+"""A listener of the local host in this process, its settlement service, and the client of grpc itself."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+
+from local.broker.thread import RunningBroker
+from local.host.listener import Stopping
+from local.host.losing import Losing
+from local.host.protos import TypedData
+from local.host.reserved_port import ReservedPort
+from local.host.settings import ServiceBusOptions, Settings
+from local.host.settlement.actions import ActionsCache
+from local.host.settlement.contract import CALLS
+from local.host.settlement.service import SettlementService
+from local.host.triggers.service_bus_batch import ServiceBusBatchListener
+from local.host.triggers.service_bus_single import ServiceBusSingleListener
+from local.host.triggers.service_bus_source import ServiceBusSource
+from local.host.worker import Function, Invocation, Outputs
+from shared.clock import SystemClock
+
+type Metadata = Mapping[str, TypedData]
+type Act = Callable[["Held"], Awaitable[None]]
+
+
+class Refused(Exception):
+    """An answer other than OK."""
+
+    def __init__(self, error: grpc.aio.AioRpcError) -> None:
+        self.code = error.code()
+        super().__init__(error.details())
+
+
+class Held:
+    """What a running function holds, and its client of the service."""
+
+    def __init__(self, client: "SettlementClient", metadata: Metadata) -> None:
+        self.call = client.call
+        self._metadata = metadata
+
+    @property
+    def tokens(self) -> list[str]:
+        many = self._metadata.get("LockTokenArray")
+        return [str(self._metadata["LockToken"].data)] if many is None else list(many.data.string)
+
+    @property
+    def session_id(self) -> str:
+        many = self._metadata.get("SessionIdArray")
+        return str(self._metadata["SessionId"].data if many is None else many.data.string[0])
+
+    @property
+    def session_locked_until(self) -> str:
+        return str(json.loads(self._metadata["MessageSession"].data)["SessionLockedUntil"])
+
+
+class SettlementClient:
+    """Calls the service as the worker of an app may."""
+
+    def __init__(self, port: int) -> None:
+        self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+
+    async def call(self, name: str, **fields: Any) -> Any:
+        request, answer = CALLS[name]
+        method = self._channel.unary_unary(f"/Settlement/{name}", request.SerializeToString, answer.FromString)
+        try:
+            return await method(request(**fields))
+        except grpc.aio.AioRpcError as error:
+            raise Refused(error) from error
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class _ActingWorker:
+    """Runs the coroutine of a test as the function."""
+
+    outputs: Outputs | None = None
+
+    def __init__(self, act: Act, client: SettlementClient) -> None:
+        self._act = act
+        self._client = client
+
+    async def invoke(
+        self,
+        function: Function,  # noqa: ARG002 - see `Worker`, here and below
+        data: TypedData,  # noqa: ARG002
+        trigger_metadata: Metadata,
+        **_: object,
+    ) -> Invocation:
+        try:
+            await self._act(Held(self._client, trigger_metadata))
+        except ValueError as error:
+            return Invocation(str(error))
+        return Invocation(None)
+
+
+class RunningListeners:
+    """The listeners of one host; a function of a test is a coroutine, which fails with a ValueError."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._settings = Settings({"SB": broker.connection_string("ns")})
+        self._stopping = Stopping()
+        self._cache = ActionsCache()
+        self._port = ReservedPort()
+        self._listeners: list[ServiceBusBatchListener | ServiceBusSingleListener] = []
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._port.release()
+        service = SettlementService(self._cache)
+        await service.start(self._port.number)
+        self._closing.push_async_callback(service.stop)
+        self.client = SettlementClient(self._port.number)
+        self._closing.push_async_callback(self.client.close)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for listener in self._listeners:
+            listener.stop()
+        await self._closing.aclose()
+
+    async def listen(self, queue: str, act: Act, *, sessions: bool = False, many: bool = True) -> None:
+        trigger = {
+            "type": "serviceBusTrigger",
+            "name": "messages",
+            "queueName": queue,
+            "connection": "SB",
+            "isSessionsEnabled": sessions,
+            "cardinality": "MANY" if many else "ONE",
+            "dataType": "BINARY",
+        }
+        function = Function(queue, queue, trigger, {}, None)
+        listener = (ServiceBusBatchListener if many else ServiceBusSingleListener)(
+            function,
+            ServiceBusSource.of(function, self._settings),
+            ServiceBusOptions(session_idle_timeout=timedelta(seconds=0.3)),
+            _ActingWorker(act, self.client),
+            SystemClock(),
+            stopping=self._stopping,
+            wire=False,
+            losing=Losing(),
+            cache=self._cache,
+        )
+        self._listeners.append(listener)
+        task = asyncio.create_task(listener.run())
+        self._closing.push_async_callback(lambda: task)
+        await listener.is_listening.wait()

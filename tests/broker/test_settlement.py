@@ -1,0 +1,143 @@
+"""
+The service `Settlement` of the local host, with grpc's own client: each answer as in Microsoft's sources.
+
+Renewals name the link of the receiver (SR16), settlements of a session need it (SR2, SR3), others do not (SR5).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.core.message import State
+from local.broker.thread import RunningBroker
+from shared.amqp.codec import encode
+from shared.amqp.values import map_, string
+from shared.clock import ManualClock
+from tests.broker.settling import Held, Refused, RunningListeners
+
+LOCK = timedelta(seconds=60)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_DOTNET = "Azure.Messaging.ServiceBus.ServiceBusException: "
+_NO_TOKEN = "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.fixture
+def broker() -> Iterator[RunningBroker]:
+    queues = (
+        QueueConfig(name="q", lock_duration=LOCK),
+        *(QueueConfig(name=name, lock_duration=LOCK, requires_session=True) for name in ("s", "t")),
+    )
+    with RunningBroker([NamespaceConfig(name="ns", queues=queues)], ManualClock(START)) as running:
+        yield running
+
+
+def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
+
+
+def left(broker: RunningBroker, path: str) -> list[tuple[str, int, bool]]:
+    """Return the last character of the body, the delivery count and whether it is locked, of each message."""
+    return broker.inspect(
+        "ns",
+        lambda each: [
+            (one.encode()[-1:].decode(), one.delivery_count, one.lock_token is not None)
+            for one in each.store(path).peek(0)
+        ],
+    )
+
+
+def run(broker: RunningBroker, work: Callable[[RunningListeners], Awaitable[None]]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(20), RunningListeners(broker) as listeners:
+            await work(listeners)
+
+    asyncio.run(within())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - another thread makes it true
+        await asyncio.sleep(0.01)
+
+
+async def refusal(held: Held, name: str, **fields: Any) -> tuple[str, str]:
+    """Return code and text of a call that is refused."""
+    try:
+        await held.call(name, **fields)
+    except Refused as error:
+        return error.code.name, str(error)
+    pytest.fail(f"{name} was not refused")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_batch_is_settled_but_for_what_the_function_has_settled(broker: RunningBroker, fails: bool) -> None:
+    send(broker, "q", *"12345")
+    changes = encode(map_([(string("seen"), string("yes"))]))
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("Complete", {}),
+        ("Abandon", {"propertiesToModify": changes}),
+        ("Defer", {}),
+        ("Deadletter", {"deadletterReason": {"value": "odd"}, "deadletterErrorDescription": {"value": "x" * 300}}),
+    ]
+    ended = asyncio.Event()
+
+    async def act(held: Held) -> None:
+        if ended.is_set():
+            await asyncio.sleep(60)
+        for token, (name, fields) in zip(held.tokens, calls, strict=False):
+            await held.call(name, locktoken=token, **fields)
+        ended.set()
+        if fails:
+            raise ValueError("asked for")
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen("q", act)
+        await ended.wait()
+        # Abandoned by the function, or by the host after the failure: delivered again.
+        again = [("2", 1, True), ("5", 1, True)] if fails else [("2", 1, True)]
+        await until(lambda: [one for one in left(broker, "q") if one[0] != "3"] == again)
+
+    run(broker, work)
+    (dead,) = broker.inspect("ns", lambda each: [one.encode() for one in each.store("q/$DeadLetterQueue").peek(0)])
+    assert (dead[-1:], b"odd" in dead, b"x" * 300 in dead) == (b"4", True, True)
+    abandoned, deferred = broker.inspect("ns", lambda each: list(each.store("q").peek(2))[:2])
+    assert b"seen" in abandoned.encode()
+    assert deferred.state is State.DEFERRED
+
+
+def test_unknown_and_lost_locks_are_answered_as_microsoft_does(broker: RunningBroker) -> None:
+    send(broker, "q", "1", "2")
+    found: dict[str, tuple[str, str]] = {}
+
+    async def act(held: Held) -> None:
+        first, second = held.tokens
+        found["unknown"] = await refusal(held, "Complete", locktoken=_NO_TOKEN)
+        found["session"] = await refusal(held, "RenewSessionLock", sessionId="a")
+        await held.call("Complete", locktoken=first)
+        found["twice"] = await refusal(held, "Complete", locktoken=first)
+        found["long"] = await refusal(held, "Deadletter", locktoken=second, deadletterReason={"value": "x" * 4097})
+        await asyncio.to_thread(broker.advance, LOCK.total_seconds())
+        found["expired"] = await refusal(held, "Complete", locktoken=second)
+        found["renewal"] = await refusal(held, "RenewMessageLock", locktoken=second)
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen("q", act)
+        await until(lambda: len(found) == 6)
+
+    run(broker, work)
+    lost = "(MessageLockLost). For troubleshooting information, see https://aka.ms/azsdk/net/servicebus/exceptions"
+    assert found["unknown"] == ("FAILED_PRECONDITION", f"LockToken {_NO_TOKEN} not found.")
+    assert found["session"] == ("FAILED_PRECONDITION", "SessionId a not found.")
+    assert found["long"][1].startswith("System.ArgumentOutOfRangeException: The argument 'deadLetterReason' cannot")
+    for name in ("twice", "expired", "renewal"):
+        assert found[name][0] == "UNKNOWN"
+        assert found[name][1].startswith(_DOTNET)
+        assert lost in found[name][1]
