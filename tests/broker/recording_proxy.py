@@ -11,12 +11,13 @@ _FRAME = HEADER.size
 
 
 class Sent(NamedTuple):
-    """A frame: who sent it, on which channel, its performative and fields."""
+    """A frame: who sent it, on which channel, its performative and fields, and what follows them."""
 
     by_client: bool
     channel: int
     code: int
     fields: list[Field]
+    payload: bytes
 
     def field(self, number: int) -> Any:
         """Return a field, None if it was left out at the end."""
@@ -69,7 +70,7 @@ class RecordingProxy:
             if len(data) < size:
                 break
             if size > _FRAME:
-                code, fields, _ = read_list(data[_FRAME:size])
-                self.frames.append(Sent(by_client, channel, code, fields))
+                code, fields, end = read_list(data[_FRAME:size])
+                self.frames.append(Sent(by_client, channel, code, fields, data[_FRAME + end : size]))
             data = data[size:]
         return data

@@ -310,6 +310,23 @@ def test_each_message_is_settled_with_a_disposition_of_its_own(broker: RunningBr
     assert left(broker, "q") == ([] if outcome == _COMPLETED else [(1, False)] * 3)
 
 
+def test_renewal_names_the_link_that_holds_the_message(broker: RunningBroker) -> None:
+    """SR16: only a request with the link's name keeps the link alive."""
+    send(broker, "q", "1")
+    names: list[str] = []
+
+    async def act(connection: ServiceBusConnection, _: RecordingProxy) -> None:
+        await connection.attach()
+        link = await connection.attach()
+        (delivery,) = await link.receive(1, 5)
+        await connection.management(link).renew_locks([delivery.tag], 5)
+        names.append(link.link.name)
+
+    proxy = connected(broker, "q", act)
+    (renewal,) = [one for one in proxy.sent(performatives.TRANSFER) if b"com.microsoft:renew-lock" in one.payload]
+    assert b"associated-link-name\xa1%c%b" % (len(names[0]), names[0].encode()) in renewal.payload
+
+
 # C7, C8: opening
 
 

@@ -7,20 +7,23 @@ Renewals name the link of the receiver (SR16), settlements of a session need it 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import State
+from local.broker.core.session_store import SessionStore
+from local.broker.errors import Refusal
 from local.broker.thread import RunningBroker
 from shared.amqp.codec import encode
 from shared.amqp.values import map_, string
 from shared.clock import ManualClock
 from tests.broker.settling import Held, Refused, RunningListeners
 
-LOCK = timedelta(seconds=60)
+_SECOND = timedelta(seconds=1)
+LOCK = 60 * _SECOND
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _DOTNET = "Azure.Messaging.ServiceBus.ServiceBusException: "
 _NO_TOKEN = "00000000-0000-0000-0000-000000000001"
@@ -141,3 +144,154 @@ def test_unknown_and_lost_locks_are_answered_as_microsoft_does(broker: RunningBr
         assert found[name][0] == "UNKNOWN"
         assert found[name][1].startswith(_DOTNET)
         assert lost in found[name][1]
+
+
+def test_session_is_renewed_and_released_through_the_receiver_that_holds_it(broker: RunningBroker) -> None:
+    send(broker, "s", "1", session_id="a")
+    send(broker, "s", "2", session_id="b")
+    found: list[Any] = []
+
+    async def act(held: Held) -> None:
+        if len(found) < 2:
+            attached = held.session_locked_until
+            await asyncio.to_thread(broker.advance, 20)
+            renewed = await held.call("RenewSessionLock", sessionId=held.session_id)
+            await held.call("SetSessionState", sessionId=held.session_id, sessionState=b"state")
+            state = (await held.call("GetSessionState", sessionId=held.session_id)).sessionState
+            refused = await refusal(held, "RenewMessageLock", locktoken=held.tokens[0])
+            found.append((attached, renewed.lockedUntil.ToDatetime(UTC), state, refused))
+            await asyncio.to_thread(send, broker, "s", "3", session_id=held.session_id)
+            await held.call("ReleaseSession", sessionId=held.session_id)
+        else:
+            found.append((held.session_id, datetime.fromisoformat(held.session_locked_until)))
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen("s", act, sessions=True)
+        await until(lambda: len(found) >= 4 and left(broker, "s") == [])
+
+    run(broker, work)
+    first, second, *later = found
+    text = "System.InvalidOperationException: Messages cannot be locked when working with session-enabled entities."
+    for index, (attached, renewed, state, (code, refused)) in enumerate((first, second)):
+        assert datetime.fromisoformat(attached) == START + 20 * index * _SECOND + LOCK
+        assert renewed == START + 20 * (index + 1) * _SECOND + LOCK
+        assert (state, code, refused.startswith(text)) == (b"state", "UNKNOWN", True)
+    # Each session was closed after its first batch, although it had another message.
+    assert later == [(name, START + 40 * _SECOND + LOCK) for name in "ab"]
+
+
+def test_session_in_the_metadata_has_the_end_of_the_latest_renewal(broker: RunningBroker) -> None:
+    send(broker, "s", "1", session_id="a")
+    ends: list[datetime] = []
+
+    async def act(held: Held) -> None:
+        ends.append(datetime.fromisoformat(held.session_locked_until))
+        if len(ends) == 1:
+            await asyncio.to_thread(broker.advance, 20)
+            await held.call("RenewSessionLock", sessionId="a")
+            await asyncio.to_thread(send, broker, "s", "2", session_id="a")
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen("s", act, sessions=True)
+        await until(lambda: len(ends) == 2)
+
+    run(broker, work)
+    assert ends == [START + LOCK, START + 20 * _SECOND + LOCK]
+
+
+def test_of_two_sessions_with_one_id_the_first_is_found_until_one_of_them_ends(broker: RunningBroker) -> None:
+    send(broker, "s", "1", session_id="a")
+    send(broker, "t", "1", session_id="a")
+    first_holds, second_asks, first_ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    found: list[Any] = []
+
+    def is_held(queue: str) -> bool:
+        try:
+            broker.inspect("ns", lambda each: cast("SessionStore", each.store(queue)).check_session("a"))
+        except Refusal:
+            return False
+        return True
+
+    async def first(_: Held) -> None:
+        first_holds.set()
+        await second_asks.wait()
+
+    async def second(held: Held) -> None:
+        if found:
+            return  # its session was lost
+        await asyncio.to_thread(broker.advance, 20)
+        await held.call("RenewSessionLock", sessionId="a")
+        await asyncio.to_thread(broker.advance, 45)
+        found.append([await asyncio.to_thread(is_held, queue) for queue in "st"])
+        second_asks.set()
+        await first_ends.wait()
+        found.append(await refusal(held, "RenewSessionLock", sessionId="a"))
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen("s", first, sessions=True)
+        await first_holds.wait()
+        await listeners.listen("t", second, sessions=True)
+        await second_asks.wait()
+        await until(lambda: left(broker, "s") == [])
+        first_ends.set()
+        await until(lambda: len(found) == 2)
+
+    run(broker, work)
+    assert found == [[True, False], ("FAILED_PRECONDITION", "SessionId a not found.")]
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+def test_what_was_received_over_a_lost_link_is_settled_except_in_sessions(
+    broker: RunningBroker, sessions: bool
+) -> None:
+    queue = "s" if sessions else "q"
+    send(broker, queue, "1", "2", session_id="a" if sessions else None)
+    found: list[Any] = []
+
+    async def act(held: Held) -> None:
+        if not found:
+            await asyncio.to_thread(broker.faults("ns").cut_connections)
+            await asyncio.sleep(0.1)
+            if sessions:
+                found.append(await refusal(held, "Complete", locktoken=held.tokens[0]))
+                found.append(await refusal(held, "RenewSessionLock", sessionId="a"))
+            else:
+                found.append(await held.call("Complete", locktoken=held.tokens[0]))
+        else:
+            found.append(held.tokens)
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen(queue, act, sessions=sessions)
+        await until(lambda: found and left(broker, queue) == [])
+
+    run(broker, work)
+    if sessions:
+        *refused, again = found
+        assert all(code == "UNKNOWN" and "(SessionLockLost)" in text for code, text in refused)
+        assert len(again) == 2
+    else:
+        assert len(found) == 1  # not delivered again
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+def test_single_dispatch_settles_and_renews_through_the_service(broker: RunningBroker, sessions: bool) -> None:
+    queue = "s" if sessions else "q"
+    send(broker, queue, "1", session_id="a" if sessions else None)
+    ends: list[Any] = []
+
+    async def act(held: Held) -> None:
+        (token,) = held.tokens
+        if sessions:
+            ends.append((await held.call("RenewSessionLock", sessionId="a")).lockedUntil)
+            await held.call("ReleaseSession", sessionId="a")
+        else:
+            await held.call("RenewMessageLock", locktoken=token)
+        await held.call("Deadletter", locktoken=token, deadletterReason={"value": "odd"})
+        raise ValueError("asked for")
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen(queue, act, sessions=sessions, many=False)
+        await until(lambda: left(broker, f"{queue}/$DeadLetterQueue"))
+        await until(lambda: left(broker, queue) == [])
+
+    run(broker, work)

@@ -1,5 +1,6 @@
 """How the local host stops, times out and loses its worker: as the real host was measured to do (H1 to H6)."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,6 +11,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from tests.broker.settling import Refused, SettlementClient
 from tests.end_to_end.host_process import HostProcess
 
 GRACE_SECONDS = 4
@@ -118,6 +120,28 @@ def test_retry_of_host_json_applies_to_service_bus_with_one_invocation_id(
     assert [message["delivery_count"] for message in messages] == [1, 1, 2, 2]
     ids = [message["invocation"] for message in messages]
     assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+def test_worker_gets_the_address_of_the_settlement_service(host: HostProcess, broker: RunningBroker) -> None:
+    async def ask(port: int) -> None:
+        client = SettlementClient(port)
+        with pytest.raises(Refused, match=r"LockToken x not found\."):
+            await client.call("Complete", locktoken="x")
+        await client.close()
+
+    send(broker, "first", "well")
+    host.wait_for(lambda: host.bodies("first done"))
+    words = host.messages("first")[0]["arguments"]
+    names, values = words[::2], words[1::2]
+    found = dict(zip(names, values, strict=True))
+    asyncio.run(ask(int(found["--port"])))
+    assert found["--host"] == "127.0.0.1"
+    assert found["--functions-uri"] == f"http://127.0.0.1:{found['--port']}/"
+    assert found["--grpcMaxMessageLength"] == found["--functions-grpc-max-message-length"] == "2147483647"
+    assert (found["--workerId"], found["--requestId"]) == (
+        found["--functions-worker-id"],
+        found["--functions-request-id"],
+    )
 
 
 def test_success_completes_whatever_host_json_says(host: HostProcess, broker: RunningBroker) -> None:

@@ -4,6 +4,7 @@
 import atexit
 import os
 import signal
+import sys
 import time
 from typing import List
 
@@ -27,7 +28,7 @@ def _delivery_count(message: RawMessage) -> int:
 
 
 def _work(function: str, messages: List[RawMessage], context: func.Context) -> None:
-    facts = {"pid": os.getpid(), "invocation": context.invocation_id}
+    facts = {"pid": os.getpid(), "invocation": context.invocation_id, "arguments": sys.argv[1:]}
     found = [raw(message) | facts | {"delivery_count": _delivery_count(message)} for message in messages]
     note(function, found)
     word, _, argument = str(found[0]["body"]).partition(" ")
