@@ -6,11 +6,12 @@ from pathlib import Path
 
 import azure.functions as func
 
-from functions.drain import drain_on_signals
 from functions.measurements import register_measurements
+from functions.settlement import HostSettlement
 from functions.startup import problems_on_standard_error, warn_about_worker
 from functions.status import register_status
 from functions.tasks import register, register_peeking_tap, register_tap
+from functions.termination import end_at_signals
 from shared.config.assembly import pipelines
 from shared.config.files import load
 from shared.config.heartbeat_assembly import heartbeat_schedule, heartbeat_timer
@@ -35,11 +36,11 @@ with problems_on_standard_error():
     _folder = Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config")
     _configuration = without_journal(load(_folder), os.environ)
 
-    _shutdown = Shutdown()
-    drain_on_signals(_shutdown)
+    _shutdown, _settlement = Shutdown(), HostSettlement()
 
     _journals = Journals(_configuration, os.environ)
     _telemetry = open_telemetry(os.environ)
+    end_at_signals(_shutdown, _telemetry.flush)
 
     _recorders = {_task.task: recorder_of(_task) for _task in _configuration.tasks}
     for _task, _pipeline in pipelines(
@@ -51,11 +52,13 @@ with problems_on_standard_error():
         recorders=_recorders,
         pauses=pauses(_configuration, os.environ),
         arrivals=_recorders,
+        settlement=_settlement,
     ):
         _source = _configuration.connections[_task.source.connection]
-        register(app, _task, _pipeline, _source.key, _journals.binding(), kind=_source.kind)
+        register(app, _task, _pipeline, _source.key, _journals.binding(), kind=_source.kind, sessions=_settlement)
     for _file, _tap in _journals.taps():
-        register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
+        _key = _configuration.connections[_file.source.connection].key
+        register_tap(app, _file, _tap, _key, _journals.binding(), sessions=_settlement)
     for _file, _peeking in _journals.peeking_taps():
         register_peeking_tap(app, _file, _peeking)
 

@@ -8,6 +8,7 @@ so this module cannot live beside the packages azurefunctions-extensions-binding
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from azurefunctions.extensions.base import Datum, InConverter, SdkType
@@ -20,11 +21,18 @@ LOCK_TOKEN_BYTES = 16
 class RawMessage(SdkType):  # type: ignore[misc] # the package is not typed
     """An encoded AMQP message as the host handed it over; of a hub its partition, of Service Bus its lock token."""
 
-    def __init__(self, content: bytes, partition: str | None = None, lock_token: bytes | None = None) -> None:
-        """Hold the encoded message."""
+    def __init__(
+        self,
+        content: bytes,
+        partition: str | None = None,
+        lock_token: bytes | None = None,
+        session_locked_until: int | None = None,
+    ) -> None:
+        """Hold the encoded message, and the end of the lock of its session in milliseconds since 1970 UTC."""
         self.content = content
         self.partition = partition
         self.lock_token = lock_token
+        self.session_locked_until = session_locked_until
 
     def get_sdk_type(self) -> "RawMessage":
         """Return itself; there is no richer type behind it."""
@@ -46,11 +54,11 @@ class _Converter(InConverter, binding=None):  # type: ignore[misc,call-arg] # th
     ) -> list[RawMessage] | RawMessage | None:
         if data is None or data.type is None:
             return None
-        partition = _partition(trigger_metadata)
+        partition, locked_until = _partition(trigger_metadata), _session_locked_until(trigger_metadata)
         if data.type == "model_binding_data":
-            return _raw_message(data.value, partition)
+            return _raw_message(data.value, partition, locked_until)
         if data.type == "collection_model_binding_data":
-            return [_raw_message(each, partition) for each in data.value.model_binding_data]
+            return [_raw_message(each, partition, locked_until) for each in data.value.model_binding_data]
         msg = (
             f"trigger data: got {data.type!r}, expected ModelBindingData; this host needs `trigger: stock` in the task"
         )
@@ -65,10 +73,11 @@ class EventHubsConverter(_Converter, binding="eventHubTrigger", trigger="eventHu
     """Registers `RawMessage` for Event Hubs triggers."""
 
 
-def _raw_message(data: Any, partition: str | None) -> RawMessage:
+def _raw_message(data: Any, partition: str | None, session_locked_until: int | None) -> RawMessage:
     content: bytes = data.content
     if data.source == SERVICE_BUS_SOURCE:
-        return RawMessage(content[LOCK_TOKEN_BYTES:], lock_token=content[:LOCK_TOKEN_BYTES])
+        token = content[:LOCK_TOKEN_BYTES]
+        return RawMessage(content[LOCK_TOKEN_BYTES:], None, token, session_locked_until)
     if data.source == EVENT_HUBS_SOURCE:
         return RawMessage(content, partition)
     msg = f"trigger data: from {data.source!r}, expected {SERVICE_BUS_SOURCE!r} or {EVENT_HUBS_SOURCE!r}"
@@ -82,3 +91,10 @@ def _partition(trigger_metadata: Mapping[str, Datum] | None) -> str | None:
         return None
     partition = json.loads(context.value).get("PartitionId")
     return None if partition is None else str(partition)
+
+
+def _session_locked_until(trigger_metadata: Mapping[str, Datum] | None) -> int | None:
+    """Return the end of the lock of the session that the messages are from; the messages do not have it."""
+    actions = (trigger_metadata or {}).get("SessionActions")
+    text = None if actions is None else json.loads(actions.value).get("SessionLockedUntil")
+    return None if text is None else int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import List, Protocol  # noqa: UP035 - see its use
 
 import azure.functions as func
@@ -9,16 +10,21 @@ import azure.functions as func
 from functions.output_bindings import with_outputs
 from functions.queue_message import queue_content, queue_trigger
 from functions.raw_message import RawMessage
+from functions.settlement import HostSettlement
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
 from shared.codecs.envelope import event_key
 from shared.config.journal_assembly import OutputBinding
 from shared.config.journal_models import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.errors import MessageRejected
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.tap import Tap
 from shared.line.binding_output import BindingOutput
 from shared.line.gathering import Gathering
 from shared.line.pipeline import Pipeline
+from shared.message.arrival import Origin
+from shared.message.message import Message
+from shared.protocols import HeldSession
 
 _LOGGER = logging.getLogger("busway.tasks")
 
@@ -27,6 +33,8 @@ _RETRY_FOR_EVER = "-1"
 _SHORTEST_RETRY = "00:00:05"
 _LONGEST_RETRY = "00:05:00"
 
+_NOWHERE = Origin("", "")
+
 type Decorator = Callable[[object], object]
 
 
@@ -34,7 +42,11 @@ class Run(Protocol):
     """Processes a batch, such as `shared.line.pipeline.Pipeline.run`."""
 
     async def __call__(
-        self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
+        self,
+        batch: Sequence[bytes],
+        partition: str | None = None,
+        lock_tokens: Sequence[bytes] = (),
+        session: HeldSession | None = None,
     ) -> object:
         """Raise if the batch must be delivered again."""
         ...
@@ -48,11 +60,13 @@ def register(
     journal: OutputBinding | None = None,
     *,
     kind: str = "service-bus",
+    sessions: HostSettlement,
 ) -> None:
     """
     Add a function for each lane of *task* to *app*; the triggers use the connection in the app setting *setting*.
 
     *journal* is the output binding of a journal that is kept in an event hub, *kind* the kind of the connection.
+    *sessions* has the sessions of all invocations.
     """
     if task.source.webhook is not None:
         # Import lazily: only apps with webhooks need this.
@@ -69,14 +83,20 @@ def register(
     _warn_of_stock_trigger(task)
     if task.levers.dispatch == "single":
         gathering = Gathering(pipeline, has_sessions=task.source.sessions)
-        _declare(app, task, _gathered(task, gathering), setting, task.task)
+        _declare(app, task, _gathered(task, gathering, sessions), setting, task.task)
         return
     for name in task.functions():
-        _register(app, task, pipeline.run, setting, journal, name=name, bindings=pipeline.bindings)
+        _register(app, task, pipeline.run, setting, journal, sessions=sessions, name=name, bindings=pipeline.bindings)
 
 
 def register_tap(
-    app: func.FunctionApp, file: TapFile, tap: Tap, setting: str, journal: OutputBinding | None = None
+    app: func.FunctionApp,
+    file: TapFile,
+    tap: Tap,
+    setting: str,
+    journal: OutputBinding | None = None,
+    *,
+    sessions: HostSettlement,
 ) -> None:
     """Add the function of a tap that drains a subscription or a consumer group; as `register`."""
 
@@ -84,11 +104,12 @@ def register_tap(
         batch: Sequence[bytes],
         partition: str | None = None,
         lock_tokens: Sequence[bytes] = (),  # noqa: ARG001 - a tap does not settle
+        session: HeldSession | None = None,  # noqa: ARG001 - nor does it wait
     ) -> None:
         await tap.see(batch, partition)
 
     _warn_of_stock_trigger(file)
-    _register(app, file, see, setting, journal, name=file.task)
+    _register(app, file, see, setting, journal, sessions=sessions, name=file.task)
 
 
 def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) -> None:
@@ -113,10 +134,11 @@ def _register(
     setting: str,
     journal: OutputBinding | None,
     *,
+    sessions: HostSettlement,
     name: str,
     bindings: Sequence[BindingOutput] = (),
 ) -> None:
-    _declare(app, file, with_outputs(app, _function(file, run), bindings, journal), setting, name)
+    _declare(app, file, with_outputs(app, _function(file, run, sessions), bindings, journal), setting, name)
 
 
 def _declare(app: func.FunctionApp, file: TaskFile | TapFile, function: object, setting: str, name: str) -> None:
@@ -131,30 +153,52 @@ def _declare(app: func.FunctionApp, file: TaskFile | TapFile, function: object, 
     app.function_name(name)(decorated)
 
 
-def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[None]]:
+def _function(file: TaskFile | TapFile, run: Run, sessions: HostSettlement) -> Callable[..., Awaitable[None]]:
     async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[RawMessage]
+        first, batch = messages[0], [message.content for message in messages]
         tokens = [message.lock_token for message in messages if message.lock_token is not None]
-        await run([message.content for message in messages], messages[0].partition, tokens)
+        with _session(file, sessions, batch, first.session_locked_until) as session:
+            await run(batch, first.partition, tokens, session)
 
     async def replicate_events(messages: List[func.EventHubEvent]) -> None:  # noqa: UP006 - the worker refuses list[…]
         await run(event_contents(messages), event_partition(messages))
 
     async def replicate_message(messages: func.ServiceBusMessage) -> None:
-        await run([service_bus_content(messages)], lock_tokens=lock_tokens(messages))
+        batch = [service_bus_content(messages)]
+        with _session(file, sessions, batch) as session:
+            await run(batch, lock_tokens=lock_tokens(messages), session=session)
 
     if file.trigger == "raw":
         return replicate
     return replicate_message if file.source.hub is None else replicate_events
 
 
-def _gathered(task: TaskFile, gathering: Gathering) -> Callable[..., Awaitable[None]]:
+def _gathered(task: TaskFile, gathering: Gathering, sessions: HostSettlement) -> Callable[..., Awaitable[None]]:
     async def replicate_one(messages: RawMessage) -> None:
-        await gathering.run(messages.content, messages.lock_token)
+        with _session(task, sessions, [messages.content]):
+            await gathering.run(messages.content, messages.lock_token)
 
     async def replicate_stock(messages: func.ServiceBusMessage) -> None:
-        await gathering.run(service_bus_content(messages), next(iter(lock_tokens(messages)), None))
+        content = service_bus_content(messages)
+        with _session(task, sessions, [content]):
+            await gathering.run(content, next(iter(lock_tokens(messages)), None))
 
     return replicate_one if task.trigger == "raw" else replicate_stock
+
+
+def _session(
+    file: TaskFile | TapFile, sessions: HostSettlement, batch: Sequence[bytes], locked_until: int | None = None
+) -> AbstractContextManager[HeldSession | None]:
+    """Return a context in which an invocation holds the session of its *batch*, if its source has sessions."""
+    session_id = next(filter(None, map(_session_in, batch)), None) if file.source.sessions else None
+    return nullcontext() if session_id is None else sessions.hold(session_id, locked_until)
+
+
+def _session_in(content: bytes) -> str | None:
+    try:
+        return Message.received(content, _NOWHERE).session_id
+    except MessageRejected:  # by the line, with its reason
+        return None
 
 
 def _from_queue(gathering: Gathering) -> Callable[..., Awaitable[None]]:

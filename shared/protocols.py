@@ -1,4 +1,4 @@
-"""The interfaces between the pipeline and outputs, locks, editors, journals and telemetry."""
+"""The interfaces between the pipeline and outputs, settlement, editors, journals and telemetry."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -61,28 +61,44 @@ class Output(Protocol):
         ...
 
 
-class Locks(Protocol):
+class Settlement(Protocol):
     """
-    The locks that the host holds on a batch at its source, over a connection of Busway's own.
+    Renews and settles what the host has delivered, through the host: over the link that holds it.
 
-    Shape:  a token is the 16 bytes that the trigger hands over before the message; the session is that of the batch,
-            None where the source has none.
-    Raises: LockLost when the service has released the lock, TargetUnavailable and TargetRefused when it cannot be
-            reached.
+    Shape:  a token is the 16 bytes that the trigger hands over before the message.
+    Raises: LockLost when the source has released the lock, TargetUnavailable when an attempt may help, TargetRefused
+            when none will: the host has no such service, or does not hold the message or session.
     """
 
-    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:
-        """Renew the locks and return when the first of them ends, in milliseconds since 1970 UTC."""
+    async def renew(self, token: bytes, *, timeout_seconds: float) -> None:
+        """Renew the lock of a message without a session."""
         ...
 
-    async def dead_letter(
-        self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
-    ) -> None:
-        """Move one message to the dead-letter queue of the source."""
+    async def complete(self, token: bytes, *, timeout_seconds: float) -> None:
+        """Remove a message from its source."""
         ...
 
-    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:
-        """Give messages back to the source at once; a session is given back by its receiver only."""
+    async def abandon(self, token: bytes, *, timeout_seconds: float) -> None:
+        """Give a message back to its source, with one more delivery counted."""
+        ...
+
+    async def dead_letter(self, token: bytes, reason: str, description: str, *, timeout_seconds: float) -> None:
+        """Move a message to the dead-letter queue of its source."""
+        ...
+
+
+class HeldSession(Protocol):
+    """A session of which an invocation has messages; raises as `Settlement`."""
+
+    locked_until: int | None
+    """The end of its lock when the invocation began, in milliseconds since 1970 UTC, as far as the host said it."""
+
+    async def renew(self, *, timeout_seconds: float) -> int:
+        """Renew the lock of the session; return its new end, in milliseconds since 1970 UTC."""
+        ...
+
+    async def release(self, *, timeout_seconds: float) -> None:
+        """Let the host give the session back once the invocation has ended."""
         ...
 
 

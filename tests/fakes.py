@@ -1,5 +1,6 @@
-"""Outputs, a journal and a sleep with a chosen behaviour, in virtual time."""
+"""Outputs, a settlement service, a journal and a sleep with a chosen behaviour, in virtual time."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -7,12 +8,12 @@ from functools import partial
 from shared.azure.secrets import open_secrets
 from shared.clock import Clock, ManualClock
 from shared.editors.options import TaskFacts
-from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetUnavailable
 from shared.journal.log import LogJournal
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Flush, Outgoing, Record
-from tests.messages import ENQUEUED
+from tests.messages import ENQUEUED, LOCK_MILLISECONDS
 
 SOMEWHERE = Origin("target", "entity")
 
@@ -114,6 +115,92 @@ class OutputThatIsDown(OutputThatAccepts):
 
     def answer(self, _: Outgoing, /) -> BuswayError | None:
         return self._error
+
+
+class SettlementInMemory:
+    """
+    The host's settlement service: locks of a minute from now on, each until it is renewed, lost or settled.
+
+    *error* answers every call; `spurious` is the number of renewals that are refused although the lock is held.
+    """
+
+    def __init__(self, clock: Clock, *, error: BuswayError | None = None) -> None:
+        self.clock = clock
+        self.error = error
+        self.spurious = 0
+        self.renewed: list[tuple[float, bytes]] = []
+        self.asked: list[bytes] = []
+        self.completed: list[bytes] = []
+        self.abandoned: list[bytes] = []
+        self.dead: list[tuple[bytes, str, str]] = []
+        self.released = 0
+        self._ends: dict[bytes, float] = {}
+        self._first = clock.monotonic() + LOCK_MILLISECONDS / 1000
+
+    def begin(self) -> None:
+        """Lock what is delivered now."""
+        self._ends.clear()
+        self._first = self.clock.monotonic() + LOCK_MILLISECONDS / 1000
+
+    def lose(self, *tokens: bytes) -> None:
+        """Lose these locks, or all."""
+        self._ends.update(dict.fromkeys(tokens, 0.0))
+        if not tokens:
+            self._ends.clear()
+            self._first = 0.0
+
+    @property
+    def times(self) -> list[float]:
+        """When something was renewed."""
+        return [*dict.fromkeys(when for when, _ in self.renewed)]
+
+    async def renew(self, token: bytes, *, timeout_seconds: float) -> None:
+        assert timeout_seconds > 0
+        self.asked.append(token)
+        await asyncio.sleep(0)
+        if self.spurious:
+            self.spurious -= 1
+            raise LockLost("west/orders: refused")
+        self._check(token)
+        self.renewed.append((self.clock.monotonic(), token))
+        self._ends[token] = self.clock.monotonic() + LOCK_MILLISECONDS / 1000
+
+    async def complete(self, token: bytes, *, timeout_seconds: float) -> None:
+        assert timeout_seconds > 0
+        self._check(token)
+        self.completed.append(token)
+
+    async def abandon(self, token: bytes, *, timeout_seconds: float) -> None:
+        assert timeout_seconds > 0
+        self._check(token)
+        self.abandoned.append(token)
+
+    async def dead_letter(self, token: bytes, reason: str, description: str, *, timeout_seconds: float) -> None:
+        assert timeout_seconds > 0
+        self._check(token)
+        self.dead.append((token, reason, description))
+
+    def _check(self, token: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.clock.monotonic() >= self._ends.get(token, self._first):
+            raise LockLost("west/orders: lost")
+
+
+class SessionInMemory:
+    """A session that a delivery is from."""
+
+    def __init__(self, settlement: SettlementInMemory) -> None:
+        self.locked_until: int | None = None
+        self._settlement = settlement
+
+    async def renew(self, *, timeout_seconds: float) -> int:
+        await self._settlement.renew(b"session", timeout_seconds=timeout_seconds)
+        return round(self._settlement.clock.now().timestamp() * 1000) + LOCK_MILLISECONDS
+
+    async def release(self, *, timeout_seconds: float) -> None:
+        assert timeout_seconds > 0
+        self._settlement.released += 1
 
 
 class JournalInMemory(LogJournal):

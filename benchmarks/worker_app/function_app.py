@@ -15,6 +15,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult,
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from functions.settlement import HostSettlement
 from functions.tasks import register
 from shared.azure.senders.batches import encode_batch, envelope_of, split_by_size
 from shared.config.models import TaskFile
@@ -133,7 +134,7 @@ def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None], journ
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
     )
-    register(app, task, Pipeline(line, journal or LogJournal(), telemetry=telemetry), "WEST")
+    register(app, task, Pipeline(line, journal or LogJournal(), telemetry=telemetry), "WEST", sessions=HostSettlement())
 
 
 _PLAIN = ("amount > 100 OR amount IS NULL", None)

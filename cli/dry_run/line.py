@@ -23,7 +23,6 @@ from shared.protocols import Outgoing, Record
 # Short, since a person waits: an unavailable store is retried once or twice.
 _HOLD = timedelta(seconds=5)
 _LOCK_TOKEN_BYTES = 16
-_LOCKED_FOR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ async def try_batches(task: Task, batches: Sequence[tuple[str | None, Sequence[b
 
     The outputs of *task* must send nothing. Raises TargetUnavailable and TargetRefused if an editor's store fails.
     """
-    dry = replace(task, locks=_NoLocks(clock), hold=_HOLD, rejects_in_a_row=None)
+    dry = replace(task, settlement=_NoSettlement(), hold=_HOLD, rejects_in_a_row=None)
     return [each for partition, contents in batches for each in await _try_batch(dry, partition, contents, clock)]
 
 
@@ -89,19 +88,17 @@ class NoOutput:
         """Close nothing."""
 
 
-class _NoLocks:
-    """Locks that never expire, since the messages stay in the source."""
+class _NoSettlement:
+    """Settles nothing, since the messages stay in the source."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - required by the protocol
-        return round((self._clock.now() + _LOCKED_FOR).timestamp() * 1000)
-
-    async def dead_letter(
-        self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
-    ) -> None:
+    async def renew(self, token: bytes, *, timeout_seconds: float) -> None:
         pass
 
-    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:
+    async def complete(self, token: bytes, *, timeout_seconds: float) -> None:
+        pass
+
+    async def abandon(self, token: bytes, *, timeout_seconds: float) -> None:
+        pass
+
+    async def dead_letter(self, token: bytes, reason: str, description: str, *, timeout_seconds: float) -> None:
         pass

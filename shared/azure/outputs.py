@@ -1,4 +1,4 @@
-"""Outputs and locks by the kind of their connection; each function imports the SDK that it needs."""
+"""Outputs by the kind of their connection; each function imports the SDK that it needs."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +22,7 @@ from shared.azure.senders.amqp_endpoint import EXPECTED, amqp_endpoint, amqp_url
 from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint, kafka_endpoint_of, kafka_fault
 from shared.azure.storage_queues import account_string_fault, queue_service, queue_service_by
 from shared.errors import Problem, TargetRefused
-from shared.protocols import Locks, Output, Secrets
+from shared.protocols import Output, Secrets
 
 type HeaderForm = Literal["text", "amqp"]
 
@@ -138,10 +138,3 @@ def _kafka_output(site: str, endpoint: KafkaEndpoint, headers: HeaderForm) -> Ou
     from shared.azure.senders.kafka import KafkaOutput
 
     return KafkaOutput(site, endpoint, headers)
-
-
-def open_locks(site: str, entity: str, setting: str, settings: Mapping[str, str], *, sessions: bool) -> Locks:
-    """Return the locks on a queue or subscription of the namespace that an app setting names."""
-    from shared.azure.locks import ServiceBusLocks
-
-    return ServiceBusLocks(site, entity, partial(service_bus_client, setting, settings), sessions=sessions)

@@ -6,8 +6,8 @@ The private parts of the azure-servicebus SDK that Busway uses; those of its lin
    needs no receiver link. The SDK offers lock renewal and settlement to its own receivers only, and it returns peeked
    messages decoded. Source: Microsoft Learn, "AMQP request/response operations".
 
-The SDK's version is pinned; test_service_bus_internals.py, test_locks.py and test_peek.py in tests/contracts, and
-tests/end_to_end/test_evacuation.py, fail if any of this changes.
+The SDK's version is pinned; test_service_bus_internals.py and test_peek.py in tests/contracts, tests/broker/
+test_settlement.py and tests/end_to_end/test_evacuation.py fail if any of this changes.
 """
 
 import logging

@@ -16,7 +16,7 @@ from shared.config.journal_assembly import Journals
 from shared.config.limits import StampedLife
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Target, TaskFile
 from shared.config.models import Route as RouteFile
-from shared.config.outputs import open_outputs, open_source_locks
+from shared.config.outputs import open_outputs
 from shared.config.storage_queues import STORAGE_QUEUE
 from shared.editors.options import TaskFacts
 from shared.line.binding_output import BindingOutput
@@ -34,7 +34,7 @@ from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
 from shared.message.text_messages import MOST_EVENT_BYTES, MOST_QUEUE_BYTES, check_event, decode_base64
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
-from shared.protocols import Locks, Output, Telemetry
+from shared.protocols import Output, Settlement, Telemetry
 from shared.rules.rule import parse_action, parse_filter
 from shared.telemetry import names
 from shared.telemetry.opening import Both, Telemetries, open_telemetry
@@ -55,6 +55,7 @@ def pipelines(
     recorders: Mapping[str, Telemetry] = MappingProxyType({}),
     pauses: Mapping[str, Pause] = MappingProxyType({}),
     arrivals: Mapping[str, Arrivals] = MappingProxyType({}),
+    settlement: Settlement | None = None,
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
     hold: timedelta | None = None,
@@ -63,18 +64,13 @@ def pipelines(
     Return a pipeline for each task; it abandons the batches in progress when *shutdown* is requested.
 
     By task: *recorders* get what the telemetry gets, *pauses* hold batches back, *arrivals* get the results of
-    heartbeats. The default clock is that of the machine; tests pass a *clock* and its *sleep*. *hold* replaces the time
-    that each task waits for a target. Raises ConfigError if the app setting of a connection cannot be used.
+    heartbeats. *settlement* is the host's, None where no host delivers. The default clock is that of the machine;
+    tests pass a *clock* and its *sleep*. *hold* replaces the time that each task waits for a target. Raises ConfigError
+    if the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
     outputs = outputs or open_outputs(configuration, settings)
-    tasks = assemble(
-        configuration,
-        outputs,
-        lambda file: open_source_locks(file, configuration, settings),
-        settings=settings,
-        clock=clock,
-    )
+    tasks = assemble(configuration, outputs, settlement, settings=settings, clock=clock)
     telemetry = telemetry or open_telemetry(settings)
     opened = []
     for file, task in zip(configuration.tasks, tasks, strict=True):
@@ -100,7 +96,7 @@ def pipelines(
 def assemble(
     configuration: Configuration,
     outputs: Mapping[str, Output],
-    locks: Callable[[TaskFile], Locks | None] = lambda _: None,
+    settlement: Settlement | None = None,
     *,
     settings: Mapping[str, str] = MappingProxyType({}),
     clock: Clock | None = None,
@@ -109,7 +105,7 @@ def assemble(
     """
     Return the tasks of *configuration*, in its order; *outputs* are the outputs by alias of their connection.
 
-    *locks* returns the locks on the source of a task, None if it has none. Editors may read *settings*; in a *dry_run*
+    *settlement* is that of the host, None where no host delivers. Editors may read *settings*; in a *dry_run*
     they write to no store (`shared.editors.options.TaskFacts`).
     """
     secrets, clock = open_secrets(settings), clock or SystemClock()
@@ -118,14 +114,14 @@ def assemble(
         origin = Origin(configuration.site(file.source.connection), file.source.entity)
         return TaskFacts(file.task, origin, settings, secrets, clock, dry_run, file.limits.edit_time.total_seconds())
 
-    return [_task(file, configuration, outputs, locks(file), facts(file)) for file in configuration.tasks]
+    return [_task(file, configuration, outputs, settlement, facts(file)) for file in configuration.tasks]
 
 
 def _task(
     file: TaskFile,
     configuration: Configuration,
     outputs: Mapping[str, Output],
-    locks: Locks | None,
+    settlement: Settlement | None,
     facts: TaskFacts,
 ) -> Task:
     source = configuration.connections[file.source.connection].kind
@@ -205,7 +201,7 @@ def _task(
         restore=_restored(file, source),
         partitions=None if partitions is None else frozenset(map(str, partitions)),
         one_by_one=file.levers.dispatch == "single" or has_texts,
-        locks=locks,
+        settlement=settlement if source == "service-bus" else None,
         hold=file.limits.hold if file.source.webhook is None else min(file.limits.hold, LONGEST_REQUEST),
         rate=file.limits.rate,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,

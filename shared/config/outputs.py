@@ -1,17 +1,17 @@
-"""The outputs and source locks of a configuration."""
+"""The outputs of a configuration."""
 
 from collections.abc import Mapping
 
 from shared.azure.connections import setting_problem
 from shared.azure.event_grid_endpoint import event_grid_setting_problem
-from shared.azure.outputs import amqp_setting_problem, open_locks, open_output, open_output_with_secret
+from shared.azure.outputs import amqp_setting_problem, open_output, open_output_with_secret
 from shared.azure.secrets import open_secrets
 from shared.azure.senders.kafka_endpoint import kafka_setting_problem
 from shared.azure.storage_queues import queue_setting_problem
 from shared.config.files import Configuration
-from shared.config.models import Connection, TaskFile
+from shared.config.models import Connection
 from shared.errors import ConfigError, Problem
-from shared.protocols import Locks, Output, Secrets
+from shared.protocols import Output, Secrets
 
 
 def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
@@ -32,15 +32,6 @@ def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> d
         alias: _open_output(configuration, alias, connection, settings, secrets)
         for alias, connection in configuration.connections.items()
     }
-
-
-def open_source_locks(file: TaskFile, configuration: Configuration, settings: Mapping[str, str]) -> Locks | None:
-    """Return the locks on the source of a task, None for an event hub, which has none."""
-    alias, source = file.source.connection, file.source
-    connection = configuration.connections[alias]
-    if connection.kind != "service-bus":
-        return None
-    return open_locks(configuration.site(alias), source.entity, connection.key, settings, sessions=source.sessions)
 
 
 def _setting_problem(configuration: Configuration, alias: str, settings: Mapping[str, str]) -> Problem | None:

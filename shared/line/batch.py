@@ -27,8 +27,8 @@ class Ask(Protocol):
         ...
 
 
-type Release = Callable[[int], None]
-"""Is given the position of a message whose result is on record: its source may give it up."""
+type Release = Callable[[Sequence[int]], Awaitable[None]]
+"""Is given the positions of messages whose result is on record: their source may give them up."""
 
 
 class Batch:
@@ -60,7 +60,9 @@ class Batch:
         self.first = first
         self.skipped = skipped
         self.release: Release | None = None
-        """Called when the results of messages are on record, if each is settled by itself."""
+        """Called when the results of messages are on record, if each can be settled by itself."""
+        self.releases_all = False
+        """Whether that is called for every message, because the host settles none."""
         self.released: set[int] = set()
         """The places of the messages for which that is so."""
         self.clear()
@@ -124,12 +126,12 @@ class Batch:
         """Return those of *items* whose message is not released."""
         return [item for item in items if item.delivery not in self.released] if self.released else items
 
-    def conclude(self, places: Iterable[int]) -> None:
+    async def conclude(self, places: Iterable[int]) -> None:
         """Release the messages at these places."""
-        for place in places:
-            self.released.add(place)
-            if self.release is not None:
-                self.release(self.first + place)
+        concluded = [*places]
+        self.released.update(concluded)
+        if self.release is not None and concluded:
+            await self.release([self.first + place for place in concluded])
 
     def postpone(self, index: int) -> None:
         """Postpone the messages from *index* on until those before it are decided; *index* is not the first."""

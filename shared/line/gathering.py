@@ -133,10 +133,14 @@ class Gathering:
             batch[position].end(error)
             self._leave_line(batch[position], error)
 
+        async def release(positions: Sequence[int]) -> None:
+            for position in positions:
+                end(position)
+
         tokens = [each.lock_token for each in batch]
         error: BaseException | None
         try:
-            error = await self._line.run_each([each.content for each in batch], tokens, end)
+            error = await self._line.run_each([each.content for each in batch], tokens, release)
         except Exception as fault:  # noqa: BLE001 - whatever it is, every invocation must end
             error = fault
         for position in sorted(open_positions):

@@ -24,7 +24,6 @@ _WAIT_SECONDS = 2.0
 # Many batches may wait, one for each partition or session.
 _PAUSED_SECONDS = 1.0
 _READ_SECONDS = 2.0
-_GIVE_BACK_SECONDS = 10.0
 _RETRY_SECONDS = 30.0
 
 
@@ -35,9 +34,6 @@ class Order(StrEnum):
     WAIT = "wait"
     GIVE_BACK = "give back"
 
-
-type GiveBack = Callable[[float], Awaitable[None]]
-"""Ends the locks of a batch at once, with a timeout in seconds; raises a BuswayError if that is not possible."""
 
 type ReadOrder = Callable[[], Awaitable[Order]]
 """Reads the order for a task; raises TargetUnavailable or TargetRefused."""
@@ -56,9 +52,9 @@ class Pause:
         self._reading = asyncio.Lock()
         self._is_failing = False
 
-    async def wait(self, deadline: Deadline, give_back: GiveBack) -> None:
+    async def wait(self, deadline: Deadline) -> None:
         """
-        Return when the task is not paused; otherwise *give_back* the batch once its source is closed.
+        Return when the task is not paused; otherwise give the batch back once its source is closed.
 
         Raises: TargetUnavailable if the batch must be redelivered, LockLost.
         """
@@ -74,15 +70,10 @@ class Pause:
                 _LOGGER.info("%s: is resumed", self._task)
                 return
             if order is Order.GIVE_BACK and not is_closed:
-                await self._end_locks(give_back)
+                if deadline.locks is not None:
+                    await deadline.locks.give_back()
                 break
         raise TargetUnavailable(f"{self._task}: is paused, the batch goes back to its source unsent")
-
-    async def _end_locks(self, give_back: GiveBack) -> None:
-        try:
-            await give_back(_GIVE_BACK_SECONDS)
-        except BuswayError as error:
-            _LOGGER.warning("%s: the batch stays locked until its locks end: %s", self._task, printable(str(error)))
 
     async def _order_now(self) -> Order:
         async with self._reading:

@@ -5,8 +5,9 @@ The line of a task: received → edited → stamped → routed → journalled �
 2. A message is decided once. The line remembers accepted messages, so that this instance does not send them again from
    a redelivered batch.
 3. The journal records received messages before the send, and every result before the source is settled.
-4. `run` returns when every message has its result and raises if one must stay at the source, because Functions settles
-   a whole batch or nothing. `run_each` is for messages that Functions delivers and settles one by one.
+4. `run` returns when every message has its result, and the host settles them all. It raises if one must stay at the
+   source; the line has then settled the others itself, and so it has while a batch waits. `run_each` is for messages
+   that the host delivers and settles one by one.
 5. If messages become too large together, the batch is processed in several parts, one after the other.
 
 `shared.line.states` has the states of a message, `shared.line.preparation` the steps.
@@ -27,6 +28,7 @@ from shared.line.deadline import Deadline
 from shared.line.heartbeats import Arrivals, Heartbeats
 from shared.line.in_hand import InHand
 from shared.line.item import Item
+from shared.line.locks import Locks, SourceLocks
 from shared.line.outages import OutageLog
 from shared.line.pausing import Pause
 from shared.line.preparation import Preparation
@@ -37,7 +39,7 @@ from shared.line.states import OUTCOMES, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.printable import printable
-from shared.protocols import BatchEditor, Entry, Flush, Journal, Outcome, Record, Telemetry
+from shared.protocols import BatchEditor, Entry, Flush, HeldSession, Journal, Outcome, Record, Telemetry
 
 _LOGGER = logging.getLogger("busway.pipeline")
 
@@ -78,6 +80,10 @@ class Pipeline:
         self._heartbeats = None
         if arrivals is not None and task.heartbeat_targets:
             self._heartbeats = Heartbeats(task.name, task.heartbeat_targets, arrivals, self._clock)
+        self._source_locks = None
+        if task.settlement is not None:
+            place = f"{task.origin.site}/{task.origin.entity}"
+            self._source_locks = SourceLocks(task.name, place, task.settlement, self._clock)
         self._in_hand = InHand(task.name)
         self._outages = OutageLog(task.name, self._clock, telemetry)
         accepted = AcceptedSends() if accepted is None else accepted
@@ -90,18 +96,23 @@ class Pipeline:
         self.bindings = task.router.bindings
 
     async def run(
-        self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
+        self,
+        batch: Sequence[bytes],
+        partition: str | None = None,
+        lock_tokens: Sequence[bytes] = (),
+        session: HeldSession | None = None,
     ) -> Counter[Outcome]:
         """
         Replicate the encoded messages of *batch*, from one *partition* where the source has any; count their outcomes.
 
-        Shape:   *lock_tokens* are those of the messages, in their order, where the source has locks.
+        Shape:   *lock_tokens* are those of the messages, in their order, where the source has locks; *session* is the
+                 one that all messages have, where it has sessions.
         Raises: TargetUnavailable or TargetRefused if a target has not accepted all messages before the deadline, and
         MessageRejected if an invalid message cannot be set aside: the batch must be redelivered.
         """
         if not self._takes_from(partition):
             return Counter()
-        return await self._run(batch, partition, lock_tokens)
+        return await self._run(batch, partition, lock_tokens, session=session)
 
     async def run_each(
         self, batch: Sequence[bytes], lock_tokens: Sequence[bytes | None], release: Release
@@ -113,11 +124,10 @@ class Pipeline:
         others must be redelivered.
         """
         try:
-            outcomes = await self._run(batch, None, lock_tokens, release)
+            await self._run(batch, None, lock_tokens, release)
         except BuswayError as error:
             return error
-        # Only a lock that was lost leaves a message behind without an error of its batch.
-        return LockLost(f"{self._task.name}: the lock was lost") if outcomes[Outcome.RETRY] else None
+        return None
 
     async def _run(
         self,
@@ -125,27 +135,41 @@ class Pipeline:
         partition: str | None,
         lock_tokens: Sequence[bytes | None],
         release: Release | None = None,
+        session: HeldSession | None = None,
     ) -> Counter[Outcome]:
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
         received = Batch(origin, batch, tokens, self._clock.now())
-        received.release = release
         self._preparation.receive(received)
-        deadline = self._deadline(received.items)
-        if self._pause is not None:
-            await self._pause.wait(deadline, partial(self._sender.abandon, received.items))
-        async with self._in_hand.hold(received.items, deadline):
-            if self._telemetry is None:
-                return await self._run_all(received, batch, tokens, deadline)
-            times = [item.arrival.enqueued_time for item in received.items if item.arrival.enqueued_time is not None]
-            with self._telemetry.in_hand(len(batch), min(times, default=None)):
-                return await self._run_all(received, batch, tokens, deadline)
+        locks = self._locks(received.items, session)
+        releases_all = release is not None
+        if release is None and locks is not None:
+            release = partial(locks.complete, tokens)
+        received.release = release
+        received.releases_all = releases_all
+        deadline = self._deadline(locks)
+        with self._shutdown.delivery():
+            try:
+                if self._pause is not None:
+                    await self._pause.wait(deadline)
+                async with self._in_hand.hold(received.items, deadline):
+                    if self._telemetry is None:
+                        return await self._run_all(received, batch, tokens, deadline)
+                    times = [each.arrival.enqueued_time for each in received.items]
+                    oldest = min((each for each in times if each is not None), default=None)
+                    with self._telemetry.in_hand(len(batch), oldest):
+                        return await self._run_all(received, batch, tokens, deadline)
+            except BuswayError:
+                if locks is not None and self._shutdown.is_requested and not self._task.one_by_one:
+                    await locks.give_back()
+                raise
 
     async def _run_all(
         self, received: Batch, batch: Sequence[bytes], tokens: Sequence[bytes | None], deadline: Deadline
     ) -> Counter[Outcome]:
         """Replicate a delivery, whose first part is *received* already; as `run`."""
-        origin, release, held = received.origin, received.release, received.items
+        origin, held = received.origin, received.items
+        release, releases_all = received.release, received.releases_all
         outcomes: Counter[Outcome] = Counter()
         with_host: list[Item] = []
         while True:
@@ -162,7 +186,7 @@ class Pipeline:
             received = Batch(
                 origin, batch[first:last], tokens[first:last], self._clock.now(), first=first, skipped=skipped
             )
-            received.release = release
+            received.release, received.releases_all = release, releases_all
             self._preparation.receive(received)
             for item in decided:
                 item.release()
@@ -202,19 +226,20 @@ class Pipeline:
             raise TargetRefused(f"{self._task.name}: the host did not name the partition of the batch")
         return wanted is None or partition in wanted
 
-    def _deadline(self, items: Sequence[Item]) -> Deadline:
-        """Return the deadline of the batch, counted from its delivery."""
-        ends = [item.arrival.locked_until for item in items if item.arrival.locked_until is not None]
-        has_locks = self._task.locks is not None and any(item.lock_token is not None for item in items)
-        if self._task.one_by_one:  # the host renews them
-            ends, has_locks = [], False
+    def _locks(self, items: Sequence[Item], session: HeldSession | None) -> Locks | None:
+        """Return the locks on a delivery, None if its source has none."""
+        ends = {item.lock_token: item.arrival.locked_until for item in items if item.lock_token is not None}
+        if self._source_locks is None or not ends:
+            return None
+        return Locks(self._source_locks, ends, session, host_renews=self._task.one_by_one)
+
+    def _deadline(self, locks: Locks | None) -> Deadline:
+        """Return the deadline of a delivery that begins now."""
         return Deadline(
-            self._task.name,
             self._clock,
             self._sleep,
             limit_seconds=self._task.hold.total_seconds(),
-            locked_until=min(ends, default=None),
-            renew=partial(self._sender.renew, items) if has_locks else None,
+            locks=locks,
             is_shutting_down=lambda: self._shutdown.is_requested,
         )
 
@@ -259,6 +284,7 @@ class Pipeline:
         wait. Returns what is decided too, as `_run_some`.
         """
         items: Sequence[Item] = batch.items
+        early: Sequence[Item] = ()
         batch_id = next(self._batch_ids)
         unsettled: BuswayError | None = None
         unwritten = await self._write_received(deliveries, batch_id, deadline)
@@ -268,9 +294,11 @@ class Pipeline:
         if error is None:
             progress = None if batch.release is None else partial(self._conclude, batch, batch_id, deadline)
             error = await self._sender.send(items, deadline, progress)
-            items = batch.unreleased(items)
+            if batch.released:
+                early = [item for item in items if item.delivery in batch.released]
+                items = batch.unreleased(items)
             unsettled = await self._settle_editors(items, deadline) if self._settling else None
-            error = error or unsettled
+            error = error or unsettled or self._left_behind(items)
         decided = items
         if is_last or error is not None:
             decided = [*with_host, *items] if with_host else items
@@ -286,11 +314,19 @@ class Pipeline:
         if error is not None or batch.has_repeats:
             _end(decided)
         if not decided:
-            return error, decided
+            return error, early
         unwritten = await self._write(self._journal.decided(self._records(decided), batch_id), deadline)
-        if unwritten is None and unsettled is None and batch.release is not None:
-            batch.conclude(batch.concluded())
-        return error or unwritten, decided
+        # A batch without an error is settled by the host when the function returns.
+        is_by_itself = batch.releases_all or error is not None or not is_last
+        if is_by_itself and unwritten is None and unsettled is None:
+            await batch.conclude(batch.concluded())
+        return error or unwritten, [*early, *decided] if early else decided
+
+    def _left_behind(self, items: Sequence[Item]) -> BuswayError | None:
+        """Return an error if the lock of a message was lost before it had its result."""
+        if not any(item.state is State.LEFT for item in items):
+            return None
+        return LockLost(f"{self._task.name}: the lock of a message was lost")
 
     async def _write_received(
         self, deliveries: Iterable[Sequence[Item]], batch_id: int, deadline: Deadline
@@ -310,7 +346,7 @@ class Pipeline:
         if not items or await self._settle_editors(items, deadline) is not None:
             return
         if await self._write(self._journal.decided(self._records(items), batch_id), deadline) is None:
-            batch.conclude(concluded)
+            await batch.conclude(concluded)
 
     def _records(self, items: Iterable[Item]) -> list[Record]:
         return [record_of(self._task.name, item, has_order=self._task.has_order) for item in items]

@@ -8,7 +8,7 @@ messages that it admits are set aside.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
 from shared.line.item import Item
@@ -16,8 +16,8 @@ from shared.line.outages import OutageLog
 from shared.line.pace import Pace
 from shared.line.reject_limit import RejectLimit
 from shared.line.routing import Target
-from shared.line.setting_aside import SettingAside, dead_letter_queue, session_of
-from shared.line.states import TO_TARGET, Rejection, Stage, State
+from shared.line.setting_aside import SettingAside, dead_letter_queue
+from shared.line.states import OUTCOMES, TO_TARGET, Rejection, Stage, State
 from shared.line.task import Task
 from shared.protocols import Outgoing
 
@@ -39,18 +39,10 @@ class Sender:
     def __init__(self, task: Task, accepted: AcceptedSends, outages: OutageLog) -> None:
         """Remember sent messages in *accepted*; log outages in *outages*."""
         self._task = task.name
-        self._locks = task.locks
         self._pace = Pace(task.rate)
         self._accepted = accepted
         self._outages = outages
-        self._setting_aside = SettingAside(
-            task.name,
-            task.rejects,
-            task.locks,
-            RejectLimit(task.rejects_in_a_row),
-            accepted,
-            one_by_one=task.one_by_one,
-        )
+        self._setting_aside = SettingAside(task.name, task.rejects, RejectLimit(task.rejects_in_a_row), accepted)
 
     async def send(
         self, items: Sequence[Item], deadline: Deadline, progress: Callable[[], Awaitable[None]] | None = None
@@ -64,6 +56,7 @@ class Sender:
         uncounted = [item for item in items if item.state is not State.REPEATED]
         try:
             await deadline.begin()
+            _leave_lost(items, deadline)
             count = sum(item.state in TO_TARGET for item in items)
             while turn := self._pace.turn(count, deadline.now):
                 if not await deadline.pause(min(turn, LONGEST_WAIT_SECONDS), is_retry=False):
@@ -77,25 +70,11 @@ class Sender:
                     await progress()
                 if not await deadline.pause(max(wait_seconds(each, attempts) for each in errors)):
                     return errors[0]
+                _leave_lost(items, deadline)
         except LockLost as error:
             return error
         finally:
             self._accepted.trim(len(items))
-
-    async def renew(self, items: Sequence[Item], timeout_seconds: float) -> int:
-        """Renew the locks of a batch; as `shared.protocols.Locks.renew`."""
-        if self._locks is None:
-            raise TargetRefused(f"{self._task}: the source has no locks to renew")
-        # An item that was postponed is there again.
-        settled = {item.lock_token for item in items if item.state is State.DEAD_LETTERED}
-        tokens = {item.lock_token: None for item in items if item.lock_token and item.lock_token not in settled}
-        return await self._locks.renew(list(tokens), session_of(items), timeout_seconds=timeout_seconds)
-
-    async def abandon(self, items: Sequence[Item], timeout_seconds: float) -> None:
-        """Give the messages of a batch back; as `shared.protocols.Locks.abandon`."""
-        tokens = {item.lock_token: None for item in items if item.lock_token}
-        if self._locks is not None and tokens:
-            await self._locks.abandon(list(tokens), timeout_seconds=timeout_seconds)
 
     async def _attempt(self, items: Sequence[Item], uncounted: list[Item], deadline: Deadline) -> list[BuswayError]:
         """Make one attempt; return the errors, which are empty if every item has its result."""
@@ -187,6 +166,17 @@ def calls_at_once(messages: Sequence[Outgoing]) -> Sequence[Sequence[int]]:
         calls[call].append(position)
         sizes[call] += len(message.content)
     return [call for call in calls if call]
+
+
+def _leave_lost(items: Sequence[Item], deadline: Deadline) -> None:
+    """Leave messages whose lock was lost to their source, unless others depend on their results."""
+    locks = deadline.locks
+    if locks is None:
+        return
+    for item in items:
+        is_alone = item.leader is None and not item.followers
+        if is_alone and item.state not in OUTCOMES and locks.is_lost(item.lock_token):
+            item.leave("its lock was lost")
 
 
 def place_of(item: Item) -> str | None:

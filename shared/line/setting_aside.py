@@ -4,23 +4,21 @@ Sets rejected messages aside: in `rejects`, or in the dead-letter queue of the s
 1. The reject limit counts them first, in the order of the batch.
 2. `rejects` gets a message as it was received, or wrapped if it refuses that. If it refuses both forms, the message
    goes to the dead-letter queue of the source, or stays at the source.
-3. A task without `rejects` dead-letters, so that the rest of the batch can be completed. The host completes the whole
-   batch, logs that it has no lock on dead-lettered messages, and continues.
+3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.deadline import RENEWAL_SECONDS, Deadline
+from shared.line.deadline import Deadline
 from shared.line.item import Item
 from shared.line.opening import to_set_aside
 from shared.line.reject_limit import RejectLimit
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
 from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, Stage, State
-from shared.message.message import Message
-from shared.protocols import Locks, Outcome
+from shared.protocols import Outcome
 
 _REJECTED_OR_LEFT = (Outcome.REJECTED, Outcome.RETRY)
 _GOOD = frozenset(
@@ -35,23 +33,14 @@ class SettingAside:
         self,
         task: str,
         rejects: Target | None,
-        locks: Locks | None,
         limit: RejectLimit,
         accepted: AcceptedSends,
-        *,
-        one_by_one: bool = False,
     ) -> None:
-        """
-        Send to *rejects*, or dead-letter with *locks*; *accepted* remembers the rejected messages.
-
-        If messages are delivered *one_by_one*, each has a session and a lock of its own.
-        """
+        """Send to *rejects*, or dead-letter without one; *accepted* remembers the rejected messages."""
         self._task = task
         self._rejects = rejects
-        self._locks = locks
         self._limit = limit
         self._accepted = accepted
-        self._one_by_one = one_by_one
 
     def admit(self, uncounted: list[Item]) -> BuswayError | None:
         """Admit failed messages to be set aside, in the order of the batch; remove counted ones from *uncounted*."""
@@ -81,13 +70,12 @@ class SettingAside:
         if not at_fault:
             return None
         if self._rejects is None:
-            return dead_letter_queue(at_fault[0]), await self._dead_letter(at_fault, items)
-        error = await self._send_rejects(self._rejects, at_fault, items, deadline.attempt_seconds)
+            return dead_letter_queue(at_fault[0]), await self._dead_letter(at_fault, deadline)
+        error = await self._send_rejects(self._rejects, at_fault, deadline)
         return str(self._rejects), error
 
-    async def _send_rejects(
-        self, rejects: Target, at_fault: Sequence[Item], items: Sequence[Item], timeout_seconds: float
-    ) -> BuswayError | None:
+    async def _send_rejects(self, rejects: Target, at_fault: Sequence[Item], deadline: Deadline) -> BuswayError | None:
+        timeout_seconds = deadline.attempt_seconds
         for item in at_fault:
             if item.state is State.SET_ASIDE and item.rejection is not None:
                 item.address(rejects, set_aside(rejects, to_set_aside(item), item.arrival, item.rejection, item.part))
@@ -105,14 +93,14 @@ class SettingAside:
                 elif item.rejection is not None and item.state is State.ADDRESSED:
                     item.wrap(wrapped(rejects, to_set_aside(item), item.arrival, item.rejection, item.part))
                     refused.append(item)
-                elif await self._dead_letter([item], items) is not None:
+                elif await self._dead_letter([item], deadline) is not None:
                     description = f"{rejects}: refuses rejected messages in every form, {answer.description}"
                     error = error or TargetRefused(description)
             waiting = refused
         return error
 
-    async def _dead_letter(self, at_fault: Sequence[Item], items: Sequence[Item]) -> BuswayError | None:
-        settled = {item.lock_token for item in items if item.state is State.DEAD_LETTERED}
+    async def _dead_letter(self, at_fault: Sequence[Item], deadline: Deadline) -> BuswayError | None:
+        locks = deadline.locks
         parts: dict[bytes | None, list[int]] = {}
         for item in at_fault:
             if item.number is not None:
@@ -121,45 +109,24 @@ class SettingAside:
             if item.rejection is None:
                 continue
             error, token = item.rejection.error, item.lock_token
-            if self._locks is None or token is None:
+            if locks is None or token is None:
                 return error
-            if token not in settled:
-                description = _description(item, parts.get(token, ()))
-                try:
-                    await self._locks.dead_letter(
-                        token,
-                        session_of([item] if self._one_by_one else items),
-                        error.reason,
-                        description,
-                        timeout_seconds=RENEWAL_SECONDS,
-                    )
-                except TargetRefused as refusal:
-                    # The last resort: the source gives the message up itself, after its last delivery.
-                    error.add_note(str(refusal))
-                    return error
-                except LockLost as lost:
-                    if not self._one_by_one:
-                        raise
-                    item.leave(str(lost))
-                    continue
-                except TargetUnavailable as unavailable:
-                    return unavailable
-                settled.add(token)
+            try:
+                await locks.dead_letter(token, error.reason, _description(item, parts.get(token, ())))
+            except TargetRefused as refusal:
+                # The last resort: the source gives the message up itself, after its last delivery.
+                error.add_note(str(refusal))
+                return error
+            except LockLost as lost:
+                if locks.has_session:
+                    raise
+                item.leave(str(lost))
+                continue
+            except TargetUnavailable as unavailable:
+                return unavailable
             item.dead_letter()
             self._accepted.remember(item.key, Outcome.REJECTED)
         return None
-
-
-def session_of(items: Iterable[Item]) -> str | None:
-    """Return the session of a batch, which all its messages share; None if no message has a readable one."""
-    for item in items:
-        try:
-            session_id = Message.received(item.received, item.arrival.origin).session_id
-        except MessageRejected:
-            continue
-        if session_id is not None:
-            return session_id
-    return None
 
 
 def dead_letter_queue(item: Item) -> str:

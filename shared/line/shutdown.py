@@ -1,6 +1,8 @@
 """The request to shut down, for code that would otherwise wait for minutes."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _LOOK_SECONDS = 0.25
 
@@ -11,10 +13,21 @@ class Shutdown:
     def __init__(self) -> None:
         """Begin without a request."""
         self.is_requested = False
+        self.in_progress = 0
+        """The deliveries that have not ended."""
 
     def request(self) -> None:
         """Request the shutdown."""
         self.is_requested = True
+
+    @contextmanager
+    def delivery(self) -> Iterator[None]:
+        """Return a context for a delivery that is in progress."""
+        self.in_progress += 1
+        try:
+            yield
+        finally:
+            self.in_progress -= 1
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for *seconds*, or until the shutdown is requested."""

@@ -11,7 +11,7 @@ from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Message
 from shared.message.ttl import TimeToLive
-from shared.protocols import BATCH_BYTES, BatchEditor, Editor, Locks
+from shared.protocols import BATCH_BYTES, BatchEditor, Editor, Settlement
 from shared.time_limit import DEFAULT_SECONDS
 
 
@@ -38,8 +38,8 @@ class Task:
     """The partitions of a hub that the task takes from; it passes over batches of others. None: all."""
     one_by_one: bool = False
     """Whether the host delivers each message by itself, renews its lock and settles it (`dispatch: single`)."""
-    locks: Locks | None = None
-    """The locks on a batch at its source, None if the source has none (Event Hubs)."""
+    settlement: Settlement | None = None
+    """Renews and settles at its source, None if that has no locks (Event Hubs)."""
     hold: timedelta = DEFAULT_HOLD
     """How long a batch may wait for its targets."""
     rate: float | None = None

@@ -6,7 +6,7 @@ A message that its sender traces also gets a span within that trace, so that the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -28,9 +28,10 @@ type Attributes = Mapping[str, str | int]
 class Instruments:
     """The instruments, which all tasks share."""
 
-    def __init__(self, meter: metrics.Meter, tracer: Tracer) -> None:
-        """Create every instrument of `names`."""
+    def __init__(self, meter: metrics.Meter, tracer: Tracer, flush: Callable[[float], None] = lambda _: None) -> None:
+        """Create every instrument of `names`; *flush* exports what was measured, within a number of seconds."""
         self.tracer = tracer
+        self.flush = flush
         self.messages = _counter(meter, names.MESSAGES)
         self.lag = _histogram(meter, names.LAG)
         self.batch_size = _histogram(meter, names.BATCH_SIZE)

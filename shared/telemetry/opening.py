@@ -47,6 +47,10 @@ class Telemetries(Protocol):
         """Return the telemetry of the watch for losses."""
         ...
 
+    def flush(self, timeout_seconds: float) -> None:
+        """Export what was measured so far, as far as that is possible within the time."""
+        ...
+
 
 class _Logged:
     """Telemetry as log lines only."""
@@ -62,6 +66,9 @@ class _Logged:
 
     def of_losses(self) -> LossTelemetry:
         return self
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Do nothing: a log line leaves at once."""
 
     def finding(self, task: str, verdict: str, count: int) -> None:
         """Do nothing: the reconciliation logs it."""
@@ -90,6 +97,9 @@ class _Measured:
 
     def of_losses(self) -> LossTelemetry:
         return self._instruments
+
+    def flush(self, timeout_seconds: float) -> None:
+        self._instruments.flush(timeout_seconds)
 
 
 class Both:

@@ -28,7 +28,13 @@ def instruments(metrics: MetricExporter, spans: SpanExporter, settings: Mapping[
     meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource=resource)
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(spans))
-    return Instruments(meters.get_meter(SCOPE), tracers.get_tracer(SCOPE))
+
+    def flush(timeout_seconds: float) -> None:
+        limit = int(timeout_seconds * 1000)
+        meters.force_flush(limit)
+        tracers.force_flush(limit)
+
+    return Instruments(meters.get_meter(SCOPE), tracers.get_tracer(SCOPE), flush)
 
 
 def _resource(settings: Mapping[str, str]) -> Resource:

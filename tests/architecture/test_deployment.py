@@ -37,6 +37,7 @@ DISTRIBUTIONS = {
     "google.protobuf": "protobuf",
     "isal": "isal",
     "jmespath": "jmespath",
+    "grpc": "grpcio",
     "jsonschema": "jsonschema",
     "msgpack": "msgpack",
     "msgspec": "msgspec",

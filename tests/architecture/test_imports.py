@@ -31,7 +31,7 @@ ONLY_THERE = {
     "confluent_kafka": ("shared.azure.senders.kafka_producer", "local.kafka", "cli.kafka_consumer"),
     "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.read.capture"),
     "google": ("shared.codecs", "local.host.settlement"),
-    "grpc": ("functions", "local.host.settlement"),
+    "grpc": ("functions.settlement", "local.host.settlement"),
     "jmespath": ("shared.editors",),
     "joserfc": ("shared.editors",),
     "duckdb": ("shared.editors",),

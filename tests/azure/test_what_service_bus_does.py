@@ -12,17 +12,15 @@ import uuid
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode, ServiceBusSubQueue
-from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode
 
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, Value, binary, described, long, string, symbol, timestamp, uint
 from shared.azure.connections import service_bus_client
-from shared.azure.locks import ServiceBusLocks
 from shared.azure.senders.service_bus import ServiceBusOutput
-from shared.errors import LockLost, MessageRejected
+from shared.errors import MessageRejected
 from shared.protocols import Outgoing
 from tests import messages
 
@@ -141,91 +139,3 @@ def test_a_refused_message_leaves_the_link_usable(namespace: Any) -> None:
     assert isinstance(refused, MessageRejected)
     assert taken is None
     assert len(take(namespace, SESSIONS, 1, session_id="d")) == 1
-
-
-def with_locks(namespace: Any, entity: Any, ask: Any, *, sessions: bool = False) -> Any:
-    async def run() -> Any:
-        locks = ServiceBusLocks(
-            "west", entity, lambda: service_bus_client("WEST", {"WEST": namespace}), sessions=sessions
-        )
-        try:
-            return await ask(locks)
-        finally:
-            await locks.close()
-
-    return asyncio.run(run())
-
-
-def test_a_lock_is_renewed_over_another_connection(namespace: Any) -> None:
-    send(namespace, QUEUE, [outgoing(), outgoing()])
-    with (
-        ServiceBusClient.from_connection_string(namespace) as client,
-        client.get_queue_receiver(QUEUE) as receiver,
-    ):
-        received: list[Any] = []
-        while len(received) < 2:
-            received += receiver.receive_messages(2 - len(received), max_wait_time=10)
-        tokens = [each.lock_token.bytes_le for each in received]
-        until = with_locks(namespace, QUEUE, lambda locks: locks.renew(tokens, None, timeout_seconds=30))
-        assert until / 1000 >= min(each.locked_until_utc.timestamp() for each in received)
-        for each in received:
-            receiver.complete_message(each)
-        with pytest.raises(LockLost):
-            with_locks(namespace, QUEUE, lambda locks: locks.renew(tokens, None, timeout_seconds=30))
-
-
-def locked_until(receiver: Any) -> Any:
-    return receiver.session.locked_until_utc.timestamp()
-
-
-def test_a_session_is_renewed_over_another_connection(namespace: Any) -> None:
-    send(namespace, SESSIONS, [outgoing(session_id="renewed")])
-    with ServiceBusClient.from_connection_string(namespace) as client:
-        with client.get_queue_receiver(SESSIONS, session_id="renewed") as receiver:
-            received: Any = receiver.receive_messages(1, max_wait_time=10)[0]
-            before: float = locked_until(receiver)
-
-            def renew(locks: Any) -> Any:
-                return locks.renew([], "renewed", timeout_seconds=30)
-
-            assert with_locks(namespace, SESSIONS, renew, sessions=True) / 1000 >= before
-            receiver.complete_message(received)
-        with pytest.raises(LockLost):
-            with_locks(namespace, SESSIONS, renew, sessions=True)
-
-
-def test_a_message_is_dead_lettered_over_another_connection_and_its_completion_refused(namespace: Any) -> None:
-    dead_letter_one(namespace, QUEUE, None)
-
-
-def test_a_message_of_a_session_is_dead_lettered_over_another_connection_and_its_completion_refused(
-    namespace: Any,
-) -> None:
-    dead_letter_one(namespace, SESSIONS, "poison")
-
-
-def dead_letter_one(namespace: Any, queue: Any, session_id: Any) -> None:
-    sent = [outgoing(session_id=session_id) for _ in range(3)]
-    send(namespace, queue, sent)
-    options: dict[str, Any] = {} if session_id is None else {"session_id": session_id}
-    with ServiceBusClient.from_connection_string(namespace) as client:
-        with client.get_queue_receiver(queue, **options) as receiver:
-            received: list[Any] = []
-            while len(received) < 3:
-                received += receiver.receive_messages(3 - len(received), max_wait_time=10)
-            token = received[1].lock_token.bytes_le
-            with_locks(
-                namespace,
-                queue,
-                lambda locks: locks.dead_letter(token, session_id, "Poison", "it is poison", timeout_seconds=30),
-                sessions=session_id is not None,
-            )
-            receiver.complete_message(received[0])
-            with pytest.raises(ServiceBusError):
-                receiver.complete_message(received[1])
-            receiver.complete_message(received[2])
-        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        with client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER, receive_mode=mode) as receiver:
-            (dead,) = receiver.receive_messages(1, max_wait_time=10)
-    assert dead.message_id == sent[1].message_id
-    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("Poison", "it is poison")

@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 from azure.servicebus.aio import ServiceBusClient
 
+from functions.settlement import HostSettlement
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import StoredMessage
 from local.broker.thread import RunningBroker
+from local.host.reserved_port import ReservedPort
+from local.host.settlement.actions import Actions, ActionsCache
+from local.host.settlement.outcome import ABANDONED, COMPLETED
+from local.host.settlement.receiver import Receiver
+from local.host.settlement.service import SettlementService
+from local.host.triggers.service_bus_source import ServiceBusSource
 from shared.azure.connections import service_bus_client
-from shared.azure.locks import ServiceBusLocks
-from shared.azure.receivers import frames
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
@@ -49,8 +55,8 @@ class WireLine:
     """
     The line from west/QUEUE to east/QUEUE over the wire.
 
-    The outputs, the locks and the receiving are those of the product and of the local host; what the test holds is the
-    clock. `at` runs something when a time of it comes.
+    The outputs, the receiving and the settlement service are those of the product and of the local host; what the test
+    holds is the clock. `at` runs something when a time of it comes.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class WireLine:
         clock: ManualClock,
         *,
         queue: str = "plain",
-        hold: timedelta = timedelta(minutes=75),
+        hold: timedelta = timedelta(minutes=15),
         editors: Sequence[Editor] = (),
         has_rejects: bool = True,
         has_locks: bool = True,
@@ -74,10 +80,12 @@ class WireLine:
         self._queue = queue
         self._sessions = queue == "sessions"
         self._at: list[tuple[float, Callable[[], None]]] = []
-        self._closing: list[Output | ServiceBusLocks] = []
+        self._closing: list[Output] = []
         output = target or self._opened(self._output("east"))
         rejects = Target(self._opened(self._output("west")), "west", "rejected") if has_rejects else None
-        locks = self._opened(ServiceBusLocks("west", queue, lambda: self._client("west"), sessions=self._sessions))
+        self._cache, port = ActionsCache(), ReservedPort()
+        self._port = port
+        self.settlement = HostSettlement(["--host", "127.0.0.1", "--port", str(port.number)] if has_locks else [])
         task = Task(
             "copy",
             Origin("west", queue),
@@ -86,7 +94,7 @@ class WireLine:
             rejects,
             Keep(),
             LoopGuard(),
-            locks=locks if has_locks else None,
+            settlement=self.settlement,
             hold=hold,
             rejects_in_a_row=rejects_in_a_row,
         )
@@ -118,6 +126,9 @@ class WireLine:
         return [str(identity(message)) for message in self.stored(namespace, queue)]
 
     async def _run(self, until: Callable[[], bool], deliveries: int) -> None:
+        self._port.release()
+        service = SettlementService(self._cache)
+        await service.start(self._port.number)
         connection = await self._connected()
         try:
             while not until():
@@ -135,24 +146,29 @@ class WireLine:
                 await self._sleep(5)
         finally:
             await connection.close()
+            await self.settlement.close()
+            await service.stop()
             for each in self._closing:
                 await each.close()
 
     async def _carry(self, connection: ServiceBusConnection, link: RawLink, batch: list[Delivery]) -> bool:
         self.batches.append(len(batch))
-        outcome = frames.ACCEPTED
-        try:
-            await self.pipeline.run([each.payload for each in batch], None, [each.tag for each in batch])
-        except BuswayError as error:
-            self.failures.append(error)
-            outcome = frames.MODIFIED
-        if self._sessions:
-            link.raise_if_closed()
-        return not await connection.raw.settle(link, batch, outcome)
+        outcome, actions = COMPLETED, Actions(Receiver(self._source, connection, link))
+        held = self.settlement.hold(str(link.session_id)) if self._sessions else nullcontext()
+        with self._cache.holding(actions, batch), held as session:
+            try:
+                await self.pipeline.run([each.payload for each in batch], None, [each.tag for each in batch], session)
+            except BuswayError as error:
+                self.failures.append(error)
+                outcome = ABANDONED
+            if self._sessions:
+                link.raise_if_closed()
+            return not await actions.settle_all(actions.unsettled(batch), outcome)
 
     async def _connected(self) -> ServiceBusConnection:
         connection = Connection("west", self.broker.connection_string("west"))
-        return await ServiceBusConnection.open(connection, {"queue_name": self._queue}, sessions=self._sessions)
+        self._source = ServiceBusSource(connection, {"queue_name": self._queue}, self._sessions, auto_complete=True)
+        return await self._source.open()
 
     async def _sleep(self, seconds: float) -> None:
         end = self.clock.monotonic() + seconds
@@ -169,7 +185,7 @@ class WireLine:
     def _client(self, name: str) -> ServiceBusClient:
         return service_bus_client("X", {"X": self.broker.connection_string(name)})
 
-    def _opened[Client: Output | ServiceBusLocks](self, client: Client) -> Client:
+    def _opened(self, client: ServiceBusOutput) -> ServiceBusOutput:
         self._closing.append(client)
         return client
 

@@ -200,15 +200,11 @@ def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(
     assert [identity(message) for message in line.dead()] == ["m-1"]
 
 
-def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(
+def test_where_the_host_settles_whole_batches_only_the_neighbours_are_sent_once(
     broker: RunningBroker, clock: ManualClock
 ) -> None:
-    refusal = Fault(
-        effect=Effect.REFUSE, operations=frozenset((Operation.MANAGE,)), condition="amqp:unauthorized-access"
-    )
-    broker.faults("west").add(refusal)
     publish(broker, "plain", 3)
-    line = WireLine(broker, clock, has_rejects=False, editors=[Refusing("m-1")])
+    line = WireLine(broker, clock, has_locks=False, has_rejects=False, editors=[Refusing("m-1")])
     line.run(lambda: len(line.failures) == 3)
     assert {type(error) for error in line.failures} == {MessageRejected}
     assert line.ids() == ["m-0", "m-2"]
@@ -224,7 +220,7 @@ def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(
     assert {type(error) for error in line.failures} == {TargetRefused}
     assert "stopped after 4 rejected messages in a row" in str(line.failures[0])
     assert len(line.ids("west", "rejected")) == 4
-    assert len(line.stored("west")) == 9, "the batch is redelivered as a whole"
+    assert len(line.stored("west")) == 5, "what is rejected is completed alone"
     again = WireLine(broker, clock)
     again.run(again.is_drained)
     assert len(line.dead()) == 0

@@ -27,6 +27,7 @@ _TEXTS = {
     " from the queue.",
     SESSION_LOCK_LOST: "The session lock has expired on the MessageSession. Accept a new MessageSession.",
 }
+_UNAUTHORIZED = "amqp:unauthorized-access"
 _NO_CONNECTION = "ServiceCommunicationProblem"
 _GUIDE = "https://aka.ms/azsdk/net/servicebus/exceptions/troubleshoot"
 
@@ -43,6 +44,9 @@ class ServiceBusFailure(Failure):
         self.condition = condition
         reason = _NO_CONNECTION if condition is None else _REASONS.get(condition, "GeneralError")
         text = text or _TEXTS.get(condition or "", f"The service answered with {condition}.")
+        if condition == _UNAUTHORIZED:
+            super().__init__(f"System.UnauthorizedAccessException: {text}")
+            return
         super().__init__(
             f"Azure.Messaging.ServiceBus.ServiceBusException: {text} ({reason}). For troubleshooting information, see"
             f" {_GUIDE}."

@@ -10,6 +10,7 @@ from azure.servicebus.aio import ServiceBusClient
 from typer.testing import CliRunner
 
 from cli.main import app
+from functions.settlement import HostSettlement
 from functions.tasks import register
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.codecs.envelope import Event, encode_event
@@ -95,7 +96,7 @@ def test_only_tasks_with_bindings_declare_outputs(tmp_path: Path, route: str, bi
     outputs = {alias: ServiceBusOutput(alias, lambda: pytest.fail("opened")) for alias in configuration.connections}
     (task,) = assemble(configuration, outputs)
     functions = func.FunctionApp()
-    register(functions, configuration.tasks[0], Pipeline(task, JournalInMemory()), "WEST")
+    register(functions, configuration.tasks[0], Pipeline(task, JournalInMemory()), "WEST", sessions=HostSettlement())
     (function,) = functions.get_functions()
     declared = function.get_dict_repr()["bindings"]
     assert [each["type"] for each in declared] == [*bindings, "serviceBusTrigger"]

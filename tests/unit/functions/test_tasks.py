@@ -9,6 +9,7 @@ from azure.functions.meta import Datum
 from azure.functions.servicebus import ServiceBusMessage
 
 from functions.raw_message import RawMessage
+from functions.settlement import HostSettlement
 from functions.stock_binding import STOCK_LOSSES
 from functions.tasks import register
 from shared.config.models import TaskFile
@@ -110,7 +111,7 @@ def pipeline(output: OutputThatIsDown | OutputThatAccepts | None = None) -> Pipe
 
 def registered(source: dict[str, Any], trigger: str, *, line: Pipeline | None = None) -> Function:
     app = func.FunctionApp()
-    register(app, task_file(source, trigger), line or pipeline(), "WEST")
+    register(app, task_file(source, trigger), line or pipeline(), "WEST", sessions=HostSettlement())
     (function,) = app.get_functions()
     return function
 
@@ -152,7 +153,7 @@ def test_a_task_with_lanes_has_functions_that_share_its_pipeline(caplog: pytest.
     app = func.FunctionApp()
     file = task_file({"queue": "q", "sessions": True}).model_copy(update={"lanes": 3, "trigger": "stock"})
     output = OutputThatAccepts()
-    register(app, file, pipeline(output), "WEST")
+    register(app, file, pipeline(output), "WEST", sessions=HostSettlement())
     functions = app.get_functions()
     assert [each.get_function_name() for each in functions] == ["copy", "copy-lane-2", "copy-lane-3"]
     bindings = [json.loads(each.get_function_json())["bindings"] for each in functions]
@@ -169,7 +170,7 @@ def test_single_dispatch_takes_one_message_at_a_time_and_sends_them_together(tri
     app = func.FunctionApp()
     output = OutputThatAccepts()
     file = task_file({"queue": "q", "sessions": True}, trigger).model_copy(update={"dispatch": "single"})
-    register(app, file, pipeline(output), "WEST")
+    register(app, file, pipeline(output), "WEST", sessions=HostSettlement())
     (function,) = app.get_functions()
     assert function.get_function_name() == "copy"
     assert json.loads(function.get_function_json())["bindings"][0]["cardinality"] == "ONE"
@@ -189,7 +190,7 @@ def test_single_dispatch_takes_one_message_at_a_time_and_sends_them_together(tri
     assert output.ids("q") == ["m-1", "m-2", "m-3"]
     assert output.calls == [3]
     failing = func.FunctionApp()
-    register(failing, file, pipeline(OutputThatIsDown()), "WEST")
+    register(failing, file, pipeline(OutputThatIsDown()), "WEST", sessions=HostSettlement())
     with pytest.raises(TargetUnavailable):
         asyncio.run(failing.get_functions()[0].get_user_function()(given(4)))
 

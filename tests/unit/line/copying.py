@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from shared.errors import TargetRefused
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
@@ -15,6 +16,7 @@ from shared.protocols import Editor, Outcome, Output
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,
+    SettlementInMemory,
     clock_at_delivery,
     sleep_by,
 )
@@ -35,7 +37,9 @@ class Line:
         editors: Sequence[Editor] = (),
         time_to_live: TimeToLive | None = None,
         loop_guard: LoopGuard | None = None,
+        has_locks: bool = False,
     ) -> None:
+        """Locks of its source cannot be renewed."""
         self.output = output or OutputThatAccepts()
         self.rejects = rejects or OutputThatAccepts()
         self.journal = JournalInMemory()
@@ -49,11 +53,13 @@ class Line:
             Target(self.rejects, "west", "rejected") if has_rejects else None,
             time_to_live or Keep(),
             loop_guard,
+            settlement=SettlementInMemory(self.clock, error=TargetRefused("no service")) if has_locks else None,
         )
         self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock, self.pauses))
 
     def run(self, *batch: bytes) -> Counter[Outcome]:
-        return asyncio.run(self.pipeline.run(batch))
+        tokens = [bytes([number]) * 16 for number in range(len(batch))]
+        return asyncio.run(self.pipeline.run(batch, None, tokens))
 
     def outcomes(self) -> list[Outcome]:
         return [record.outcome for record in self.journal.records]

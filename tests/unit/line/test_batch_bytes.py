@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from cli.dry_run.line import try_batches
 from shared.amqp.values import string
-from shared.clock import ManualClock
 from shared.codecs.envelope import Event, encode_event, envelopes
 from shared.errors import MessageRejected, TargetUnavailable
 from shared.line.binding_output import BindingOutput, collecting
@@ -29,6 +27,7 @@ from tests.fakes import (
     OutputThatAccepts,
     OutputThatFailsOnce,
     OutputThatIsDown,
+    SettlementInMemory,
     clock_at_delivery,
     sleep_by,
 )
@@ -329,38 +328,11 @@ def test_dry_run_shows_each_message_once(*, opens: bool) -> None:
         ]
 
 
-class LocksInMemory:
-    """Locks of a minute that note what is asked of them."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self.renewed: list[Sequence[bytes]] = []
-        self.dead_lettered: list[bytes] = []
-
-    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:  # noqa: ARG002 - the protocol's
-        raise AssertionError("only a paused task gives a batch back")
-
-    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - required by the protocol
-        self.renewed.append(tokens)
-        return round((self._clock.now() + timedelta(minutes=1)).timestamp() * 1000)
-
-    async def dead_letter(
-        self,
-        token: bytes,
-        session_id: str | None,  # noqa: ARG002 - required by the protocol
-        reason: str,  # noqa: ARG002 - likewise
-        description: str,  # noqa: ARG002 - likewise
-        *,
-        timeout_seconds: float,  # noqa: ARG002 - likewise
-    ) -> None:
-        self.dead_lettered.append(token)
-
-
 def test_locks_of_messages_that_wait_are_renewed_and_each_bad_message_is_dead_lettered_once() -> None:
     clock = clock_at_delivery()
-    locks = LocksInMemory(clock)
+    settlement = SettlementInMemory(clock)
     output = OutputThatIsDown(retry_after=50)
-    made = replace(task(output, [Growing()], 16 * KIB), rejects=None, locks=locks)
+    made = replace(task(output, [Growing()], 16 * KIB), rejects=None, settlement=settlement)
 
     async def sleep(seconds: float) -> None:
         clock.advance(seconds)
@@ -371,7 +343,7 @@ def test_locks_of_messages_that_wait_are_renewed_and_each_bad_message_is_dead_le
     tokens = [bytes((number,)) * 16 for number in range(len(said))]
     counts = asyncio.run(Pipeline(made, JournalInMemory(), clock, sleep).run(batch_of(*said), lock_tokens=tokens))
     assert counts == {Outcome.SENT: 3, Outcome.REJECTED: 2}
-    assert locks.dead_lettered == [tokens[0], tokens[3]]
-    assert len(locks.renewed) > 2
-    assert all(set(each) == set(tokens[1:]) for each in locks.renewed)
+    assert [token for token, *_ in settlement.dead] == [tokens[0], tokens[3]]
+    assert len(settlement.times) > 2
+    assert {token for _, token in settlement.renewed} == set(tokens[1:])
     assert output.ids("orders") == ["m-2", "m-3", "m-5"]

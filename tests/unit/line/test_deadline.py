@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shared.clock import ManualClock
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS
+from shared.line.deadline import DEFAULT_HOLD
+from shared.line.locks import LOCK_MARGIN_SECONDS
 from shared.line.pausing import Pause, ReadOrder
 from shared.line.pipeline import Pipeline
 from shared.line.rejection import REASON
@@ -28,51 +28,19 @@ from tests.fakes import (
     OutputThatFailsOnce,
     OutputThatIsDown,
     OutputThatRejects,
+    SessionInMemory,
+    SettlementInMemory,
     clock_at_delivery,
 )
 from tests.messages import ENQUEUED, LOCK_MILLISECONDS, delivered
 
 LOCK = LOCK_MILLISECONDS / 1000
-NIGHT = timedelta(hours=12)
+NIGHT = timedelta(hours=2, minutes=20)
+YEAR_10000 = 253_402_300_800_000
 
 
-class LocksInMemory:
-    """Locks of a minute on one batch; `lose` ends them, and a renewal that comes too late finds them lost."""
-
-    def __init__(self, clock: ManualClock, *, error: Exception | None = None) -> None:
-        self.clock = clock
-        self.until = clock.now().timestamp() + LOCK
-        self.error = error
-        self.renewals: list[Any] = []
-        self.asked: list[Any] = []
-        self.dead: list[Any] = []
-        self.abandoned: list[Any] = []
-
-    def lose(self) -> None:
-        self.until = 0.0
-
-    async def renew(self, tokens: Sequence[bytes], session_id: str | None, **_: object) -> int:
-        self.asked.append((tuple(tokens), session_id))
-        if self.error is not None:
-            raise self.error
-        now = self.clock.now().timestamp()
-        if now >= self.until:
-            raise LockLost("west/orders: lost")
-        self.renewals.append(self.clock.monotonic())
-        self.until = now + LOCK
-        return round(self.until * 1000)
-
-    async def dead_letter(
-        self, token: bytes, session_id: str | None, reason: str, description: str, **_: object
-    ) -> None:
-        if self.error is not None:
-            raise self.error
-        self.dead.append((token, session_id, reason, description))
-
-    async def abandon(self, tokens: Sequence[bytes], **_: object) -> None:
-        if self.error is not None:
-            raise self.error
-        self.abandoned.append(tuple(tokens))
+def token(number: int) -> bytes:
+    return bytes([number]) * 16
 
 
 class Line[AnOutput: Output]:
@@ -82,26 +50,32 @@ class Line[AnOutput: Output]:
         *,
         rejects: Output | None = None,
         has_locks: bool = True,
-        error: Exception | None = None,
+        error: BuswayError | None = None,
         accepted: AcceptedSends | None = None,
         read_order: ReadOrder | None = None,
+        other: Output | None = None,
         **options: Any,
     ) -> None:
+        """Send to *output*; what has an even number to *other*, if there is one."""
         self.output = output
         self.clock = clock_at_delivery()
-        self.locks = LocksInMemory(self.clock, error=error)
+        self.locks = SettlementInMemory(self.clock, error=error)
+        self.session = SessionInMemory(self.locks)
         self.at: dict[Any, Any] = {}
         self.shutdown = Shutdown()
         self.journal = JournalInMemory()
+        routes = [Route(Target(output, "east", "orders"))]
+        if other is not None:
+            routes.insert(0, Route(Target(other, "north", "orders"), parse_filter("sys.MessageId IN ('m-2', 'm-4')")))
         self.task = Task(
             "copy",
             Origin("west", "orders"),
             [],
-            Router([Route(Target(output, "east", "orders"))]),
+            Router(routes),
             None if rejects is None else Target(rejects, "west", "rejected"),
             Keep(),
             None,
-            locks=self.locks if has_locks else None,
+            settlement=self.locks if has_locks else None,
             **options,
         )
         self.pipeline = Pipeline(
@@ -114,12 +88,16 @@ class Line[AnOutput: Output]:
             pause=None if read_order is None else Pause("copy", read_order, self.clock),
         )
 
-    def deliver(self, *numbers: int, **options: Any) -> Mapping[Outcome, int]:
-        """Deliver a batch, with locks that begin now."""
-        until = self.clock.now().timestamp() + LOCK
-        self.locks.until = until
-        batch = [delivered(number, locked_until=round(until * 1000), **options) for number in numbers]
-        return asyncio.run(self.pipeline.run(batch, None, [bytes([number]) * 16 for number in numbers]))
+    def deliver(self, *numbers: int, session: SessionInMemory | None = None, **options: Any) -> Mapping[Outcome, int]:
+        """Deliver a batch, with locks that begin now; those of a *session* say the year 10000."""
+        self.locks.begin()
+        until = round((self.clock.now().timestamp() + LOCK) * 1000) if session is None else YEAR_10000
+        batch = [delivered(number, locked_until=until, **options) for number in numbers]
+        tokens = [token(number) for number in numbers]
+        return asyncio.run(self.pipeline.run(batch, None, tokens, session))
+
+    def outcomes(self) -> list[Outcome]:
+        return [each.outcome for each in self.journal.records]
 
     async def _sleep(self, seconds: float) -> None:
         assert seconds > 0
@@ -135,9 +113,10 @@ def test_a_batch_is_held_over_many_lock_renewals_and_sent_when_the_target_recove
     line.at[600] = output.put_up
     assert line.deliver(1, 2) == {Outcome.SENT: 2}
     assert 600 <= line.clock.monotonic() < 610
-    assert line.locks.asked[0] == ((b"\x01" * 16, b"\x02" * 16), None)
-    gaps = [late - early for early, late in zip([0, *line.locks.renewals], line.locks.renewals, strict=False)]
+    assert {each for _, each in line.locks.renewed} == {token(1), token(2)}
+    gaps = [late - early for early, late in zip([0, *line.locks.times], line.locks.times, strict=False)]
     assert max(gaps) <= LOCK - LOCK_MARGIN_SECONDS
+    assert line.locks.completed == [], "the host completes a batch that has succeeded"
 
 
 def test_a_batch_that_is_sent_at_once_renews_no_lock() -> None:
@@ -152,16 +131,38 @@ def test_a_short_outage_renews_no_lock() -> None:
     assert line.locks.asked == []
 
 
-def test_lock_renewal_names_the_session_of_the_batch() -> None:
+def test_the_lock_of_a_session_is_renewed_whatever_its_messages_say() -> None:
+    """SR1: they say the year 10000."""
     output = OutputThatIsDown()
     line = Line(output)
-    line.at[100] = output.put_up
-    line.deliver(1, session_id="s")
-    assert {session for _, session in line.locks.asked} == {"s"}
+    line.at[600] = output.put_up
+    assert line.deliver(1, 2, session=line.session, session_id="s") == {Outcome.SENT: 2}
+    assert {each for _, each in line.locks.renewed} == {b"session"}
+    gaps = [late - early for early, late in zip([0, *line.locks.times], line.locks.times, strict=False)]
+    assert max(gaps) <= LOCK - LOCK_MARGIN_SECONDS
+
+
+@pytest.mark.parametrize(("left", "renewals"), [(50, 0), (20, 1), (-1, 1), (None, 1), (8000 * 365 * 86_400, 1)])
+def test_a_session_in_the_middle_of_many_batches_is_renewed_before_a_send(left: float | None, renewals: int) -> None:
+    line = Line(OutputThatAccepts())
+    line.session.locked_until = round((line.clock.now().timestamp() + LOCK) * 1000)
+    line.deliver(1, session=line.session, session_id="s")
+    now = line.clock.now().timestamp()
+    line.session.locked_until = None if left is None else round((now + left) * 1000)
+    assert line.deliver(2, session=line.session, session_id="s") == {Outcome.SENT: 1}
+    assert len(line.locks.renewed) == renewals, "an end that says nothing may be near"
+
+
+def test_a_lost_session_ends_the_hold_and_settles_nothing_more() -> None:
+    line = Line(OutputThatIsDown(), other=OutputThatAccepts())
+    line.at[100] = line.locks.lose
+    with pytest.raises(LockLost):
+        line.deliver(1, 2, session=line.session, session_id="s")
+    assert line.clock.monotonic() < 100 + LOCK
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("away"), TargetRefused("disabled")], ids=["away", "refused"])
-def test_ten_deliveries_outlast_an_outage_of_one_night(error: BuswayError) -> None:
+def test_ten_deliveries_outlast_an_outage_of_two_hours(error: BuswayError) -> None:
     line = Line(OutputThatIsDown(error=error))
     for _ in range(10):
         with pytest.raises(type(error)):
@@ -176,38 +177,92 @@ def test_a_batch_is_held_no_longer_than_its_limit() -> None:
     assert 290 < line.clock.monotonic() <= 300
 
 
-def test_a_lost_lock_ends_the_hold_with_lock_lost() -> None:
+def test_a_message_whose_lock_is_lost_is_left_to_its_source_and_the_others_go_on() -> None:
+    output = OutputThatIsDown()
+    line = Line(output)
+    line.at[100] = lambda: line.locks.lose(token(2))
+    line.at[300] = output.put_up
+    with pytest.raises(LockLost):
+        line.deliver(1, 2, 3)
+    assert output.ids("orders") == ["m-1", "m-3"]
+    assert sorted(line.locks.completed) == [token(1), token(3)], "a batch that has failed is abandoned by the host"
+    assert line.outcomes() == [Outcome.SENT, Outcome.RETRY, Outcome.SENT]
+
+
+def test_one_refused_renewal_gives_up_nothing() -> None:
+    """SR10, FN02: one renewal in a thousand is refused although the lock is held."""
+    output = OutputThatIsDown()
+    line = Line(output)
+    line.locks.spurious = 1
+    line.at[600] = output.put_up
+    assert line.deliver(1, 2) == {Outcome.SENT: 2}
+
+
+def test_a_batch_that_has_lost_all_its_locks_goes_back() -> None:
     line = Line(OutputThatIsDown())
     line.at[100] = line.locks.lose
-    with pytest.raises(LockLost):
-        line.deliver(1)
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1, 2)
     assert line.clock.monotonic() < 100 + LOCK
 
 
-def test_possibly_expired_lock_is_renewed_before_the_send() -> None:
+def test_what_another_target_has_accepted_is_completed_at_once_and_once() -> None:
+    output, other = OutputThatIsDown(), OutputThatAccepts()
+    line = Line(output, other=other)
+    settled: list[object] = []
+    line.at[10] = lambda: settled.extend([sorted(line.locks.completed), line.outcomes()])
+    line.at[600] = output.put_up
+    assert line.deliver(1, 2, 3, 4) == {Outcome.SENT: 4}
+    assert settled == [[token(2), token(4)], [Outcome.SENT] * 2]
+    assert len(line.locks.completed) == 2
+    assert len(line.journal.records) == 4
+    assert {each for when, each in line.locks.renewed if when > 10} == {token(1), token(3)}
+
+
+def test_what_is_sent_is_completed_before_a_batch_fails() -> None:
+    line = Line(OutputThatIsDown(), other=OutputThatAccepts(), hold=timedelta(minutes=5))
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1, 2)
+    assert line.locks.completed == [token(2)]
+
+
+def test_a_message_that_cannot_be_completed_by_itself_is_recognized_when_it_is_delivered_again() -> None:
+    other = OutputThatAccepts()
+    line = Line(OutputThatIsDown(), other=other, error=TargetRefused("no service"))
+    for _ in range(2):
+        with pytest.raises(TargetUnavailable):
+            line.deliver(1, 2)
+    assert other.ids("orders") == ["m-2"]
+
+
+def test_a_message_with_an_expired_lock_is_not_sent_if_that_cannot_be_renewed() -> None:
+    """SR18: locks of a partitioned entity may end as they arrive."""
     line = Line(OutputThatAccepts())
-    line.locks.lose()
+    line.locks.lose(token(1))
+    batch = [delivered(1, locked_until=ENQUEUED - 1), delivered(2)]
     with pytest.raises(LockLost):
-        asyncio.run(line.pipeline.run([delivered(1, locked_until=ENQUEUED - 1)], None, [bytes(16)]))
-    assert line.output.calls == []
+        asyncio.run(line.pipeline.run(batch, None, [token(1), token(2)]))
+    assert line.output.ids("orders") == ["m-2"]
 
 
 def test_a_lock_without_an_end_is_renewed_at_the_first_pause() -> None:
     output = OutputThatFailsOnce()
     line = Line(output)
-    assert asyncio.run(line.pipeline.run([delivered(None)], None, [bytes(16)])) == {Outcome.SENT: 1}
-    assert len(line.locks.renewals) == 1
+    assert asyncio.run(line.pipeline.run([delivered(None)], None, [token(1)])) == {Outcome.SENT: 1}
+    assert len(line.locks.renewed) == 1
 
 
 def test_refused_renewal_is_tried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    line = Line(OutputThatIsDown(), error=TargetRefused("west/orders: the source refuses"))
+    line = Line(OutputThatIsDown(), error=TargetRefused("no right"))
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
     assert len(line.locks.asked) == 1
     assert line.clock.monotonic() <= LOCK - LOCK_MARGIN_SECONDS
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1)
     assert [each.message for each in caplog.records if "renewed" in each.message] == [
-        "copy: the batch waits only as long as its locks last, they cannot be renewed: west/orders: the source refuses"
-    ]
+        "copy: batches from west/orders wait only as long as their locks last, these cannot be renewed: no right"
+    ], "once for the task"
 
 
 def test_renewal_is_retried_after_a_short_outage_of_the_source() -> None:
@@ -218,12 +273,17 @@ def test_renewal_is_retried_after_a_short_outage_of_the_source() -> None:
     assert line.deliver(1) == {Outcome.SENT: 1}
 
 
-def test_a_shutdown_releases_a_held_batch_at_once() -> None:
-    line = Line(OutputThatIsDown())
+@pytest.mark.parametrize("has_session", [False, True])
+def test_a_shutdown_gives_a_held_batch_back_at_once(has_session: bool) -> None:
+    """FN31: SIGTERM does reach the worker."""
+    line = Line(OutputThatIsDown(), other=OutputThatAccepts())
     line.at[20] = line.shutdown.request
     with pytest.raises(TargetUnavailable):
-        line.deliver(1)
+        line.deliver(1, 2, session=line.session if has_session else None, session_id="s")
     assert line.clock.monotonic() < 30
+    assert line.locks.completed == [token(2)]
+    assert (line.locks.abandoned, line.locks.released) == (([], 1) if has_session else ([token(1)], 0))
+    assert line.shutdown.in_progress == 0
 
 
 def test_a_shutdown_ends_a_sleep() -> None:
@@ -278,10 +338,13 @@ def at_fault(message: Outgoing) -> bool:
     return message.message_id == "m-2"
 
 
-def test_without_rejects_a_message_at_fault_is_dead_lettered_at_its_source_and_the_others_complete() -> None:
+@pytest.mark.parametrize("has_session", [False, True])
+def test_without_rejects_a_message_at_fault_is_dead_lettered_alone(has_session: bool) -> None:
     line = Line(OutputThatRejects(at_fault))
-    assert line.deliver(1, 2, 3, session_id="s") == {Outcome.SENT: 2, Outcome.REJECTED: 1}
-    assert line.locks.dead == [(b"\x02" * 16, "s", "TargetRefusedMessage", "copy, sent: target/entity: no")]
+    session = line.session if has_session else None
+    assert line.deliver(1, 2, 3, session=session, session_id="s") == {Outcome.SENT: 2, Outcome.REJECTED: 1}
+    assert line.locks.dead == [(token(2), "TargetRefusedMessage", "copy, sent: target/entity: no")]
+    assert line.locks.completed == []
     assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
 
 
@@ -289,7 +352,7 @@ def test_the_lock_of_a_dead_lettered_message_is_not_renewed() -> None:
     line = Line(RejectsThenAway())
     line.at[100] = line.output.put_up
     line.deliver(1, 2)
-    assert {tokens for tokens, _ in line.locks.asked} == {(b"\x01" * 16,)}
+    assert {*line.locks.asked} == {token(1)}
 
 
 class RejectsThenAway(OutputThatIsDown):
@@ -317,7 +380,7 @@ def test_without_the_right_to_settle_the_batch_is_redelivered_and_no_message_sen
 def test_message_that_rejects_refuses_is_dead_lettered_at_its_source() -> None:
     line = Line(OutputThatRejects(at_fault), rejects=OutputThatRejects(lambda _: True))
     assert line.deliver(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
-    assert [token for token, *_ in line.locks.dead] == [b"\x02" * 16]
+    assert [each for each, *_ in line.locks.dead] == [token(2)]
     assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
 
 
@@ -341,7 +404,7 @@ def test_last_lock_of_a_message_twice_in_a_batch_counts() -> None:
     line = Line(OutputThatRejects(at_fault))
     batch = [delivered(2), delivered(1), delivered(2)]
     asyncio.run(line.pipeline.run(batch, None, [b"old" * 5 + b".", b"\x01" * 16, b"new" * 5 + b"."]))
-    assert [token for token, *_ in line.locks.dead] == [b"new" * 5 + b"."]
+    assert [each for each, *_ in line.locks.dead] == [b"new" * 5 + b"."]
 
 
 # The limit of rejects in a row

@@ -18,7 +18,7 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
-from shared.protocols import Editor, Entry, Flush, Imprint, Locks, Outcome, Outgoing, Record
+from shared.protocols import Editor, Entry, Flush, Imprint, Outcome, Outgoing, Record
 from shared.rules.rule import parse_filter
 from tests.fakes import (
     JournalInMemory,
@@ -26,6 +26,7 @@ from tests.fakes import (
     OutputThatFailsOnce,
     OutputThatIsDown,
     OutputThatRejects,
+    SettlementInMemory,
     clock_at_delivery,
 )
 from tests.messages import delivered
@@ -44,13 +45,14 @@ class One:
         *,
         journal: JournalInMemory | None = None,
         editors: Sequence[Editor] = (),
-        locks: Locks | None = None,
+        has_locks: bool = False,
         has_sessions: bool = False,
         shutdown: Shutdown | None = None,
     ) -> None:
         self.output = output
         self.journal = journal or JournalInMemory()
         self.clock = clock_at_delivery()
+        self.locks = SettlementInMemory(self.clock)
         self.held: asyncio.Event | None = None
         routes = [Route(Target(output, "east", "orders"))]
         if other is not None:
@@ -58,7 +60,7 @@ class One:
         task = Task(
             *("copy", Origin("west", "orders"), editors, Router(routes), None, Keep(), None),
             one_by_one=True,
-            locks=locks,
+            settlement=self.locks if has_locks else None,
             hold=HOLD,
         )
         line = Pipeline(task, self.journal, self.clock, self._sleep, shutdown=shutdown)
@@ -222,39 +224,13 @@ def test_a_shutdown_ends_every_invocation() -> None:
     assert one.clock.monotonic() < HOLD.total_seconds()
 
 
-class LocksOfMessages:
-    """Notes what is dead-lettered; the lock of one message is lost."""
-
-    def __init__(self, lost: bytes) -> None:
-        self.lost = lost
-        self.dead_lettered: list[tuple[bytes, str | None]] = []
-
-    async def abandon(self, tokens: Sequence[bytes], *, timeout_seconds: float) -> None:  # noqa: ARG002 - the protocol's
-        raise AssertionError("only a paused task gives a batch back")
-
-    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - the protocol's
-        raise AssertionError("the host renews the locks")
-
-    async def dead_letter(
-        self,
-        token: bytes,
-        session_id: str | None,
-        reason: str,  # noqa: ARG002 - the protocol's
-        description: str,  # noqa: ARG002
-        *,
-        timeout_seconds: float,  # noqa: ARG002
-    ) -> None:
-        if token == self.lost:
-            raise LockLost("west/orders: the lock is lost")
-        self.dead_lettered.append((token, session_id))
-
-
 def test_a_rejected_message_is_dead_lettered_with_its_own_lock_and_session() -> None:
-    locks = LocksOfMessages(lost=b"token of 2")
-    one = One(OutputThatRejects(lambda message: message.message_id != "m-4"), locks=locks, has_sessions=True)
+    one = One(OutputThatRejects(lambda message: message.message_id != "m-4"), has_locks=True, has_sessions=True)
+    one.locks.lose(b"token of 2")
     results = one.run(*(delivered(number, session_id=f"s-{number}") for number in range(1, 5)))
     assert [type(each) for each in results] == [type(None), LockLost, type(None), type(None)]
-    assert locks.dead_lettered == [(b"token of 1", "s-1"), (b"token of 3", "s-3")]
+    assert [token for token, *_ in one.locks.dead] == [b"token of 1", b"token of 3"]
+    assert one.locks.asked == [], "the host renews the locks"
     assert one.output.ids("orders") == ["m-4"]
 
 
@@ -303,7 +279,7 @@ def test_a_message_delivered_again_while_it_is_on_the_line_is_sent_once(*, has_s
 
 
 def test_a_message_that_cannot_be_read_does_not_stop_others() -> None:
-    one = One(OutputThatAccepts(), has_sessions=True, locks=LocksOfMessages(lost=b""))
+    one = One(OutputThatAccepts(), has_sessions=True, has_locks=True)
     results = one.run(b"\x00\x53\x75", delivered(2, session_id="a"))
     assert results[1] is None
     assert one.output.ids("orders") == ["m-2"]

@@ -1,6 +1,7 @@
 """What a task does with the heartbeats among the messages of a batch."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -174,8 +175,10 @@ def test_of_a_flood_of_heartbeats_one_for_each_route_is_sent_on() -> None:
 
 def test_a_heartbeat_that_is_delivered_by_itself_is_released() -> None:
     reports, released = Reports(Line()), list[int]()
-    error = asyncio.run(
-        reports.pipeline.run_each([heartbeat(1), delivered(2)], [b"a" * 16, b"b" * 16], released.append)
-    )
+
+    async def release(positions: Sequence[int]) -> None:
+        released.extend(positions)
+
+    error = asyncio.run(reports.pipeline.run_each([heartbeat(1), delivered(2)], [b"a" * 16, b"b" * 16], release))
     assert (error, sorted(released)) == (None, [0, 1])
     assert len(reports.recorded.results) == 1

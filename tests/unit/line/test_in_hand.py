@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from shared.errors import BuswayError, TargetUnavailable
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Outcome, Outgoing
 from tests.fakes import OutputThatAccepts
 from tests.messages import ENQUEUED, delivered
-from tests.unit.line.test_deadline import Line
+from tests.unit.line.test_deadline import Line, token
 
 
 class OutputThatHolds(OutputThatAccepts):
@@ -39,7 +39,7 @@ async def twice(
     """Deliver two messages, and *second* while the target holds their answer; release it then or at the end."""
     until = ENQUEUED + lock_seconds * 1000
     batch = [delivered(number, message_id=f"m{number}", locked_until=until) for number in (1, 2)]
-    first = asyncio.create_task(line.pipeline.run(batch))
+    first = asyncio.create_task(line.pipeline.run(batch, None, [token(1), token(2)]))
     await asyncio.sleep(0)
     line.at[release_seconds] = line.output.released.set
     async with asyncio.timeout(5):
@@ -56,7 +56,7 @@ def test_a_redelivery_waits_for_the_first_delivery_and_takes_its_results() -> No
 
 
 def test_a_redelivery_is_sent_if_the_first_delivery_was_not() -> None:
-    line = Line(OutputThatHolds(), has_locks=False)
+    line = Line(OutputThatHolds(), error=TargetRefused("no service"))
     line.output.error = TargetUnavailable("east/orders: down")
     again = [delivered(number, message_id=f"m{number}") for number in (1, 2)]
     first, second = asyncio.run(twice(line, again, lock_seconds=20))

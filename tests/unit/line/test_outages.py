@@ -6,7 +6,8 @@ import pytest
 
 from shared.amqp.values import int_
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS, SHORTEST_ATTEMPT_SECONDS
+from shared.line.deadline import DEFAULT_HOLD, SHORTEST_ATTEMPT_SECONDS
+from shared.line.locks import LOCK_MARGIN_SECONDS
 from shared.line.routing import Route, Target
 from shared.line.sending import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from shared.protocols import Outcome
@@ -49,21 +50,21 @@ def test_one_target_that_is_down_does_not_delay_the_other() -> None:
     assert down.ids("orders") == ["m-1", "m-3", "m-5"]
 
 
-def test_retries_end_before_the_shortest_lock_of_the_batch_expires() -> None:
+def test_a_message_whose_lock_ends_first_is_left_behind_alone() -> None:
     output = OutputThatIsDown()
-    line = Line(output)
+    line = Line(output, has_locks=True)
     short = ENQUEUED + 25_000
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1), delivered(2, locked_until=short), delivered(3))
     assert line.pauses[:3] == pytest.approx([FIRST_WAIT_SECONDS, 2 * FIRST_WAIT_SECONDS, 4 * FIRST_WAIT_SECONDS])
-    budget = 25 * 3 / 4
-    assert budget / 2 < line.clock.monotonic() <= budget - SHORTEST_ATTEMPT_SECONDS
-    assert max(output.timeouts) <= budget
+    budget = 25 - LOCK_MARGIN_SECONDS
+    assert max(output.timeouts[: output.calls.index(2)]) <= budget
+    assert 25 < line.clock.monotonic() <= 60 - LOCK_MARGIN_SECONDS - SHORTEST_ATTEMPT_SECONDS
     assert output.timeouts[-1] >= SHORTEST_ATTEMPT_SECONDS
 
 
 def test_retries_use_a_long_lock_up_to_the_safety_margin() -> None:
-    line = Line(OutputThatIsDown())
+    line = Line(OutputThatIsDown(), has_locks=True)
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1, locked_until=ENQUEUED + 300_000))
     assert 0 < 300 - LOCK_MARGIN_SECONDS - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
@@ -78,7 +79,7 @@ def test_a_batch_without_locks_is_retried_for_the_whole_time_limit_of_its_task()
 
 def test_a_lock_that_is_about_to_expire_allows_one_attempt() -> None:
     output = OutputThatIsDown()
-    line = Line(output)
+    line = Line(output, has_locks=True)
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1, locked_until=ENQUEUED + 2_000))
     assert output.calls == [1]

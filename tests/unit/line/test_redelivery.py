@@ -18,7 +18,7 @@ from tests.unit.line.copying import Editing, Line
 
 
 def test_a_redelivered_batch_sends_only_the_messages_that_were_not_accepted_before() -> None:
-    output = OutputThatFailsOnce(after=3, error=TargetUnavailable("away", retry_after=timedelta(minutes=10)))
+    output = OutputThatFailsOnce(after=3, error=TargetUnavailable("away", retry_after=timedelta(minutes=20)))
     line = Line(output)
     with pytest.raises(TargetUnavailable):
         line.run(*[delivered(number) for number in range(1, 6)])

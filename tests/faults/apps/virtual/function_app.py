@@ -5,8 +5,9 @@ from pathlib import Path
 
 import azure.functions as func
 
-from functions.drain import drain_on_signals
+from functions.settlement import HostSettlement
 from functions.tasks import register
+from functions.termination import end_at_signals
 from shared.config.assembly import pipelines
 from shared.config.files import load
 from shared.line.shutdown import Shutdown
@@ -17,8 +18,10 @@ app = func.FunctionApp()
 _clock = RemoteClock.of_environment()
 _configuration = load(Path(os.environ["BUSWAY_CONFIG"]))
 
-_shutdown = Shutdown()
-drain_on_signals(_shutdown)
+_shutdown, _settlement = Shutdown(), HostSettlement()
+end_at_signals(_shutdown, lambda _: None)
 
-for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, clock=_clock, sleep=_clock.sleep):
-    register(app, _task, _pipeline, _configuration.connections[_task.source.connection].key)
+for _task, _pipeline in pipelines(
+    _configuration, os.environ, _shutdown, settlement=_settlement, clock=_clock, sleep=_clock.sleep
+):
+    register(app, _task, _pipeline, _configuration.connections[_task.source.connection].key, sessions=_settlement)
