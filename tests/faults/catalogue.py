@@ -4,6 +4,7 @@ from tests.faults.amqp import AMQP
 from tests.faults.cuts import CUTS
 from tests.faults.envelopes import ENVELOPED
 from tests.faults.event_grid import EVENT_GRID
+from tests.faults.holds import HOLDS
 from tests.faults.kafka import KAFKA
 from tests.faults.kills import KILLS
 from tests.faults.outages import OUTAGES
@@ -13,7 +14,7 @@ from tests.faults.stops import STOPS
 from tests.faults.storage_queues import STORAGE_QUEUES
 
 SCENARIOS = [
-    *(*KILLS, *STOPS, *CUTS, *OUTAGES, *ENVELOPED, *STORAGE_QUEUES, *EVENT_GRID, *KAFKA, *AMQP),
+    *(*KILLS, *STOPS, *CUTS, *OUTAGES, *HOLDS, *ENVELOPED, *STORAGE_QUEUES, *EVENT_GRID, *KAFKA, *AMQP),
     *(*SINGLE_DISPATCH, *SOAK),
 ]
 

@@ -30,7 +30,7 @@ class Account:
 
     Shape: accepted and delivered are in the order of the source and of the targets, within each key;
            rejected and dead_lettered may name a message more than once, as they are queues. repeatable says how many
-           copies beyond the first the scenario can explain, by name.
+           copies beyond the first the scenario can explain, by name. deliveries is the highest count of failed ones.
     """
 
     accepted: Sequence[Copy]
@@ -39,6 +39,7 @@ class Account:
     rejected: Sequence[str] = ()
     remaining: frozenset[str] = frozenset()
     dead_lettered: Sequence[str] = ()
+    deliveries: int = 0
     repeatable: Counter[str]
 
 
@@ -58,6 +59,7 @@ class Balance:
     unexplained: Counter[str]
     order_breaks: tuple[str, ...]
     dead_lettered: tuple[str, ...]
+    deliveries: int
 
 
 def balance(account: Account) -> Balance:
@@ -82,6 +84,7 @@ def balance(account: Account) -> Balance:
         unexplained=duplicates - account.repeatable,
         order_breaks=_order_breaks(account.accepted, account.delivered),
         dead_lettered=tuple(account.dead_lettered),
+        deliveries=account.deliveries,
     )
 
 

@@ -53,6 +53,8 @@ class Line:
         self.route = route
         self.accepted: list[Copy] = []
         self.repeatable: Counter[str] = Counter()
+        self.deliveries = 0
+        """The most failed deliveries of a message that were seen at the source."""
         self.hosts: list[HostProcess] = []
         self._folder = folder
         self._broker = RunningBroker([west(lock), east(duplicate_window)], clock)
@@ -150,6 +152,7 @@ class Line:
         """Return the names of the messages at the source, or of a hub's events beyond the checkpoints."""
         if self.route.source is Kind.HUB:
             return frozenset(self._broker.inspect("west", self._beyond_checkpoints))
+        self.deliveries = max(self.deliveries, self._broker.inspect("west", self._delivery_count))
         return frozenset([*self._stored("west", self.route.source_path), *self.carried()])
 
     def carried(self) -> list[str]:
@@ -181,6 +184,7 @@ class Line:
                 rejected=rejected,
                 remaining=self.remaining(),
                 dead_lettered=self._dead_letters(),
+                deliveries=self.deliveries,
                 repeatable=self.repeatable,
             )
         )
@@ -216,6 +220,10 @@ class Line:
 
     def _stored(self, site: str, path: str) -> list[str]:
         return self._broker.inspect(site, lambda namespace: [named(each) for each in _messages(namespace, path)])
+
+    def _delivery_count(self, namespace: Namespace) -> int:
+        stored = namespace.store(self.route.source_path).peek(0)
+        return max((each.delivery_count for each in stored), default=0)
 
     @property
     def _checkpoints(self) -> Path:

@@ -25,14 +25,15 @@ _SENDS = frozenset({Operation.SEND})
 _SETTLEMENTS = frozenset({Operation.SETTLE})
 
 
-def _virtual(line: Line) -> VirtualLine:
+def virtual(line: Line) -> VirtualLine:
+    """Return *line* as one in virtual time."""
     assert isinstance(line, VirtualLine), f"{line.route}: the scenario needs virtual time"
     return line
 
 
 def outage(line: Line) -> None:
     """Take the target's namespace down for ten minutes during traffic."""
-    line = _virtual(line)
+    line = virtual(line)
     line.host()
     line.send(drafts(line.route, "before-"))
     line.wait_until_drained()
@@ -106,7 +107,7 @@ def _after_window(line: Line) -> None:
 
 
 def _send_again_after(line: Line, seconds: float) -> frozenset[str]:
-    line = _virtual(line)
+    line = virtual(line)
     line.target.add(Fault(effect=Effect.DELAY, operations=_SENDS, delay=_HELD_SECONDS))
     line.send(drafts(line.route))
     host = line.host(is_awaited=False)
@@ -123,7 +124,7 @@ def _send_again_after(line: Line, seconds: float) -> frozenset[str]:
 
 def _same_host_after_window(line: Line) -> None:
     """Cut the source before the batch is settled; the same host gets it again after the duplicate window."""
-    line = _virtual(line)
+    line = virtual(line)
     line.source.add(Fault(effect=Effect.DROP_CONNECTION, operations=_SETTLEMENTS, times=1))
     line.send(drafts(line.route))
     line.host()

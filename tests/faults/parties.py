@@ -71,7 +71,7 @@ def send(connection_string: str, route: Route, messages: Sequence[Draft]) -> Non
         _publish(connection_string, route.source_path, messages)
         return
     with SyncServiceBusClient.from_connection_string(connection_string) as client:
-        is_queue = route.source is Kind.QUEUE
+        is_queue = route.source is Kind.QUEUE or route.from_queue
         sender = client.get_queue_sender(route.source_path) if is_queue else client.get_topic_sender("orders")
         with sender:
             for batch in _batches(messages):
@@ -121,7 +121,12 @@ async def read_queue(client: ServiceBusClient, queue: str, count: int, session_i
     if count == 0:
         return names
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    async with client.get_queue_receiver(queue, session_id=session_id, receive_mode=mode) as receiver:
+    topic, _, subscription = queue.partition("/Subscriptions/")
+    if subscription:
+        opened = client.get_subscription_receiver(topic, subscription, session_id=session_id, receive_mode=mode)
+    else:
+        opened = client.get_queue_receiver(queue, session_id=session_id, receive_mode=mode)
+    async with opened as receiver:
         while len(names) < count:
             more = await receiver.receive_messages(count - len(names), max_wait_time=_READ_SECONDS)
             assert more, f"{queue} {session_id}: {len(names)} of {count} messages could be received"

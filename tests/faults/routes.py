@@ -42,6 +42,10 @@ class Route:
     """Whether the host delivers one message at a time (`dispatch: single`)."""
     is_amqp: bool = False
     """Whether the target is reached as an AMQP 1.0 broker (`kind: amqp`)."""
+    from_queue: bool = False
+    """Whether the source with sessions is a queue."""
+    to_topic: bool = False
+    """Whether the target with sessions is a topic; the copies are read from its subscription."""
 
     def __str__(self) -> str:
         """Return the text in the table."""
@@ -54,7 +58,8 @@ class Route:
         how = ", single dispatch" if self.is_single else f", {self.lanes} lanes" if self.lanes > 1 else ""
         if self.is_amqp:
             return f"{self.source} → AMQP {self.target}{how}"
-        return f"{self.source} → {self.target}{how}"
+        source = f"queue with {self.source}" if self.from_queue else str(self.source)
+        return f"{source} → {'topic with ' if self.to_topic else ''}{self.target}{how}"
 
     @property
     def keeps_order(self) -> bool:
@@ -73,11 +78,15 @@ class Route:
     @property
     def source_path(self) -> str:
         """Return the path of the source in its namespace."""
+        if self.from_queue:
+            return "cases"
         return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders/Subscriptions/copy", Kind.HUB: "telemetry"}[self.source]
 
     @property
     def target_path(self) -> str:
-        """Return the path of the target in its namespace."""
+        """Return the path of the target in its namespace, where copies are read."""
+        if self.to_topic:
+            return "updates/Subscriptions/all"
         return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders", Kind.HUB: "stream", Kind.TOPIC: "stream"}[self.target]
 
     def task(self, ttl: str) -> str:
@@ -87,6 +96,8 @@ class Route:
             Kind.SESSIONS: "{connection: west, topic: orders, subscription: copy, sessions: true}",
             Kind.HUB: "{connection: hub-west, hub: telemetry}",
         }[self.source]
+        if self.from_queue:
+            source = "{connection: west, queue: cases, sessions: true}"
         if self.has_carrier:
             return _THROUGH_CARRIER
         if self.has_storage:
@@ -97,6 +108,8 @@ class Route:
             Kind.HUB: "{connection: hub-east, hub: stream}",
             Kind.TOPIC: "{connection: stream, topic: stream}",
         }.get(self.target)
+        if self.to_topic:
+            target = "{connection: east, topic: updates}"
         site = "plant" if self.is_amqp else "east"
         return (
             "task: carry\n"
@@ -168,6 +181,9 @@ QUEUES_ONE_BY_ONE = Route(Kind.QUEUE, Kind.QUEUE, is_single=True)
 SESSIONS_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.SESSIONS, is_single=True)
 SESSIONS_TO_HUB_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.HUB, is_single=True)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
+SESSION_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue=True)
+SUBSCRIPTION_TO_TOPIC = Route(Kind.SESSIONS, Kind.SESSIONS, to_topic=True)
+QUEUE_TO_HUB = Route(Kind.QUEUE, Kind.HUB)
 HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
 HUBS = Route(Kind.HUB, Kind.HUB)
 SESSIONS_TO_KAFKA = Route(Kind.SESSIONS, Kind.TOPIC)
@@ -191,7 +207,11 @@ def west(lock: timedelta) -> NamespaceConfig:
     copy = SubscriptionConfig(name="copy", requires_session=True, lock_duration=lock)
     return NamespaceConfig(
         name="west",
-        queues=(QueueConfig(name="jobs", lock_duration=lock), QueueConfig(name=REJECTED)),
+        queues=(
+            QueueConfig(name="jobs", lock_duration=lock),
+            QueueConfig(name="cases", lock_duration=lock, requires_session=True),
+            QueueConfig(name=REJECTED),
+        ),
         topics=(TopicConfig(name="orders", subscriptions=(copy,)),),
         hubs=(HubConfig(name="telemetry", partition_count=2),),
         max_message_size=WEST_LIMIT,
@@ -216,6 +236,7 @@ def east(duplicate_window: timedelta | None) -> NamespaceConfig:
     return NamespaceConfig(
         name="east",
         queues=(queue("jobs", has_sessions=False), queue("orders", has_sessions=True), QueueConfig(name=CARRIER)),
+        topics=(TopicConfig(name="updates", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
         hubs=(HubConfig(name="stream", partition_count=2),),
         max_message_size=EAST_LIMIT,
         released_go_last=True,

@@ -16,8 +16,9 @@ _COLUMNS = (
     "twice",
     "disorder",
     "dead",
+    "count",
 )
-_WIDTHS = (8, 10, 9, 9, 10, 6, 7, 9, 6)
+_WIDTHS = (8, 10, 9, 9, 10, 6, 7, 9, 6, 6)
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
@@ -25,7 +26,7 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
     Yield the lines of a table of *rows*, as wide as a terminal.
 
     Below `disorder`, a dash says that the services promise no order per key; `dead` are messages in the dead-letter
-    queue of the source.
+    queue of the source, `count` is the highest delivery count that was seen there.
     """
     yield _line(_COLUMNS)
     sums = [0] * len(_COLUMNS)
@@ -41,8 +42,10 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
             balance.duplicates.total(),
             len(balance.order_breaks) if row.scenario.route.keeps_order else 0,
             len(balance.dead_lettered),
+            balance.deliveries,
         )
         sums = [total + figure for total, figure in zip(sums, figures, strict=True)]
+        sums[-1] = max(sums[-1] - balance.deliveries, balance.deliveries)
         yield from _wrapped(str(row.scenario), "")
         shown = [str(figure) for figure in figures]
         if not row.scenario.route.keeps_order:

@@ -162,6 +162,7 @@ class VirtualLine(Line):
     def wait_until_passed(self, seconds: float) -> None:
         """Wait until the virtual time is *seconds* after the start; advance it while nobody sleeps."""
         while self.clock.monotonic() < seconds:
+            self.remaining()
             before = self.clock.monotonic()
             time.sleep(_STANDSTILL_SECONDS)
             if self.clock.monotonic() == before:
