@@ -36,7 +36,8 @@ with problems_on_standard_error():
     _folder = Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config")
     _configuration = without_journal(load(_folder), os.environ)
 
-    _shutdown, _settlement = Shutdown(), HostSettlement()
+    _shutdown = Shutdown()
+    _settlement = HostSettlement(has_twins=os.environ.get("FUNCTIONS_WORKER_PROCESS_COUNT", "1") not in {"", "1"})
 
     _journals = Journals(_configuration, os.environ)
     _telemetry = open_telemetry(os.environ)

@@ -43,9 +43,14 @@ _REFUSED_TYPES = ("System.InvalidOperationException", "System.UnauthorizedAccess
 class HostSettlement:
     """The settlement service of the host that started this worker process."""
 
-    def __init__(self, arguments: Sequence[str] | None = None) -> None:
-        """Use the endpoint in *arguments*, those of the process by default."""
+    def __init__(self, arguments: Sequence[str] | None = None, *, has_twins: bool = False) -> None:
+        """
+        Use the endpoint in *arguments*, those of the process by default.
+
+        With *has_twins* the host has other worker processes with the same functions.
+        """
         self._arguments = arguments
+        self._has_twins = has_twins
         self._channel: grpc.aio.Channel | None = None
         self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._sessions: dict[str, list[HostSession]] = {}
@@ -59,6 +64,7 @@ class HostSettlement:
         saw, and forgets it when either of them has ended. So neither can be renewed for certain.
         """
         session = HostSession(self, session_id, locked_until)
+        session.is_ambiguous = self._has_twins
         holders = self._sessions.setdefault(session_id, [])
         holders.append(session)
         if len(holders) > 1:
@@ -135,8 +141,8 @@ class HostSession:
     def _check(self) -> None:
         if self.is_ambiguous:
             raise TargetRefused(
-                "two functions of this app have sessions of one id, and the host renews one of them; deploy them as two"
-                " apps if batches are to wait for longer than a lock"
+                "two functions or worker processes of this app have sessions of one id, and the host renews one of them;"
+                " deploy the functions as two apps if batches are to wait for longer than a lock"
             )
 
 

@@ -192,9 +192,12 @@ class SessionInMemory:
 
     def __init__(self, settlement: SettlementInMemory) -> None:
         self.locked_until: int | None = None
+        self.error: BuswayError | None = None
         self._settlement = settlement
 
     async def renew(self, *, timeout_seconds: float) -> int:
+        if self.error is not None:
+            raise self.error
         await self._settlement.renew(b"session", timeout_seconds=timeout_seconds)
         return round(self._settlement.clock.now().timestamp() * 1000) + LOCK_MILLISECONDS
 

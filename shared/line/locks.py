@@ -141,7 +141,9 @@ class Locks:
         for key, end in list(self._ends.items()):
             needed = attempt_seconds + (seconds if key in self._refused else 0.0)
             if end - margin < now + needed:
-                self._lose(key)
+                del self._ends[key]
+                if key != _SESSION:  # until its end, what the session has sent can be completed
+                    self._lost.add(key)
         return bool(self._ends) or not had
 
     async def renew(self) -> None:
@@ -210,7 +212,8 @@ class Locks:
             except LockLost:
                 end = await self._new_end(key)
         except LockLost as lost:
-            self._lose(key)
+            del self._ends[key]
+            self._lost.add(key)
             if key == _SESSION:
                 raise
             _LOGGER.warning("%s: a message is delivered again: %s", self._source.task, lost)
@@ -232,10 +235,6 @@ class Locks:
             return asked + self._source.seconds
         left = self._source.seconds_left(await self._session.renew(timeout_seconds=timeout))
         return asked + (self._source.seconds if left is None else left)
-
-    def _lose(self, key: bytes) -> None:
-        del self._ends[key]
-        self._lost.add(key)
 
     @property
     def _margin(self) -> float:

@@ -14,9 +14,9 @@ from tests.faults.routes import QUEUE_TO_HUB, QUEUES, SESSION_QUEUES, SUBSCRIPTI
 from tests.faults.scenario import Scenario
 from tests.faults.virtual_time import VirtualLine
 
-_PAST_LINK_IDLE_SECONDS = 11 * 60.0
+_PAST_LINK_IDLE_SECONDS = 11 * 60
 # Longer than two holds, and than ten deliveries of one lock each.
-_PAST_HOLDS_SECONDS = 40 * 60.0
+_PAST_HOLDS_SECONDS = 40 * 60
 
 
 def away(line: Line, seconds: float) -> None:

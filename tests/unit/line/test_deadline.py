@@ -11,7 +11,7 @@ import pytest
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import DEFAULT_HOLD
-from shared.line.locks import LOCK_MARGIN_SECONDS
+from shared.line.locks import LOCK_MARGIN_SECONDS, UNKNOWN_LOCK_SECONDS
 from shared.line.pausing import Pause, ReadOrder
 from shared.line.pipeline import Pipeline
 from shared.line.rejection import REASON
@@ -223,6 +223,15 @@ def test_what_is_sent_is_completed_before_a_batch_fails() -> None:
     line = Line(OutputThatIsDown(), other=OutputThatAccepts(), hold=timedelta(minutes=5))
     with pytest.raises(TargetUnavailable):
         line.deliver(1, 2)
+    assert line.locks.completed == [token(2)]
+
+
+def test_what_a_session_has_sent_is_completed_before_its_lock_ends_if_that_cannot_be_renewed() -> None:
+    line = Line(OutputThatIsDown(), other=OutputThatAccepts())
+    line.session.error = TargetRefused("two functions have sessions of one id")
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1, 2, session=line.session, session_id="s")
+    assert line.clock.monotonic() < UNKNOWN_LOCK_SECONDS
     assert line.locks.completed == [token(2)]
 
 
