@@ -141,8 +141,8 @@ class HostSession:
     def _check(self) -> None:
         if self.is_ambiguous:
             raise TargetRefused(
-                "two functions or worker processes of this app have sessions of one id, and the host renews one of them;"
-                " deploy the functions as two apps if batches are to wait for longer than a lock"
+                "two functions or worker processes of this app have sessions of one id, and the host renews one of"
+                " them; deploy the functions as two apps if batches are to wait for longer than a lock"
             )
 
 

@@ -106,6 +106,9 @@ class DroppingSink:
         """Nothing is open."""
 
 
+_SETTLEMENT = HostSettlement()
+
+
 def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None], journal: Journal | None = None) -> None:
     """Register a task that reports to *telemetry*; each route is a `when` and an action or None."""
     target = {"connection": "east", "queue": "target"}
@@ -133,8 +136,9 @@ def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None], journ
         rejects=None,
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
+        settlement=_SETTLEMENT,
     )
-    register(app, task, Pipeline(line, journal or LogJournal(), telemetry=telemetry), "WEST", sessions=HostSettlement())
+    register(app, task, Pipeline(line, journal or LogJournal(), telemetry=telemetry), "WEST", sessions=_SETTLEMENT)
 
 
 _PLAIN = ("amount > 100 OR amount IS NULL", None)
