@@ -7,20 +7,18 @@ Renewals name the link of the receiver (SR16), settlements of a session need it 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import State
-from local.broker.core.session_store import SessionStore
-from local.broker.errors import Refusal
 from local.broker.thread import RunningBroker
 from shared.amqp.codec import encode
 from shared.amqp.values import map_, string
 from shared.clock import ManualClock
-from tests.broker.settling import Held, Refused, RunningListeners
+from tests.broker.settling import Held, Refused, RunningListeners, is_held
 
 _SECOND = timedelta(seconds=1)
 LOCK = 60 * _SECOND
@@ -205,13 +203,6 @@ def test_of_two_sessions_with_one_id_the_first_is_found_until_one_of_them_ends(b
     first_holds, second_asks, first_ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
     found: list[Any] = []
 
-    def is_held(queue: str) -> bool:
-        try:
-            broker.inspect("ns", lambda each: cast("SessionStore", each.store(queue)).check_session("a"))
-        except Refusal:
-            return False
-        return True
-
     async def first(_: Held) -> None:
         first_holds.set()
         await second_asks.wait()
@@ -222,7 +213,7 @@ def test_of_two_sessions_with_one_id_the_first_is_found_until_one_of_them_ends(b
         await asyncio.to_thread(broker.advance, 20)
         await held.call("RenewSessionLock", sessionId="a")
         await asyncio.to_thread(broker.advance, 45)
-        found.append([await asyncio.to_thread(is_held, queue) for queue in "st"])
+        found.append([await asyncio.to_thread(is_held, broker, queue, "a") for queue in "st"])
         second_asks.set()
         await first_ends.wait()
         found.append(await refusal(held, "RenewSessionLock", sessionId="a"))
