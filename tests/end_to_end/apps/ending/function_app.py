@@ -34,6 +34,8 @@ def _work(function: str, messages: List[RawMessage], context: func.Context) -> N
     word, _, argument = str(found[0]["body"]).partition(" ")
     if word == "rest":
         time.sleep(float(argument))
+    elif word == "signal":
+        os.kill(os.getppid(), signal.SIGTERM)
     elif word == "break":
         raise ValueError("asked for")
     elif word == "die" and found[0]["delivery_count"] == 1:
