@@ -70,6 +70,10 @@ class Stopping:
         self._announced.set()
         self._requested.set()
 
+    async def requested(self) -> None:
+        """Wait until the stop is requested."""
+        await self._requested.wait()
+
     def drain(self) -> None:
         """Let the end wait for `finish`."""
         self._over.clear()

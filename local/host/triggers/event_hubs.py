@@ -130,7 +130,7 @@ class EventHubsListener:
                 if error.condition != _STOLEN:
                     raise
                 _log.warning("%s: another owner has the partition", name)
-                await self._stopping.over()
+                await self._stopping.requested()
             finally:
                 self._links.discard(opened.link)
                 await opened.close()
@@ -157,7 +157,7 @@ class EventHubsListener:
                         and self._stopping.is_announced
                     ):
                         # The stop has ended its retries. A later checkpoint would pass over it.
-                        await self._stopping.over()
+                        await self._stopping.requested()
                         return
             except CannotReceive as error:
                 raise TargetUnavailable(f"the partition is blocked: {error}") from error
