@@ -82,18 +82,28 @@ def test_what_outlives_the_end_is_killed_and_not_settled(
     assert left(broker, "first") == [(0, True)]  # it comes again when its lock ends
 
 
+def test_app_gives_back_through_the_host_what_it_holds_at_sigterm(broker: RunningBroker, tmp_path: Path) -> None:
+    with started(broker, tmp_path, "--grace-seconds=0") as host:
+        host.wait_until_ready()
+        send(broker, "first", "hold 7.5")
+        host.wait_for(lambda: host.bodies("first"))
+        assert host.stop() == 0
+        assert host.bodies("first done") == []
+    assert left(broker, "first") == [(1, False)]
+
+
 def test_drain_stops_the_listeners_and_lets_invocations_end(broker: RunningBroker, tmp_path: Path) -> None:
     """FN06: azure-webjobs-sdk 2795."""
     with started(broker, tmp_path, "--ending=drain") as host:
         host.wait_until_ready()
-        send(broker, "first", "rest 6")
+        send(broker, "first", "rest 3")
         host.wait_for(lambda: host.bodies("first"))
         host.terminate()
         host.wait_for(lambda: "draining" in host.log())
         time.sleep(1)  # the listeners receive for another half of one
         send(broker, "second", "well")
         assert host.stop() == 0
-        assert host.bodies("first done") == ["rest 6"]
+        assert host.bodies("first done") == ["rest 3"]
         assert host.bodies("second") == []
     assert (left(broker, "first"), left(broker, "second")) == ([], [(0, False)])
 
