@@ -1,11 +1,12 @@
 """`busway host`: the function app of the current folder."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
 def host(
+    *,
     wire: Annotated[
         bool,
         typer.Option(
@@ -29,6 +30,32 @@ def host(
             help="Settle every N-th message without passing it to a function, to try the alarm for losses.",
         ),
     ] = None,
+    ending: Annotated[
+        Literal["stop", "drain", "restart"],
+        typer.Option(
+            "--ending",
+            help="How a signal ends the host: as SIGTERM does, as a scale-in does, or at once as a publish does.",
+        ),
+    ] = "stop",
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="How long invocations may run on when the host ends with a drain.")
+    ] = 3600.0,
+    restart_in_drain: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            show_default=False,
+            help="Seconds into a drain after which the host listens again, until it is killed at its end.",
+        ),
+    ] = None,
+    steal_after: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            show_default=False,
+            help="Seconds of an invocation after which its partition of a hub gets a second owner, once.",
+        ),
+    ] = None,
 ) -> None:
     """
     Run the function app in the current folder as Azure's Functions host would.
@@ -37,9 +64,18 @@ def host(
     connections and tasks (default: `config`). Once every function is listening, one line is printed: `ready`, then the
     names of the functions, except those with an HTTP trigger: their address is on standard error, `http` and the URL.
     On SIGTERM or Ctrl-C the host stops as Azure's does: batches in progress have 10 s to end
-    while new ones arrive; a batch that still runs then is not settled, and the process with the functions is killed.
+    while new ones arrive; a batch that still runs then is not settled, and the process with the functions gets SIGTERM
+    and 2 s later SIGKILL. With --ending drain no new ones arrive; with --ending restart nothing has time to end.
     The log goes to standard error.
     """
     from cli.host_process import run_host
+    from local.host.platform import Ending, Platform
 
-    run_host(wire=wire, http_port=http_port, lose_every=lose_every)
+    platform = Platform(
+        ending=Ending(ending),
+        drain_seconds=drain_seconds,
+        restart_in_drain=restart_in_drain,
+        steal_after=steal_after,
+        lose_every=lose_every,
+    )
+    run_host(wire=wire, http_port=http_port, platform=platform)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from cli.output import fail, print_ready
 from local.host.host import Host, run
+from local.host.platform import Platform
 from shared.errors import ConfigError
 
 
-def run_host(*, wire: bool, http_port: int | None = None, lose_every: int | None = None) -> None:
+def run_host(*, wire: bool, http_port: int | None, platform: Platform) -> None:
     """Run the function app in the current folder until SIGTERM or SIGINT."""
     folder = Path.cwd()
     if not (folder / "function_app.py").exists():
@@ -26,6 +27,6 @@ def run_host(*, wire: bool, http_port: int | None = None, lose_every: int | None
         print_ready(*(each.name for each in running.functions if each.trigger["type"] != "httpTrigger"))
 
     try:
-        asyncio.run(run(folder, wire=wire, http_port=http_port, lose_every=lose_every, on_ready=on_ready))
+        asyncio.run(run(folder, wire=wire, http_port=http_port, platform=platform, on_ready=on_ready))
     except ConfigError as error:
         fail(error.problems)

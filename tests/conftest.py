@@ -16,6 +16,7 @@ LONGEST_FILES = (
     "jobs/test_replays.py",
     "end_to_end/test_patterns_page_first_half.py",
     "end_to_end/test_patterns_page_second_half.py",
+    "end_to_end/test_host_ends.py",
     "broker/test_outages.py",
     "faults/test_cuts.py",
     "end_to_end/test_demo.py",

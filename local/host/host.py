@@ -4,9 +4,8 @@ The local Azure Functions host: one function app in this process.
 1. `start` indexes the app, checks every binding (all problems in one ConfigError) and starts listening.
 2. `ready` returns when every trigger listens. A source that is missing or refuses the host is logged and retried; until
    then the host is not ready, but the other functions run.
-3. `stop` ends it as Azure's host does (measured): for 10 s invocations may end, and the listeners go on receiving. Then
-   the listeners stop, what still runs is not settled, and the worker process is killed. The functions do not notice it.
-   Unlike on Azure, as far as is known, the grace ends early once nothing has run for 0.7 s.
+3. `stop` ends it in one of three ways, see `Platform`. Then what still runs is not settled, and the worker process is
+   ended. Unlike on Azure, as far as is known, each way ends early once nothing has run for 0.7 s.
 
 It is a host for tests and development: no scaling, no function keys, no leases, and of output bindings only HTTP
 responses and Event Hubs.
@@ -21,21 +20,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
+from local.host.checkpoints import FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
-from local.host.losing import Losing
+from local.host.platform import MEASURED, Ending, Platform
 from local.host.reserved_port import ReservedPort
-from local.host.settings import HostOptions, Settings, load_host_options
+from local.host.settings import Settings, load_host_options
 from local.host.settlement.actions import ActionsCache
-from local.host.triggers.event_hubs import EventHubsListener
-from local.host.triggers.service_bus_batch import ServiceBusBatchListener
-from local.host.triggers.service_bus_single import ServiceBusSingleListener
-from local.host.triggers.service_bus_source import ServiceBusSource
-from local.host.triggers.timer import TimerListener
+from local.host.trigger_listeners import Triggers
 from local.host.worker import SENT_OUTPUTS, Function
-from local.host.worker_process import WorkerProcess
+from local.host.worker_process import SIGTERM_SECONDS, WorkerProcess
 from shared.clock import Clock, SystemClock
-from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from local.host.outputs import Outputs
@@ -44,7 +38,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-GRACE_SECONDS = 10.0
+_BESIDE_SECONDS = 0.5
+"""So long into a drain the listeners still receive: what starts then is aborted (FN04)."""
 _QUIET_SECONDS = 0.7
 _POLL_SECONDS = 0.05
 _CLOSING_SECONDS = 2.0
@@ -62,15 +57,13 @@ class Host:
         clock: Clock | None = None,
         sleep: Sleep = asyncio.sleep,
         http_port: int | None = None,
-        grace_seconds: float = GRACE_SECONDS,
-        lose_every: int | None = None,
+        platform: Platform = MEASURED,
     ) -> None:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
 
         With *wire* a function with an SDK type gets the bytes of the wire without the conversion by Azure's host. With
         another *clock*, pass a *sleep* too: it is used for the pauses between retries and before listening again.
-        With *lose_every*, every n-th message is settled without an invocation: see `local.host.losing`.
         """
         self.app_folder = app_folder.resolve()
         self.functions: Sequence[Function] = ()
@@ -78,17 +71,19 @@ class Host:
         self._wire = wire
         self._clock: Clock = SystemClock() if clock is None else clock
         self._http_port = http_port
-        self._grace_seconds = grace_seconds
+        self._platform = platform
+        self._sleep = sleep
         self._stopping = Stopping(sleep)
-        self._losing = Losing(lose_every)
         self._port = ReservedPort()
         self._worker = WorkerProcess(self._port.number)
         self._cache = ActionsCache()
+        self._triggers: Triggers | None = None
         self._settlement: SettlementService | None = None
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._drained: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Index the app and start listening; a ConfigError with all problems if it cannot run."""
@@ -98,7 +93,18 @@ class Host:
         self._worker.timeout = options.function_timeout
         indexed = await self._worker.start(self.app_folder)
         self.functions = [replace(each, retry=each.retry or options.retry) for each in indexed]
-        self._listeners = self._make_listeners(settings, options)
+        file = settings.get("BUSWAY_CHECKPOINTS")
+        self._triggers = Triggers(
+            settings,
+            options,
+            self._worker,
+            self._clock,
+            self._cache,
+            FileCheckpoints(Path(file)) if file else MemoryCheckpoints(),
+            self._platform,
+            wire=self._wire,
+        )
+        self._listeners = self._make_listeners()
         if any(each["type"] in SENT_OUTPUTS for function in self.functions for each in function.outputs.values()):
             from local.host.outputs import Outputs  # noqa: PLC0415 - imports the SDKs, which most apps need not wait for
 
@@ -109,6 +115,9 @@ class Host:
             self._settlement = SettlementService(self._cache)
             self._port.release()
             await self._settlement.start(self._port.number)
+        self._listen()
+
+    def _listen(self) -> None:
         self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
         for task, listener in zip(self._tasks, self._listeners, strict=True):
             task.add_done_callback(_report_crash(listener))
@@ -131,96 +140,76 @@ class Host:
         return None if self._http is None else self._http.port
 
     async def stop(self) -> None:
-        """Give running invocations the grace period, then stop the listeners and kill the worker."""
-        self._stopping.announce()
-        if self._tasks:
-            await self._grace()
+        """End the host as `Platform.ending` says."""
+        ending = self._platform.ending
+        if self._tasks and ending is Ending.STOP:
+            self._stopping.announce()
+            await self._quiet(self._platform.grace_seconds)
+        if self._tasks and ending is Ending.DRAIN:
+            await self._drain()
         for listener in self._listeners:
             listener.stop()
-        if self._tasks:
+        self._stopping.finish()
+        if self._tasks and ending is not Ending.RESTART:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
-        await self._worker.stop()
+        await self._worker.stop(0 if ending is Ending.RESTART else SIGTERM_SECONDS)
         self._port.release()
         if self._settlement is not None:
             await self._settlement.stop()
         _log.info("%d invocations", self._worker.invocations)
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._drained]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._outputs is not None:
             await self._outputs.close()
 
-    async def _grace(self) -> None:
+    async def _drain(self) -> None:
+        """Stop the listeners, and let invocations end."""
+        platform = self._platform
+        _log.info("draining")
+        self._worker.is_draining = True
+        self._stopping.drain()
+        self._stopping.announce()
+        await asyncio.sleep(_BESIDE_SECONDS)
+        for listener in self._listeners:
+            listener.stop()
+        if platform.restart_in_drain is None:
+            await self._quiet(platform.drain_seconds)
+            return
+        # FN05 (azure-functions-host 11692): the drain is forgotten, and what is in hand at its end is lost.
+        await asyncio.sleep(platform.restart_in_drain)
+        _log.info("listening again")
+        self._stopping.finish()
+        self._worker.is_draining = False
+        self._drained, self._stopping = self._tasks, Stopping(self._sleep)
+        self._listeners = self._make_listeners()
+        self._listen()
+        await asyncio.sleep(platform.drain_seconds - platform.restart_in_drain)
+
+    async def _quiet(self, seconds: float) -> None:
+        """Wait until nothing runs any more, at most for *seconds*."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        end = started + self._grace_seconds
+        end = started + seconds
         while (left := end - loop.time()) > 0:
             quiet = min(self._worker.idle_seconds(), loop.time() - started)
             if quiet >= _QUIET_SECONDS:
                 return
             await asyncio.sleep(min(_POLL_SECONDS, left))
 
-    def _make_listeners(self, settings: Settings, options: HostOptions) -> list[Listener]:
-        file = settings.get("BUSWAY_CHECKPOINTS")
-        checkpoints: Checkpoints = FileCheckpoints(Path(file)) if file else MemoryCheckpoints()
-        listeners: list[Listener] = []
-        problems: list[Problem] = []
-        for function in self.functions:
-            try:
-                if function.trigger["type"] != "httpTrigger":
-                    listeners.append(self._make_listener(function, settings, options, checkpoints))
-            except ConfigError as error:
-                problems.extend(error.problems)
-        if problems:
-            raise ConfigError(problems)
+    def _make_listeners(self) -> list[Listener]:
+        assert self._triggers is not None  # noqa: S101 - started
+        listeners = self._triggers.listeners(self.functions, self._stopping)
         http = [function for function in self.functions if function.trigger["type"] == "httpTrigger"]
         if http:
             from local.host.triggers.http import HttpListener  # noqa: PLC0415 - imports a web server
 
-            self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker, self._stopping)
+            self._http = HttpListener(
+                http, self._triggers.options.route_prefix, self._http_port, self._worker, self._stopping
+            )
             listeners.append(self._http)
         return listeners
-
-    def _make_listener(
-        self, function: Function, settings: Settings, options: HostOptions, checkpoints: Checkpoints
-    ) -> Listener:
-        worker, clock, stopping = self._worker, self._clock, self._stopping
-        match function.trigger["type"]:
-            case "serviceBusTrigger":
-                kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
-                source = ServiceBusSource.of(function, settings)
-                return kind(
-                    function,
-                    source,
-                    options.service_bus,
-                    worker,
-                    clock,
-                    stopping=stopping,
-                    wire=self._wire,
-                    losing=self._losing,
-                    cache=self._cache,
-                )
-            case "eventHubTrigger":
-                return EventHubsListener(
-                    function,
-                    settings,
-                    options,
-                    worker,
-                    clock,
-                    stopping=stopping,
-                    checkpoints=checkpoints,
-                    wire=self._wire,
-                    losing=self._losing,
-                )
-            case "queueTrigger":
-                # Import lazily: only apps with storage queues need this SDK.
-                from local.host.triggers.storage_queue import StorageQueueListener  # noqa: PLC0415 - see above
-
-                return StorageQueueListener(function, settings, options.queues, worker, stopping)
-            case "timerTrigger":
-                return TimerListener(function, settings, worker, clock, stopping)
-            case other:
-                raise ConfigError([Problem(function.name, f"this host has no {other}")])
 
 
 def _report_crash(listener: Listener) -> Callable[[asyncio.Task[None]], None]:
@@ -238,8 +227,7 @@ async def run(
     clock: Clock | None = None,
     sleep: Sleep = asyncio.sleep,
     http_port: int | None = None,
-    grace_seconds: float = GRACE_SECONDS,
-    lose_every: int | None = None,
+    platform: Platform = MEASURED,
     on_ready: Callable[[Host], None] | None = None,
 ) -> None:
     """
@@ -251,15 +239,7 @@ async def run(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    host = Host(
-        app_folder,
-        wire=wire,
-        clock=clock,
-        sleep=sleep,
-        http_port=http_port,
-        grace_seconds=grace_seconds,
-        lose_every=lose_every,
-    )
+    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port, platform=platform)
     try:
         await host.start()
     except BaseException:

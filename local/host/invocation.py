@@ -9,9 +9,9 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
+from typing import Protocol
 
 from local.host.dotnet_values import CannotBind
-from local.host.listener import Stopping
 from local.host.retry import UNLIMITED, delay
 from local.host.worker import SENT_OUTPUTS, Function, Invocation, Worker
 from local.host.worker_input import Input
@@ -19,6 +19,19 @@ from local.host.worker_input import Input
 _log = logging.getLogger(__name__)
 
 _HTTP_OUTPUT = "http"
+
+
+class EndOfRetries(Protocol):
+    """The end of the host, or of the listener's right to its messages."""
+
+    @property
+    def is_announced(self) -> bool:
+        """Return whether no further retry may start."""
+        ...
+
+    async def wait_before_retry(self, seconds: float) -> None:
+        """Wait for *seconds*, or until the end is announced."""
+        ...
 
 
 async def invoke(
@@ -51,7 +64,7 @@ async def invoke(
 
 
 async def invoke_with_retries(
-    worker: Worker, function: Function, make: Callable[[], Input], stopping: Stopping
+    worker: Worker, function: Function, make: Callable[[], Input], stopping: EndOfRetries
 ) -> Invocation:
     """Run the function until it succeeds, its retry policy is exhausted or the stop is announced."""
     invocation_id = str(uuid.uuid4())

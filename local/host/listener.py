@@ -37,16 +37,19 @@ class Listener(Protocol):
 
 class Stopping:
     """
-    The end of the host, in two steps that wake waiting tasks.
+    The end of the host, in steps that wake waiting tasks.
 
     1. It is announced: no further retry of a function starts, but the listeners continue to receive.
-    2. It is requested, after the grace period: the listeners stop.
+    2. It is requested: the listeners stop.
+    3. It is over. In a drain that comes later, when all invocations have ended.
     """
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         """Start without a request; wait with *sleep*."""
         self._announced = asyncio.Event()
         self._requested = asyncio.Event()
+        self._over = asyncio.Event()
+        self._over.set()
         self._sleep = sleep
 
     @property
@@ -70,6 +73,19 @@ class Stopping:
     async def requested(self) -> None:
         """Wait until the stop is requested."""
         await self._requested.wait()
+
+    def drain(self) -> None:
+        """Let the end wait for `finish`."""
+        self._over.clear()
+
+    def finish(self) -> None:
+        """End the drain, if there is one."""
+        self._over.set()
+
+    async def over(self) -> None:
+        """Wait until the stop is requested and no drain goes on."""
+        await self._requested.wait()
+        await self._over.wait()
 
     async def wait(self, seconds: float) -> None:
         """Wait for *seconds*, or until the stop is requested."""

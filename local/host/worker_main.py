@@ -1,8 +1,8 @@
 """
 The worker process: runs the functions of an app for the host that started it.
 
-It ends when the host does. It ignores SIGINT, which a terminal sends to the host as well; the host ends it with
-SIGKILL, as Azure's does, so no signal handler, no atexit function and no cancellation of the app ever runs.
+It ends when the host does. It ignores SIGINT, which a terminal sends to the host as well. SIGTERM ends it unless the
+app handles the signal; no atexit function and no cancellation of the app ever runs.
 """
 
 import asyncio

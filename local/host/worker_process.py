@@ -4,13 +4,18 @@ The worker in a process of its own, which the host kills and starts again as Azu
 1. A function that runs longer than functionTimeout fails: the process is killed with everything else that runs in it.
    The listeners get the error some seconds later, when a new worker runs.
 2. If the process dies by itself, its invocations fail at once. The next invocation waits for a new worker.
-3. `stop` kills it. The app does not notice it.
+3. `stop` ends it: SIGTERM, which does reach the worker on the platform (FN31: azure-functions-host 11942), and SIGKILL
+   2 s later if it still runs. How long the platform waits is unknown. Its running calls are not answered any more.
+4. In a drain, an invocation that has just started is aborted after 1 to 3 s; the function goes on until the process
+   ends (FN04: azure-functions-host 12007).
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
+import random
 import socket
 import sys
 import threading
@@ -29,6 +34,9 @@ from shared.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 SECONDS_AFTER_TIMEOUT = 10.0
+SIGTERM_SECONDS = 2.0
+_ABORTED = "Worker channel is shutting down. Aborting function."
+_ABORT_SECONDS = (1.0, 3.0)
 
 
 class _Child:
@@ -67,6 +75,13 @@ class _Child:
             except OSError:
                 return
 
+    async def terminate(self, seconds: float) -> None:
+        """Ask the process to end, and wait for it."""
+        if self._process.returncode is None:
+            self._process.terminate()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), seconds)
+
     async def kill(self) -> None:
         """End the process, and wait until it has ended and its last log records are written."""
         if self._process.returncode is None:
@@ -101,7 +116,7 @@ class _Child:
                 logging.getLogger(record.name).handle(record)
             case Started() if not self.started.done():
                 self.started.set_result(message)
-            case Answer(number, invocation):
+            case Answer(number, invocation) if not self.is_overdue:
                 call = self.calls.pop(number, None)
                 if call is not None and not call.done():
                     call.set_result(invocation)
@@ -136,6 +151,8 @@ class WorkerProcess:
         self._numbers = itertools.count(1)
         self._last_end = 0.0
         self._is_stopped = False
+        self.is_draining = False
+        """Whether invocations that start now are aborted."""
         self.invocations = 0
         """How often functions were called: what Azure charges as executions."""
 
@@ -167,9 +184,14 @@ class WorkerProcess:
         if child.is_over and not child.is_overdue:
             child.fail_calls("the worker process ended unexpectedly")
         seconds = None if self.timeout is None else self.timeout.total_seconds()
+        is_aborted = self.is_draining
+        if is_aborted:
+            seconds = random.uniform(*_ABORT_SECONDS)
         try:
             await asyncio.wait((call,), timeout=seconds)
             if not call.done():
+                if is_aborted:
+                    return Invocation(_ABORTED)
                 await self._end_overdue(child, function)
             invocation: Invocation = await call
             return invocation
@@ -183,11 +205,13 @@ class WorkerProcess:
             return 0.0
         return asyncio.get_running_loop().time() - self._last_end
 
-    async def stop(self) -> None:
-        """Kill the process; its running calls are never answered."""
+    async def stop(self, seconds: float = SIGTERM_SECONDS) -> None:
+        """End the process: with SIGTERM if it has *seconds* to end by itself, then with SIGKILL."""
         self._is_stopped = True
         if self._child is not None:
             self._child.is_overdue = True
+            if seconds:
+                await self._child.terminate(seconds)
             await self._child.kill()
 
     async def _end_overdue(self, child: _Child, function: Function) -> None:

@@ -5,11 +5,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import grpc
 import grpc.aio
 
+from local.broker.core.session_store import SessionStore
+from local.broker.errors import Refusal
 from local.broker.thread import RunningBroker
 from local.host.listener import Stopping
 from local.host.losing import Losing
@@ -27,6 +29,15 @@ from shared.clock import SystemClock
 
 type Metadata = Mapping[str, TypedData]
 type Act = Callable[["Held"], Awaitable[None]]
+
+
+def is_held(broker: RunningBroker, queue: str, session_id: str) -> bool:
+    """Return whether a receiver has the lock of a session."""
+    try:
+        broker.inspect("ns", lambda each: cast("SessionStore", each.store(queue)).check_session(session_id))
+    except Refusal:
+        return False
+    return True
 
 
 class Refused(Exception):

@@ -370,6 +370,24 @@ def test_each_session_link_gets_a_token_and_an_amqp_session_of_its_own(broker: R
     assert all(frame.field(1) is True for frame in proxy.sent(performatives.DETACH)[:2])
 
 
+def test_client_that_gives_up_waiting_for_a_session_detaches_and_goes_on(broker: RunningBroker) -> None:
+    """SR41: without the detach the service may lock a session for nobody (azure-service-bus-java PR 115)."""
+    send(broker, "s", "1", session_id="a")
+
+    async def act(connection: ServiceBusConnection, proxy: RecordingProxy) -> None:
+        held = await connection.attach(session_wait=60, drains=True)
+        waiting = asyncio.create_task(connection.attach(session_wait=60, drains=True))
+        await until(lambda: len([one for one in proxy.sent(performatives.ATTACH) if _filters(one)]) == 2)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        await until(lambda: proxy.sent(performatives.DETACH))
+        assert proxy.sent(performatives.DETACH)[0].channel == proxy.sent(performatives.ATTACH)[-1].channel
+        await until(lambda: len(proxy.sent(performatives.END, by_client=False)) == 1)
+        assert await connection.raw.settle(held, await held.receive(1, 5), frames.ACCEPTED) == {}
+
+    connected(broker, "s", act, sessions=True)
+
+
 def _filters(frame: Sent) -> Any:
     source = plain(frame.field(5))
     assert isinstance(source, list)

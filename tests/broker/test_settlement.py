@@ -7,20 +7,19 @@ Renewals name the link of the receiver (SR16), settlements of a session need it 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import State
-from local.broker.core.session_store import SessionStore
-from local.broker.errors import Refusal
+from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from shared.amqp.codec import encode
 from shared.amqp.values import map_, string
 from shared.clock import ManualClock
-from tests.broker.settling import Held, Refused, RunningListeners
+from tests.broker.settling import Held, Refused, RunningListeners, is_held
 
 _SECOND = timedelta(seconds=1)
 LOCK = 60 * _SECOND
@@ -117,29 +116,33 @@ def test_batch_is_settled_but_for_what_the_function_has_settled(broker: RunningB
 
 
 def test_unknown_and_lost_locks_are_answered_as_microsoft_does(broker: RunningBroker) -> None:
-    send(broker, "q", "1", "2")
+    send(broker, "q", "1", "2", "3")
     found: dict[str, tuple[str, str]] = {}
 
     async def act(held: Held) -> None:
-        first, second = held.tokens
+        first, second, third = held.tokens
         found["unknown"] = await refusal(held, "Complete", locktoken=_NO_TOKEN)
         found["session"] = await refusal(held, "RenewSessionLock", sessionId="a")
         await held.call("Complete", locktoken=first)
         found["twice"] = await refusal(held, "Complete", locktoken=first)
         found["long"] = await refusal(held, "Deadletter", locktoken=second, deadletterReason={"value": "x" * 4097})
+        busy = Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.SETTLE}), times=1)
+        await asyncio.to_thread(broker.faults("ns").add, busy)
+        found["busy"] = await refusal(held, "Complete", locktoken=third)
         await asyncio.to_thread(broker.advance, LOCK.total_seconds())
         found["expired"] = await refusal(held, "Complete", locktoken=second)
         found["renewal"] = await refusal(held, "RenewMessageLock", locktoken=second)
 
     async def work(listeners: RunningListeners) -> None:
         await listeners.listen("q", act)
-        await until(lambda: len(found) == 6)
+        await until(lambda: len(found) == 7)
 
     run(broker, work)
     lost = "(MessageLockLost). For troubleshooting information, see https://aka.ms/azsdk/net/servicebus/exceptions"
     assert found["unknown"] == ("FAILED_PRECONDITION", f"LockToken {_NO_TOKEN} not found.")
     assert found["session"] == ("FAILED_PRECONDITION", "SessionId a not found.")
     assert found["long"][1].startswith("System.ArgumentOutOfRangeException: The argument 'deadLetterReason' cannot")
+    assert "(ServiceBusy)" in found["busy"][1]
     for name in ("twice", "expired", "renewal"):
         assert found[name][0] == "UNKNOWN"
         assert found[name][1].startswith(_DOTNET)
@@ -205,13 +208,6 @@ def test_of_two_sessions_with_one_id_the_first_is_found_until_one_of_them_ends(b
     first_holds, second_asks, first_ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
     found: list[Any] = []
 
-    def is_held(queue: str) -> bool:
-        try:
-            broker.inspect("ns", lambda each: cast("SessionStore", each.store(queue)).check_session("a"))
-        except Refusal:
-            return False
-        return True
-
     async def first(_: Held) -> None:
         first_holds.set()
         await second_asks.wait()
@@ -222,7 +218,7 @@ def test_of_two_sessions_with_one_id_the_first_is_found_until_one_of_them_ends(b
         await asyncio.to_thread(broker.advance, 20)
         await held.call("RenewSessionLock", sessionId="a")
         await asyncio.to_thread(broker.advance, 45)
-        found.append([await asyncio.to_thread(is_held, queue) for queue in "st"])
+        found.append([await asyncio.to_thread(is_held, broker, queue, "a") for queue in "st"])
         second_asks.set()
         await first_ends.wait()
         found.append(await refusal(held, "RenewSessionLock", sessionId="a"))

@@ -18,12 +18,14 @@ _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
 from local.host.host import run
+from local.host.platform import Ending, Platform
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)
-options = {"grace_seconds": float(word.partition("=")[2]) for word in sys.argv if word.startswith("--grace=")}
-options |= {"lose_every": int(word.partition("=")[2]) for word in sys.argv if word.startswith("--lose-every=")}
-asyncio.run(run(Path(sys.argv[1]), wire="--wire" in sys.argv, http_port=0, on_ready=tell, **options))
+words = [word[2:].replace("-", "_").partition("=") for word in sys.argv[2:] if "=" in word]
+options = {name: Ending(value) if name == "ending" else float(value) for name, _, value in words}
+wire = "--wire" in sys.argv
+asyncio.run(run(Path(sys.argv[1]), wire=wire, http_port=0, on_ready=tell, platform=Platform(**options)))
 """
 
 
@@ -77,8 +79,12 @@ class HostProcess:
 
     def stop(self, seconds: float = 20) -> int:
         """Send SIGTERM and return the exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        self.terminate()
         return self._process.wait(seconds)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
 
     def pause(self) -> None:
         """Let the process do nothing until `resume`; its connections stay open."""

@@ -18,13 +18,14 @@ from local.broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
 from shared.clock import ManualClock
+from tests.broker.settling import is_held
 from tests.end_to_end.host_process import HostProcess
 
 
 def namespace(port: int | None = None) -> NamespaceConfig:
     queues = (
         *(QueueConfig(name=name) for name in ("raw", "raw-single", "stock-batch", "stock-single")),
-        QueueConfig(name="session-single", requires_session=True),
+        QueueConfig(name="session-single", requires_session=True, lock_duration=timedelta(seconds=5)),
     )
     subscriptions = (SubscriptionConfig(name="all", requires_session=True),)
     return NamespaceConfig(
@@ -47,12 +48,12 @@ def start(broker: RunningBroker, folder: Path, *arguments: str, **settings: str)
     return HostProcess("noting", folder, {"SB": address, "EH": address, "RAW_QUEUE": "raw", **settings}, *arguments)
 
 
-def send(broker: RunningBroker, queue: str, *bodies: str) -> None:
+def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
         client.get_queue_sender(queue) as sender,
     ):
-        sender.send_messages([ServiceBusMessage(body) for body in bodies])
+        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
 
 
 def left(broker: RunningBroker, path: str) -> int:
@@ -73,6 +74,54 @@ def test_sigterm_lets_the_current_batch_finish_and_settles_it(broker: RunningBro
         send(broker, "raw", "too late")
         time.sleep(0.3)
         assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
+
+
+def test_draining_host_keeps_and_renews_sessions_of_single_dispatch(broker: RunningBroker, tmp_path: Path) -> None:
+    """FN23: azure-sdk-for-net 58170."""
+    with start(broker, tmp_path, "--ending=drain") as host:
+        host.wait_until_ready()
+        send(broker, "raw", "sleep 9")  # keeps the host draining
+        send(broker, "session-single", "sleep 1", session_id="a")
+        host.wait_for(lambda: host.bodies("raw_batch") and host.bodies("session_single"))
+        host.terminate()
+        host.wait_for(lambda: left(broker, "session-single") == 0)
+        send(broker, "session-single", "waits", session_id="a")
+        time.sleep(6)  # a session lasts 5 s without a renewal
+        assert is_held(broker, "session-single", "a")
+        assert host.stop() == 0
+        assert host.bodies("session_single") == ["sleep 1"]
+    assert not is_held(broker, "session-single", "a")
+
+
+@pytest.mark.parametrize("is_second_host", [False, True])
+def test_new_owner_of_a_partition_repeats_what_the_old_one_still_processes(
+    broker: RunningBroker, tmp_path: Path, *, is_second_host: bool
+) -> None:
+    """EH13, FN25: azure-sdk-for-net 17651, 29335."""
+    file = tmp_path / "checkpoints.json"
+    # The function has two retries, of which only the owner makes use (EH14: azure-sdk-for-net 42299).
+    body, options = ("sleep 9", []) if is_second_host else ("sleep 4 fail", ["--steal-after=1"])
+    with (
+        ExitStack() as stack,
+        EventHubProducerClient.from_connection_string(broker.connection_string("ns"), eventhub_name="hub") as producer,
+    ):
+        old = new = stack.enter_context(start(broker, tmp_path, *options, BUSWAY_CHECKPOINTS=str(file)))
+        old.wait_until_ready()
+        producer.send_event(EventData(body), partition_id="0")
+        old.wait_for(lambda: old.bodies("raw_events"))
+        begun = time.monotonic()
+        if is_second_host:
+            folder = tmp_path / "second"
+            folder.mkdir()
+            new = stack.enter_context(start(broker, folder, BUSWAY_CHECKPOINTS=str(file)))
+        new.wait_for(lambda: new.bodies("raw_events") == [body] * (1 if is_second_host else 2))
+        assert time.monotonic() - begun < float(body.split()[1])  # the first still runs
+        old.wait_for(lambda: "raw_events/0: another owner has the partition" in old.log())
+        assert not file.exists()  # the old one has stored no checkpoint, and the new one still runs
+        producer.send_event(EventData("next"), partition_id="0")
+        new.wait_for(lambda: "next" in new.bodies("raw_events"))
+        assert new.bodies("raw_events") == [body] * (1 if is_second_host else 4) + ["next"]
+        assert "next" not in old.bodies("raw_events") or old is new
 
 
 def test_idle_host_stops_immediately(broker: RunningBroker, tmp_path: Path) -> None:

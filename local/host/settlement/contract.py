@@ -15,7 +15,6 @@ SERVICE = "Settlement"
 _TOKEN, _SESSION, _PROPERTIES = "locktoken", "sessionId", "propertiesToModify"
 _STRING, _BYTES = descriptor_pb2.FieldDescriptorProto.TYPE_STRING, descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
 _TEXT, _TIME = ".google.protobuf.StringValue", ".google.protobuf.Timestamp"
-_EMPTY = "google.protobuf.Empty"
 
 # The fields in the order of their numbers, from 1.
 _FIELDS: dict[str, dict[str, int | str]] = {
@@ -65,7 +64,7 @@ def message(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
 
 
-EMPTY: Any = message(_EMPTY)
+EMPTY: Any = message("google.protobuf.Empty")
 
 CALLS: dict[str, tuple[Any, Any]] = {
     name.removesuffix("Request"): (

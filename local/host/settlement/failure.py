@@ -5,8 +5,6 @@ Source: AmqpError.ToMessagingContractException and ServiceBusException.Message (
 sdk/servicebus/Azure.Messaging.ServiceBus/src).
 """
 
-from typing import NamedTuple
-
 MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
 SESSION_LOCK_LOST = "com.microsoft:session-lock-lost"
 
@@ -29,6 +27,7 @@ _TEXTS = {
 }
 _UNAUTHORIZED = "amqp:unauthorized-access"
 _NO_CONNECTION = "ServiceCommunicationProblem"
+_LONGEST = 4_096
 _GUIDE = "https://aka.ms/azsdk/net/servicebus/exceptions/troubleshoot"
 
 
@@ -53,19 +52,10 @@ class ServiceBusFailure(Failure):
         )
 
 
-class Argument(NamedTuple):
-    """A text that .NET refuses before it asks the service if it is longer than 4,096 characters."""
-
-    name: str
-    text: str | None
-
-    def check(self) -> None:
-        """Raise the exception of .NET if the text is too long."""
-        if len(self.text or "") > _LONGEST:
-            raise Failure(
-                f"System.ArgumentOutOfRangeException: The argument '{self.name}' cannot exceed {_LONGEST} characters."
-                f" (Parameter '{self.name}')"
-            )
-
-
-_LONGEST = 4_096
+def check_length(name: str, text: str | None) -> None:
+    """Raise the Failure with which .NET refuses a text before it asks the service."""
+    if len(text or "") > _LONGEST:
+        raise Failure(
+            f"System.ArgumentOutOfRangeException: The argument '{name}' cannot exceed {_LONGEST} characters."
+            f" (Parameter '{name}')"
+        )

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 from azure.core.exceptions import AzureError
+from azure.servicebus.exceptions import OperationTimeoutError
 
 from local.host.received_message import annotations_of, number_of
 from local.host.settlement.failure import SESSION_LOCK_LOST, Failure, ServiceBusFailure
@@ -25,6 +26,7 @@ from shared.azure.service_bus_internals import ManagementConnection, condition_o
 from shared.errors import TargetUnavailable
 
 _REQUEST_SECONDS = 60.0
+_TIMEOUT = "com.microsoft:timeout"
 _NO_CONNECTION = "the connection is lost"
 _IN_SESSION = (
     "System.InvalidOperationException: Messages cannot be locked when working with session-enabled entities. Locks are"
@@ -78,7 +80,7 @@ class Receiver:
             try:
                 await outcome.request(management, delivery.tag)
             except (AzureError, OSError) as error:
-                return condition_of(error) or type(error).__name__
+                return _condition(error) or type(error).__name__
             return None
 
         try:
@@ -122,12 +124,16 @@ class Receiver:
         try:
             return await ask(self.connection.management(self.link))
         except (AzureError, OSError) as error:
-            raise ServiceBusFailure(condition_of(error), str(error)) from error
+            raise ServiceBusFailure(_condition(error), str(error)) from error
 
 
 def message_locked_until(delivery: Delivery) -> datetime:
     """Return the end of the lock that came with a message of an entity without sessions."""
     return _moment(number_of(annotations_of(delivery.payload), "x-opt-locked-until"))
+
+
+def _condition(error: Exception) -> str | None:
+    return _TIMEOUT if isinstance(error, OperationTimeoutError) else condition_of(error)
 
 
 def _moment(milliseconds: int) -> datetime:

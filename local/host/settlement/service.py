@@ -17,7 +17,7 @@ import grpc.aio
 
 from local.host.settlement.actions import Actions, ActionsCache
 from local.host.settlement.contract import CALLS, EMPTY, SERVICE
-from local.host.settlement.failure import Argument, Failure
+from local.host.settlement.failure import Failure, check_length
 from local.host.settlement.outcome import COMPLETED, abandoned, dead_lettered, deferred
 from shared.amqp.values import Malformed
 from shared.azure.receivers.raw_link import Delivery
@@ -93,8 +93,8 @@ async def _defer(request: Any, delivery: Delivery, actions: Actions) -> None:
 
 async def _dead_letter(request: Any, delivery: Delivery, actions: Actions) -> None:
     reason, description = _text(request, "deadletterReason"), _text(request, "deadletterErrorDescription")
-    Argument("deadLetterReason", reason).check()
-    Argument("deadLetterErrorDescription", description).check()
+    check_length("deadLetterReason", reason)
+    check_length("deadLetterErrorDescription", description)
     await actions.settle(delivery, dead_lettered(reason, description, request.propertiesToModify))
 
 

@@ -6,6 +6,10 @@ failed, after its retry policy is exhausted. A function that takes one event is 
 batch in turn. An event that .NET cannot read blocks its partition: the receive call fails again and again. One that it
 cannot bind fails its invocation, and the checkpoint advances.
 
+Another owner of a partition starts at the last checkpoint at once. The old one learns of it at its next read: until
+then both process the same events. It has no retry and no checkpoint any more, and does not take the partition back
+(EH13, EH14: azure-sdk-for-net 17651, 42299; FN25: 29335).
+
 Source: EventHubListener.PartitionProcessor.ProcessEventsAsync (Azure/azure-sdk-for-net, sdk/eventhub/
 Microsoft.Azure.WebJobs.Extensions.EventHubs/src/Listeners, commit ce5a31530b3d).
 """
@@ -24,7 +28,7 @@ from local.host.received_message import annotations_of, text_of
 from local.host.settings import EventHubsOptions, HostOptions, Settings
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
-from shared.azure.receivers.raw_link import Delivery, RawLink
+from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.clock import Clock
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
@@ -33,6 +37,7 @@ _log = logging.getLogger(__name__)
 _RECEIVE_SECONDS = 60.0
 # Of equal epochs, the newest reader cuts the others off.
 _EPOCH = 0
+_STOLEN = "amqp:link:stolen"
 _START = "-1"
 _END = "@latest"
 
@@ -52,8 +57,9 @@ class EventHubsListener:
         checkpoints: Checkpoints,
         wire: bool,
         losing: Losing,
+        steal_after: float | None,
     ) -> None:
-        """Prepare; nothing is opened before `run`."""
+        """Prepare; nothing is opened before `run`. See `Platform` for *steal_after*."""
         trigger = function.trigger
         path = f"{function.name}.{function.parameter}"
         if not trigger.get("eventHubName"):
@@ -76,6 +82,9 @@ class EventHubsListener:
         self._losing = losing
         self._links: set[RawLink] = set()
         self._waiting_partitions = 0
+        self._steal_after = steal_after
+        self._owners: asyncio.TaskGroup | None = None
+        self._stolen: set[str] = set()
 
     async def run(self) -> None:
         """Listen until stopped; see `Listener`."""
@@ -94,9 +103,9 @@ class EventHubsListener:
         partition_ids = await self._hub.partition_ids()
         let_in()
         self._waiting_partitions = len(partition_ids)
-        async with asyncio.TaskGroup() as partitions:
+        async with asyncio.TaskGroup() as self._owners:
             for partition_id in partition_ids:
-                partitions.create_task(self._partition(partition_id))
+                self._owners.create_task(self._partition(partition_id))
 
     async def _partition(self, partition_id: str) -> None:
         partition = Partition(self._connection_name, self._hub.name, self._hub.consumer_group, partition_id)
@@ -117,6 +126,11 @@ class EventHubsListener:
                     self.is_listening.set()
             try:
                 await self._pump(partition, opened.link)
+            except LinkClosed as error:
+                if error.condition != _STOLEN:
+                    raise
+                _log.warning("%s: another owner has the partition", name)
+                await self._stopping.requested()
             finally:
                 self._links.discard(opened.link)
                 await opened.close()
@@ -139,7 +153,7 @@ class EventHubsListener:
                         part is parts[-1] and (batches + 1) % self._options.batch_checkpoint_frequency == 0
                     )
                     if (
-                        not await self._invoke(partition, part, is_checkpointed=is_checkpointed)
+                        not await self._invoke(partition, link, part, is_checkpointed=is_checkpointed)
                         and self._stopping.is_announced
                     ):
                         # The stop has ended its retries. A later checkpoint would pass over it.
@@ -148,12 +162,16 @@ class EventHubsListener:
             except CannotReceive as error:
                 raise TargetUnavailable(f"the partition is blocked: {error}") from error
             batches += 1
+            if _is_stolen(link):
+                link.raise_if_closed()
             if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
                 offset = text_of(annotations_of(events[-1].payload), "x-opt-offset")
                 if offset is not None:
                     self._checkpoints.set(partition, offset)
 
-    async def _invoke(self, partition: Partition, events: Sequence[Delivery], *, is_checkpointed: bool) -> bool:
+    async def _invoke(
+        self, partition: Partition, link: RawLink, events: Sequence[Delivery], *, is_checkpointed: bool
+    ) -> bool:
         now = int(self._clock.now().timestamp() * 1000)
         context = {
             "IsCheckpointingAfterInvocation": is_checkpointed,
@@ -162,15 +180,29 @@ class EventHubsListener:
             "ConsumerGroup": partition.consumer_group,
             "PartitionId": partition.partition_id,
         }
-        invocation = await invoke_with_retries(
-            self._worker,
-            self.function,
-            lambda: event_hubs_input(self.function, events, now, context, wire=self._wire),
-            self._stopping,
-        )
-        if not invocation.succeeded and not self._stopping.is_announced:
+        ownership = _Ownership(self._stopping, link)
+        stealing = asyncio.create_task(self._steal(partition.partition_id))
+        try:
+            invocation = await invoke_with_retries(
+                self._worker,
+                self.function,
+                lambda: event_hubs_input(self.function, events, now, context, wire=self._wire),
+                ownership,
+            )
+        finally:
+            stealing.cancel()
+        if not invocation.succeeded and not ownership.is_announced:
             _log.error("%s: %d events are passed over", self.function.name, len(events))
         return invocation.succeeded
+
+    async def _steal(self, partition_id: str) -> None:
+        """Give the partition a second owner if the invocation runs for long enough."""
+        if self._steal_after is None or self._owners is None or partition_id in self._stolen:
+            return
+        await self._stopping.wait(self._steal_after)
+        if not self._stopping:
+            self._stolen.add(partition_id)
+            self._owners.create_task(self._partition(partition_id))
 
     def _position(self, partition: Partition) -> Position:
         checkpoint = self._checkpoints.get(partition)
@@ -179,3 +211,24 @@ class EventHubsListener:
         if self._options.initial_offset == "fromEnqueuedTime" and self._options.initial_enqueued_time is not None:
             return self._options.initial_enqueued_time
         return _END if self._options.initial_offset == "fromEnd" else _START
+
+
+class _Ownership:
+    """The end of an owner's retries: that of the host, or the loss of the partition."""
+
+    def __init__(self, stopping: Stopping, link: RawLink) -> None:
+        self._stopping = stopping
+        self._link = link
+
+    @property
+    def is_announced(self) -> bool:
+        """Return whether no further retry may start."""
+        return self._stopping.is_announced or _is_stolen(self._link)
+
+    async def wait_before_retry(self, seconds: float) -> None:
+        """Wait for *seconds*, or until the stop is announced."""
+        await self._stopping.wait_before_retry(seconds)
+
+
+def _is_stolen(link: RawLink) -> bool:
+    return getattr(link.closed_with, "condition", None) == _STOLEN

@@ -5,7 +5,8 @@ Service Bus triggers for functions that take one message, with and without sessi
    maxConcurrentSessions sessions, in each up to maxConcurrentCallsPerSession messages.
 2. Each call asks for one message. A session is closed when a call has waited for sessionIdleTimeout in vain. Two
    sessions for each processor are accepted at a time. A session is also closed once the function has released it.
-3. Locks are renewed for at most maxAutoLockRenewalDuration: that of a message while its function runs, that of a
+3. While the host drains, a session gets no calls any more, but is kept and renewed (FN23: azure-sdk-for-net 58170).
+4. Locks are renewed for at most maxAutoLockRenewalDuration: that of a message while its function runs, that of a
    session from its acceptance.
 
 Source: ServiceBusListener.ProcessMessageAsync and ProcessSessionMessageAsync (Azure/azure-sdk-for-net, commit
@@ -158,6 +159,8 @@ class ServiceBusSingleListener:
         renewing = asyncio.create_task(self._renew(receiver.renew_session_lock, lambda: _session_locked_until(link)))
         try:
             await self._pump(receiver, partial(self._process, receiver), most, idle, until_idle=True)
+            if self._stopping:
+                await self._stopping.over()
         except LinkClosed as error:
             _log.warning("%s: session ended: %s", self.function.name, error)
             if connection.raw.is_broken:

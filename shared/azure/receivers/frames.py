@@ -14,6 +14,7 @@ from shared.amqp.values import Described, Malformed
 
 TRANSFER = 0x14
 DISPOSITION = 0x15
+END = 0x17
 
 ACCEPTED = 0x24
 REJECTED = 0x25

@@ -60,6 +60,7 @@ class RawConnection:
         self._transport = self._connection._transport
         self._decode_frame = decode_frame
         self._links: dict[int, RawLink] = {}  # by the channel on which the service sends
+        self._ending: set[int] = set()
         self._authorizing = asyncio.Lock()
         self._has_fresh_token = True  # put when the connection was opened
         self._progress = asyncio.Event()
@@ -135,6 +136,7 @@ class RawConnection:
         for channel, link in list(self._links.items()):
             if link is raw:
                 del self._links[channel]
+                self._ending.add(channel)
         for settlement in set(raw.unsettled.values()):
             settlement.fail(LinkClosed(f"{self.where}: the link is closed", "closed by this side"))
 
@@ -308,7 +310,10 @@ class RawConnection:
                 raw.transferred(frames.read_transfer(data, body, end))
             elif kind == frames.DISPOSITION and raw is not None:
                 self._settled(raw, frames.read_disposition(data, body, end))
+            elif channel in self._ending and kind != frames.END:
+                pass  # the SDK breaks the connection if a link that was never attached is detached
             elif end > body:
+                self._ending.discard(channel)
                 await self._hand_to_sdk(channel, data[body:end])
             position = end
         self._connection._last_frame_received_time = time.time()

@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import time
+import uuid
 from typing import List
 
 import azure.functions as func
+import grpc
 
 from functions.raw_message import RawMessage
 from shared.amqp import sections
@@ -17,9 +19,21 @@ from tests.end_to_end.apps.noting.notes import note, raw
 
 app = func.FunctionApp()
 
+held: list[bytes] = []
+
+
+def _give_back(number: int, _: object) -> None:
+    note("goodbye", [{"body": str(number)}])
+    for token in held:
+        port = sys.argv[sys.argv.index("--port") + 1]
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            request = b"\n%c%b" % (len(token), token)  # field 1, a text
+            channel.unary_unary("/Settlement/Abandon")(request)
+
+
 atexit.register(note, "goodbye", [])
 for _number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(_number, lambda number, _: note("goodbye", [{"body": str(number)}]))
+    signal.signal(_number, _give_back)
 
 
 def _delivery_count(message: RawMessage) -> int:
@@ -32,8 +46,12 @@ def _work(function: str, messages: List[RawMessage], context: func.Context) -> N
     found = [raw(message) | facts | {"delivery_count": _delivery_count(message)} for message in messages]
     note(function, found)
     word, _, argument = str(found[0]["body"]).partition(" ")
-    if word == "rest":
+    if word == "hold":
+        held.extend(str(uuid.UUID(bytes_le=message.lock_token)).encode() for message in messages)
+    if word in ("hold", "rest"):
         time.sleep(float(argument))
+    elif word == "signal":
+        os.kill(os.getppid(), signal.SIGTERM)
     elif word == "break":
         raise ValueError("asked for")
     elif word == "die" and found[0]["delivery_count"] == 1:

@@ -18,7 +18,7 @@ def note(function: str, messages: list[dict[str, object]]) -> None:
         words = str(message["body"]).split()
         if words[:1] == ["sleep"]:
             time.sleep(float(words[1]))
-        if words[:1] == ["fail"] and function != "dead_letters":
+        if "fail" in words and function != "dead_letters":
             raise RuntimeError("as the message says")
 
 

@@ -1,0 +1,91 @@
+"""The listeners of an app's functions, by the types of their triggers; those of HTTP functions share a server."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+from local.host.checkpoints import Checkpoints
+from local.host.listener import Listener, Stopping
+from local.host.losing import Losing
+from local.host.platform import Platform
+from local.host.settings import HostOptions, Settings
+from local.host.settlement.actions import ActionsCache
+from local.host.triggers.event_hubs import EventHubsListener
+from local.host.triggers.service_bus_batch import ServiceBusBatchListener
+from local.host.triggers.service_bus_single import ServiceBusSingleListener
+from local.host.triggers.service_bus_source import ServiceBusSource
+from local.host.triggers.timer import TimerListener
+from local.host.worker import Function, Worker
+from shared.clock import Clock
+from shared.errors import ConfigError, Problem
+
+
+@dataclass(slots=True)
+class Triggers:
+    """What the listeners of a host need, and have in common after a restart too."""
+
+    settings: Settings
+    options: HostOptions
+    worker: Worker
+    clock: Clock
+    cache: ActionsCache
+    checkpoints: Checkpoints
+    platform: Platform
+    _: KW_ONLY
+    wire: bool
+    losing: Losing = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the messages of all listeners together."""
+        self.losing = Losing(self.platform.lose_every)
+
+    def listeners(self, functions: Sequence[Function], stopping: Stopping) -> list[Listener]:
+        """Return a listener for each function without an HTTP trigger; a ConfigError with all problems."""
+        listeners: list[Listener] = []
+        problems: list[Problem] = []
+        for function in functions:
+            try:
+                if function.trigger["type"] != "httpTrigger":
+                    listeners.append(self._listener(function, stopping))
+            except ConfigError as error:
+                problems.extend(error.problems)
+        if problems:
+            raise ConfigError(problems)
+        return listeners
+
+    def _listener(self, function: Function, stopping: Stopping) -> Listener:
+        match function.trigger["type"]:
+            case "serviceBusTrigger":
+                kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
+                return kind(
+                    function,
+                    ServiceBusSource.of(function, self.settings),
+                    self.options.service_bus,
+                    self.worker,
+                    self.clock,
+                    stopping=stopping,
+                    wire=self.wire,
+                    losing=self.losing,
+                    cache=self.cache,
+                )
+            case "eventHubTrigger":
+                return EventHubsListener(
+                    function,
+                    self.settings,
+                    self.options,
+                    self.worker,
+                    self.clock,
+                    stopping=stopping,
+                    checkpoints=self.checkpoints,
+                    wire=self.wire,
+                    losing=self.losing,
+                    steal_after=self.platform.steal_after,
+                )
+            case "queueTrigger":
+                # Import lazily: only apps with storage queues need this SDK.
+                from local.host.triggers.storage_queue import StorageQueueListener  # noqa: PLC0415 - see above
+
+                return StorageQueueListener(function, self.settings, self.options.queues, self.worker, stopping)
+            case "timerTrigger":
+                return TimerListener(function, self.settings, self.worker, self.clock, stopping)
+            case other:
+                raise ConfigError([Problem(function.name, f"this host has no {other}")])
