@@ -31,6 +31,7 @@ from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from shared.azure.receivers.raw_link import RawLink, refused_or_closed
+from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import BuswayError
 
 _OPEN_SECONDS = 30.0
@@ -126,6 +127,15 @@ class ServiceBusConnection:
             send_settle_mode=SenderSettleMode.Unsettled,
             rcv_settle_mode=ReceiverSettleMode.Second,
         )
+
+    def management(self, link: RawLink) -> ManagementConnection:
+        """
+        Return the node for requests about the entity over this connection; they keep *link* from being idle.
+
+        Source: pull request 10209 of azure-sdk-for-python for the name that a request gives.
+        """
+        self._receiver._handler._link = link.link
+        return ManagementConnection(self._receiver)
 
     @property
     def name(self) -> str:
