@@ -50,6 +50,11 @@ class Forwarder(Protocol):
         ...
 
     @property
+    def lock_group_size(self) -> int:
+        """Return how many messages of a partition share a lock."""
+        ...
+
+    @property
     def recorder(self) -> Recorder | None:
         """Return the recorder of changes, None if state is not stored."""
         ...
@@ -127,6 +132,7 @@ class Backlog:
             time_to_live=_milliseconds(config.default_message_time_to_live),
             dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
             released_go_last=self._forwarder.released_go_last,
+            lock_group_size=self._forwarder.lock_group_size,
         )
 
     def _dead_letter_options(self) -> StoreOptions:

@@ -43,6 +43,7 @@ class StoreOptions:
     time_to_live: int | None = None
     dead_letters_on_expiration: bool = False
     released_go_last: bool = False
+    lock_group_size: int = 1
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]
