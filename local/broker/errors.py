@@ -1,8 +1,8 @@
 """
 The errors that the broker answers with: AMQP conditions and descriptions.
 
-A `Refusal` concerns one request, message or link; a `LinkViolation` ends the link, a `SessionViolation` the AMQP
-session, and a `ConnectionViolation` closes the connection.
+A `Refusal` concerns one request, message or link; a `SessionViolation` ends the AMQP session; a `ConnectionViolation`
+closes the connection.
 
 Sources: OASIS AMQP 1.0, part 2, section 2.8; the tables from condition to exception in the Service Bus SDKs.
 """
@@ -52,10 +52,6 @@ class Refusal(BuswayError):
         super().__init__(f"{condition}: {description}")
         self.condition = condition
         self.description = description
-
-
-class LinkViolation(Refusal):
-    """The peer sent what its link cannot carry; the link ends."""
 
 
 class SessionViolation(Refusal):

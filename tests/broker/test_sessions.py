@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from azure.servicebus import (
@@ -142,11 +143,12 @@ def test_a_message_names_an_end_in_the_year_10000_and_its_session_the_real_one(
     queue = entity("short-session")
     publish(queue, messages_of("a", each=1))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
+        renew: Any = receiver._renew_locks  # typed as taking text
         (message,) = receiver.receive_messages(1, max_wait_time=1)
         assert some(message.raw_amqp_message.annotations)[b"x-opt-locked-until"] == YEAR_10000
         assert some(receiver.session.locked_until_utc) - dt.datetime.now(dt.UTC) <= dt.timedelta(seconds=1)
         time.sleep(0.6)
-        assert receiver._renew_locks(uuid.UUID(str(message.lock_token)), timeout=5)[b"expirations"] == [YEAR_10000]
+        assert renew(message.lock_token, timeout=5)[b"expirations"] == [YEAR_10000]
         time.sleep(0.6)
         with pytest.raises(SessionLockLostError):
             receiver.complete_message(message)
@@ -254,6 +256,15 @@ def test_sessions_are_listed(
     with client.get_queue_receiver(queue, session_id="c") as receiver:
         receiver.session.set_state(b"state")
     assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("session_id", [None, ""])
+def test_a_message_without_a_session_id_is_refused(
+    send: Callable[..., None], entity: Callable[[str], str], session_id: str | None
+) -> None:
+    # SR35
+    with pytest.raises(ServiceBusError, match="The SessionId was not set on a message"):
+        send(entity("sessions"), ServiceBusMessage("body", session_id=session_id))
 
 
 def test_receivers_must_suit_the_entity(client: ServiceBusClient, entity: Callable[[str], str]) -> None:

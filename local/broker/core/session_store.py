@@ -19,7 +19,7 @@ from local.broker.core.ready_queue import Consumer, MessageSession, ReadyQueue, 
 from local.broker.core.sequence_numbers import SequenceNumbers
 from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
 from local.broker.core.timers import Timers
-from local.broker.errors import LinkViolation, Refusal
+from local.broker.errors import Refusal
 from shared.clock import Clock
 
 LOCK_END_OF_A_MESSAGE = 253_402_300_800_000
@@ -273,9 +273,9 @@ class SessionStore(MessageStore):
         return min(ends, default=None)
 
 
-def without_session() -> LinkViolation:
+def without_session() -> Refusal:
     """Return the refusal of a message that has no session id."""
-    return LinkViolation(
+    return Refusal(
         errors.NOT_ALLOWED,
         "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
         "support enabled can only receive messages that have the SessionId set to a valid value.",

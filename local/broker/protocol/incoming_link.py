@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from local.broker import errors
 from local.broker.core.transaction import Transaction
-from local.broker.errors import LinkViolation, Refusal
+from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
 from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fault_effects import apply_fault
@@ -146,9 +146,7 @@ class IncomingLink(Link):
             performatives.rejected,
         )
 
-    def _outcome(
-        self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
-    ) -> bytes | None:
+    def _outcome(self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None) -> bytes:
         limit = self._max_message_size
         if size > limit:
             description = f"the message has {size} bytes, expected at most {limit}"
@@ -159,9 +157,6 @@ class IncomingLink(Link):
             else:
                 self.enlist(transaction, message, message_format)
         except Refusal as refusal:
-            if isinstance(refusal, LinkViolation) and transaction is None:
-                self.detach(refusal)
-                return None
             return performatives.rejected(refusal)
         except Malformed as malformed:
             return performatives.rejected(Refusal(errors.DECODE_ERROR, malformed.description))

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.broker import errors
 from local.broker.core.session_store import SessionStore
 from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fields import compose_list, number_field, symbol_field, text_field
 from local.broker.protocol.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, map_, string, symbol
-from tests.messages import delivered
 from tests.unit.broker.peer import CLOSED, DETACHED, ENDED, Peer, codes, error_of
 
 
@@ -330,13 +328,3 @@ def test_any_bytes_get_an_answer_and_never_a_crash(source: st.DataObject) -> Non
         peer.say(each)
     peer.connection.release()
     assert not peer.namespace.store("q")._ready.consumers
-
-
-@pytest.mark.parametrize("session_id", [None, ""])
-def test_a_message_without_a_session_id_ends_its_link_to_an_entity_with_sessions(session_id: str | None) -> None:
-    # SR35
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(0, receives=False, address="s"))
-    heard = peer.say(peer.transfer(0, 0, delivered(None, session_id=session_id)))
-    assert (codes(heard), error_of(heard, DETACHED)) == ([DETACHED], errors.NOT_ALLOWED)
