@@ -1,7 +1,6 @@
 """Deferred messages: no receiver gets them, they are asked for by their sequence numbers."""
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
@@ -9,18 +8,16 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from cli.evacuate.targets import TIMEOUT_SECONDS
 from shared.azure.receivers.raw_link import Delivery
-from shared.dead_letters.letters import Letter
 from shared.dead_letters.receiving import Held, Receiver, unavailable
 
 _AT_ONCE = 50
-_SHORTEST_LOCK = 1.0
 
 
 class DeferredSource:
     """Receives deferred messages of an entity or a session, as `shared.dead_letters.receiving.Source` says."""
 
     def __init__(self, receiver: Receiver, wanted: Mapping[str, str | None]) -> None:
-        """Receive the messages *wanted*, the session of each by its key, over the connections of *receiver*."""
+        """Receive the messages *wanted*, the session of each by its key, over the connection of *receiver*."""
         self._receiver = receiver
         session_id = receiver.session_id
         self._numbers = [_number(key) for key, each in wanted.items() if session_id is None or each == session_id]
@@ -53,15 +50,7 @@ class DeferredSource:
         except BaseException:
             self._again += numbers
             raise
-        return [self._held(token, content) for token, content in answer]
-
-    def _held(self, token: bytes, content: bytes) -> Held:
-        letter = Letter(content, self._receiver.place.origin)
-        end = None if letter.message is None else letter.message.arrival.locked_until
-        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - time.time())
-        return Held(
-            letter.key, Delivery(next(self._ids), token, content), letter, time.monotonic() + duration, duration
-        )
+        return [self._receiver.held(Delivery(next(self._ids), token, content)) for token, content in answer]
 
     async def complete(self, messages: Sequence[Held]) -> list[Held]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""

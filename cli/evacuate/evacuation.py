@@ -17,7 +17,7 @@ from cli.evacuate.placing import Placing
 from cli.evacuate.scheduling import ScheduledSource, Scheduling
 from cli.evacuate.sessions import Sessions
 from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_of, survey
-from cli.evacuate.targets import TargetReceivers, management_of
+from cli.evacuate.targets import TargetReceivers
 from cli.evacuate.verdicts import ledger_path
 from shared.config.files import Configuration
 from shared.dead_letters.ledger import Ledger
@@ -100,11 +100,8 @@ class Evacuation:
             for place in (source,) if self._pair.is_topic else (source, dead_letters_of(source)):
                 ledger = Ledger(LedgerFile(ledger_path(self._folder, place)), str(place).lower())
                 self.ledgers[place] = await stack.enter_async_context(ledger)
-            at_source = await stack.enter_async_context(management_of(source, self._settings))
-            at_target = await stack.enter_async_context(management_of(self._pair.target, self._settings))
-            self._targets = TargetReceivers(self._pair.target, self._settings, at_target)
-            ledger = self.ledgers[source]
-            self._sessions = Sessions(self._pair, self._settings, ledger, self._targets, at_source)
+            self._targets = TargetReceivers(self._pair.target, self._settings)
+            self._sessions = Sessions(self._pair, self._settings, self.ledgers[source], self._targets)
             stack.push_async_callback(self._targets.close)
             yield
 

@@ -37,6 +37,8 @@ class Pair:
     """A topic itself has only scheduled messages."""
     drops_duplicates: bool = False
     """Whether the target drops a message with the id of one that it has seen."""
+    max_delivery_count: int = 10
+    """Of the target."""
     problems: list[str] = field(default_factory=list)
     """Why it cannot be moved."""
 
@@ -136,6 +138,8 @@ def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _E
         return pair
     takes = target.entity(topic) if is_subscription else there
     pair.drops_duplicates = bool(_of(takes, "requires_duplicate_detection"))
+    if not isinstance(there, TopicProperties):
+        pair.max_delivery_count = there.max_delivery_count or pair.max_delivery_count
     pair.problems += _problems(pair, properties, there, takes)
     return pair
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from cli.evacuate.pairs import Pair
 from cli.evacuate.targets import TIMEOUT_SECONDS, TargetReceivers
 from shared.azure.connections import service_bus_client
-from shared.azure.service_bus_internals import ManagementConnection
 from shared.dead_letters.ledger import COMPLETED, SENDING, SENT, Ledger
 from shared.dead_letters.receiving import Held, Receiver, SessionUnavailable, Source, unavailable
 
@@ -18,16 +17,8 @@ _PREFIX = "state/"
 class Sessions:
     """The sessions of an entity."""
 
-    def __init__(
-        self,
-        pair: Pair,
-        settings: Mapping[str, str],
-        ledger: Ledger,
-        targets: TargetReceivers,
-        management: ManagementConnection,
-    ) -> None:
-        """Lock sessions of the target through *targets*; *management* is for requests to the source."""
-        self._management = management
+    def __init__(self, pair: Pair, settings: Mapping[str, str], ledger: Ledger, targets: TargetReceivers) -> None:
+        """Lock sessions of the target through *targets*."""
         self.left: dict[str, str] = {}
         """Why the state of a session was not moved."""
         self._pair = pair
@@ -38,7 +29,7 @@ class Sessions:
     @contextlib.asynccontextmanager
     async def opened(self, session_id: str | None, make: Callable[[Receiver], Source]) -> AsyncIterator[Source]:
         """Lock a session at both ends, copy its state, and give what *make* makes of it."""
-        async with Receiver(self._pair.source, self._settings, session_id, self._management) as receiver:
+        async with Receiver(self._pair.source, self._settings, session_id) as receiver:
             await self._targets.of(session_id)
             await self._copy_state(receiver, session_id or "")
             yield _Kept(make(receiver), self._targets)
@@ -56,7 +47,7 @@ class Sessions:
             if session_id in remaining:
                 continue
             try:
-                async with Receiver(self._pair.source, self._settings, session_id, self._management) as receiver:
+                async with Receiver(self._pair.source, self._settings, session_id) as receiver:
                     cleared += await self._clear(receiver, session_id)
             except SessionUnavailable as error:
                 self.left[session_id] = str(error)

@@ -17,6 +17,9 @@ from shared.message.peeked import PeekedMessage
 MARGIN_SECONDS = 60.0
 """A message that is due sooner is moved once it is active: it could become active on both sides."""
 
+# Deferring a copy is one delivery (issue 375 of Azure/azure-service-bus), a run that is killed before it one more.
+_LEAST_DELIVERIES = 3
+
 
 class Share(StrEnum):
     """What a message is in its entity, in the order in which they are moved."""
@@ -82,7 +85,7 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
                     if letter.key is None or letter.message is None:
                         found.left[share, f"?{len(found.left)}"] = "cannot be read: its sections are not AMQP"
                     elif found.knows(share, letter, skipped):
-                        reason = _obstacle(pair, letter, ids)
+                        reason = _obstacle(pair, share, letter, ids)
                         if reason is None:
                             found.shares[share][letter.key] = letter.session_id
                         else:
@@ -90,8 +93,11 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
     return found
 
 
-def _obstacle(pair: Pair, letter: Letter, ids: set[str]) -> str | None:
+def _obstacle(pair: Pair, share: Share, letter: Letter, ids: set[str]) -> str | None:
     """Return what keeps a message from being moved, None if nothing does; *ids* are those of messages before it."""
+    if share is Share.DEFERRED and pair.max_delivery_count < _LEAST_DELIVERIES:
+        limit = f"expected a MaxDeliveryCount of at least {_LEAST_DELIVERIES}, got {pair.max_delivery_count}"
+        return f"deferring counts as a delivery, and {pair.target} could dead-letter it: {limit}"
     if pair.requires_session and letter.session_id is None:
         return "has no session id, which the target requires"
     if pair.drops_duplicates and letter.message_id is not None:

@@ -28,9 +28,8 @@ async def management_of(place: Place, settings: Mapping[str, str]) -> AsyncItera
 class TargetReceivers:
     """One receiver at a time: of the target, or of one of its sessions."""
 
-    def __init__(self, place: Place, settings: Mapping[str, str], management: ManagementConnection) -> None:
-        """Receive from *place*, with *management* for other requests."""
-        self._management = management
+    def __init__(self, place: Place, settings: Mapping[str, str]) -> None:
+        """Receive from *place*."""
         self._place = place
         self._settings = settings
         self._receiver: Receiver | None = None
@@ -40,7 +39,7 @@ class TargetReceivers:
         """Return the receiver of the entity, or of a session, which it locks; raises SessionUnavailable."""
         if self._receiver is None or self._receiver.session_id != session_id:
             await self.close()
-            opened = Receiver(self._place, self._settings, session_id, self._management)
+            opened = Receiver(self._place, self._settings, session_id)
             try:
                 await opened.__aenter__()
             except SessionUnavailable as error:

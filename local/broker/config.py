@@ -154,8 +154,9 @@ class NamespaceConfig:
 
     max_connections limits the connections; max_receivers the receivers of one entity (of a
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
-    others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. on_demand creates
-    entities at their first use (`core/on_demand.py`); None refuses unknown ones, as Azure does.
+    others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. As many
+    messages of a partition as lock_group_size have the lock of the first of them. on_demand creates entities at their
+    first use (`core/on_demand.py`); None refuses unknown ones, as Azure does.
     """
 
     name: str
@@ -168,6 +169,7 @@ class NamespaceConfig:
     accepts_entra_tokens: bool = False
     geo_replicated: bool = False
     released_go_last: bool = False
+    lock_group_size: int = 1
     max_connections: int | None = None
     max_receivers: int | None = None
     on_demand: OnDemand | None = None

@@ -4,8 +4,9 @@ The Config.json of the official emulators, for Service Bus and for Event Hubs.
 Any number of namespaces in any number of files. Keys beyond those of the emulators:
 
 - namespace: `Port`, `MaxMessageSizeInKilobytes`, `ReleasedMessagesGoLast` (put a message that its receiver
-  releases behind all others), `AcceptsEntraTokens` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
-  (Listen, Send, Manage; all by default); without keys, every client is accepted
+  releases behind all others), `LockGroupSize` (the messages of a partition that share a lock), `AcceptsEntraTokens` and
+  `SharedAccessKeys`, a list of `Name`, `Key` and `Rights` (Listen, Send, Manage; all by default); without keys, every
+  client is accepted
 - queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
   `EnablePartitioning`; subscription: `DeadLetteringOnFilterEvaluationExceptions`
 - namespace of hubs: `GeoReplication`, for the offsets that hubs have with it
@@ -111,6 +112,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
+        lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
     )
     reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
     reader.finish()

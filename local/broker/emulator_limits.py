@@ -44,6 +44,7 @@ _UNSUPPORTED = {
     NamespaceConfig: (
         "accepts_entra_tokens",
         "geo_replicated",
+        "lock_group_size",
         "max_message_size",
         "port",
         "released_go_last",

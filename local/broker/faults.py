@@ -1,7 +1,8 @@
 """
 Faults on demand: which operations on which entities fail, how, and when.
 
-1. A fault strikes matching operations: from the n-th on, a number of times, with a probability and a seed of its own.
+1. A fault strikes matching operations: from the n-th on, each or every n-th, a number of times, with a probability
+   and a seed of its own.
 2. The first fault that strikes an operation is the only one.
 3. A fault has a form as plain data (JSON), so that a test in another process can set it.
 """
@@ -72,7 +73,11 @@ _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
     Effect.FILL: frozenset((Operation.SEND,)),
 }
 _REFUSALS = {
-    Effect.THROTTLE: Refusal(errors.SERVER_BUSY, "the service is busy; retry later"),
+    Effect.THROTTLE: Refusal(
+        errors.SERVER_BUSY,
+        "The request was terminated because the namespace is being throttled. Error code : 50009. "
+        "Please wait 2 seconds and try again.",
+    ),
     Effect.DISABLE: Refusal(errors.ENTITY_DISABLED, "the messaging entity is disabled"),
     Effect.FILL: Refusal(errors.RESOURCE_LIMIT_EXCEEDED, "the messaging entity has reached its maximum size"),
 }
@@ -88,7 +93,8 @@ class Fault:
             `hub/*`; without operations, it strikes all that the effect allows, except `authorize` (putting a token).
             It strikes from the at-th matching operation on, *times* times at most. With takes_effect the operation
             is done although the client sees it fail. With *containing* it strikes only the sending of messages and
-            batches whose bytes contain this text.
+            batches whose bytes contain this text, with *request* only this operation of `$management` nodes, such as
+            `renew-lock` or `update-disposition`. With *every* it strikes one of that number of matching operations.
     Units:  delay in seconds of the broker's clock.
     Raises: ConfigError for a contradiction.
     """
@@ -97,7 +103,9 @@ class Fault:
     entity: str = "*"
     operations: frozenset[Operation] = frozenset()
     containing: str = ""
+    request: str = ""
     at: int = 1
+    every: int = 1
     times: int | None = None
     probability: float = 1.0
     seed: int = 0
@@ -113,8 +121,13 @@ class Fault:
             Problem("operations", f"{self.effect} cannot strike {operation}", f"expected {_listed(possible)}")
             for operation in sorted(self.operations - possible)
         ]
-        if self.at < 1:
-            problems.append(Problem("at", f"is {self.at}", "operations are counted from 1"))
+        if self.request and self.operations != {Operation.MANAGE}:
+            problems.append(Problem("request", "names an operation", f"expected operations to be {Operation.MANAGE}"))
+        problems += [
+            Problem(name, f"is {number}", "operations are counted from 1")
+            for name, number in (("at", self.at), ("every", self.every))
+            if number < 1
+        ]
         if self.times is not None and self.times < 1:
             problems.append(Problem("times", f"is {self.times}", "expected at least 1, or null for no limit"))
         if not 0 < self.probability <= 1:
@@ -180,15 +193,17 @@ class _Armed:
         """Return whether it no longer strikes."""
         return self.fault.times is not None and self.struck >= self.fault.times
 
-    def strikes(self, operation: Operation, path: str, message: bytes) -> bool:
+    def strikes(self, operation: Operation, path: str, message: bytes, request: str) -> bool:
         """Return whether it strikes an operation, with its *message*, on the entity at a path in lower case."""
         fault = self.fault
         if self.is_spent or operation not in self._operations or not fnmatchcase(path, self._pattern):
             return False
-        if self._containing not in message:
+        if self._containing not in message or (fault.request and fault.request != request):
             return False
         self.seen += 1
-        if self.seen < fault.at or (fault.probability < 1 and self._random.random() >= fault.probability):
+        if self.seen < fault.at or (self.seen - fault.at) % fault.every:
+            return False
+        if fault.probability < 1 and self._random.random() >= fault.probability:
             return False
         self.struck += 1
         return True
@@ -211,10 +226,14 @@ class Faults:
         self._armed.clear()
         self.is_set = False
 
-    def strike(self, operation: Operation, path: str, message: bytes = b"") -> Fault | None:
-        """Return the fault that strikes an operation, or None; *path* is as `path_of` returns it."""
+    def strike(self, operation: Operation, path: str, message: bytes = b"", request: str = "") -> Fault | None:
+        """
+        Return the fault that strikes an operation, or None.
+
+        *path* is as `path_of` returns it; *request* names the operation of a `$management` node.
+        """
         for armed in self._armed:
-            if armed.strikes(operation, path, message):
+            if armed.strikes(operation, path, message, request):
                 self.is_set = not all(each.is_spent for each in self._armed)
                 return armed.fault
         return None
@@ -230,13 +249,13 @@ def _read(key: str, value: object) -> object:
             return Effect(value)
         case "operations", list():
             return frozenset(map(Operation, value))
-        case (("entity" | "containing" | "condition" | "description"), str()):
+        case (("entity" | "containing" | "request" | "condition" | "description"), str()):
             return value
         case "takes_effect", bool():
             return value
-        case (("at" | "times" | "seed" | "probability" | "delay"), bool()):
+        case (("at" | "every" | "times" | "seed" | "probability" | "delay"), bool()):
             raise TypeError
-        case (("at" | "times" | "seed"), int()):
+        case (("at" | "every" | "times" | "seed"), int()):
             return value
         case "times", None:
             return None
@@ -256,10 +275,12 @@ _EXPECTED = {
     "operations": f"expected a list of {_listed(Operation)}",
     "entity": "expected text",
     "containing": "expected text",
+    "request": "expected text",
     "condition": "expected text",
     "description": "expected text",
     "takes_effect": "expected true or false",
     "at": "expected a whole number",
+    "every": "expected a whole number",
     "times": "expected a whole number",
     "seed": "expected a whole number",
     "probability": "expected a number",

@@ -1,6 +1,7 @@
 """
 Receiving with locks that this process renews, over the connection that `local.host` has for raw messages.
 
+Requests use the same connection: the service settles messages of a session only for the one that holds it.
 A message that is not wanted is held until the end, because one that is given back comes again before all others.
 """
 
@@ -9,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, Self
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from shared.azure.connections import service_bus_client
 from shared.azure.receivers import frames
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
@@ -92,25 +93,16 @@ type OpenSource = Callable[[str | None], AbstractAsyncContextManager[Source]]
 class Receiver:
     """Receives from one queue, subscription or dead-letter queue, or from one session of it."""
 
-    def __init__(
-        self,
-        place: Place,
-        settings: Mapping[str, str],
-        session_id: str | None = None,
-        management: ManagementConnection | None = None,
-    ) -> None:
-        """
-        Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks.
-
-        *management* is a connection of the caller to use for requests; without it there is a new one.
-        """
-        self._shared_management = management
+    def __init__(self, place: Place, settings: Mapping[str, str], session_id: str | None = None) -> None:
+        """Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks."""
         self.place = place
         self._settings = settings
         self.session_id = session_id
         self._opened = contextlib.AsyncExitStack()
         self._connection: ServiceBusConnection
         self._link: RawLink
+        # When the lock of the session ends, in milliseconds since 1970 UTC.
+        self._session_end: int | None = None
         self.management: ManagementConnection
         """The node for other requests about the entity; one at a time."""
 
@@ -130,17 +122,14 @@ class Receiver:
                 if not has_session or error.condition not in _SESSION_LOCKED:
                     raise
                 raise SessionUnavailable("its session is locked by another receiver") from error
-            if self._shared_management is None:
-                client = await stack.enter_async_context(service_bus_client(self.place.setting, self._settings))
-                self.management = ManagementConnection.to(client, self.place.entity)
-                stack.push_async_callback(self.management.close)
-            else:
-                self.management = self._shared_management
+            self.management = self._connection.management(self._link)
+            if self._link.locked_until is not None:
+                self._session_end = round(datetime.fromisoformat(self._link.locked_until).timestamp() * 1000)
             self._opened = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connections."""
+        """Close the connection."""
         with contextlib.suppress(TargetUnavailable, TargetRefused, AzureError, OSError):
             await self._connection.raw.detach(self._link)
         await self._opened.aclose()
@@ -159,9 +148,7 @@ class Receiver:
 
     async def receive(self, count: int, seconds: float) -> list[Held]:
         """Return up to *count* messages, none if nothing comes for *seconds*; raises TargetUnavailable."""
-        deliveries = await self._link.receive(count, seconds)
-        now, clock = time.monotonic(), time.time()
-        return [self._held(each, now, clock) for each in deliveries]
+        return [self.held(each) for each in await self._link.receive(count, seconds)]
 
     async def complete(self, messages: Sequence[Held]) -> list[Held]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
@@ -220,6 +207,7 @@ class Receiver:
             return [*messages]
         except (AzureError, OSError) as error:
             raise LockLost(f"{self.place}: the session cannot be renewed, {type(error).__name__}") from error
+        self._session_end = end
         self._extend(messages, [end] * len(messages))
         return []
 
@@ -230,12 +218,15 @@ class Receiver:
             each.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
             each.until = now + each.duration
 
-    def _held(self, delivery: Delivery, now: float, clock: float) -> Held:
+    def held(self, delivery: Delivery) -> Held:
+        """Return a message with its lock, or in a session with that of the session."""
         letter = Letter(delivery.payload, self.place.origin)
-        end = None if letter.message is None else letter.message.arrival.locked_until
+        end = self._session_end
+        if end is None and letter.message is not None:
+            end = letter.message.arrival.locked_until
         # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
-        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - clock)
-        return Held(letter.key, delivery, letter, now + duration, duration)
+        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - time.time())
+        return Held(letter.key, delivery, letter, time.monotonic() + duration, duration)
 
 
 @contextlib.contextmanager

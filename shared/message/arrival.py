@@ -34,6 +34,7 @@ class Arrival(Struct, frozen=True, gc=False):
     offset: str | None = None
     enqueued_time: int | None = None
     locked_until: int | None = None
+    """The end of the message's own lock; None in a session, whose lock no message names."""
     dead_letter_source: str | None = None
     event: CarriedEvent | None = None
     """What identifies a message from an envelope; the rest is then what the service reported with the envelope."""

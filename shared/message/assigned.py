@@ -11,6 +11,12 @@ from shared.amqp.codec import decode
 from shared.amqp.scan import text
 from shared.amqp.values import Described, Malformed
 
+LOCK_END_IN_SESSIONS = 253_402_300_800_000
+"""
+What a message of a session names as the end of its lock: 10000-01-01T00:00:00Z, in milliseconds since 1970 UTC.
+
+It says nothing about the session's lock, and no `datetime` can hold it. Source: issue 41981 of azure-sdk-for-java.
+"""
 _NULL = b"\x40"
 _EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
 _INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds

@@ -22,7 +22,7 @@ from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
 from shared.message.arrival import Arrival, Origin
-from shared.message.assigned import integer, text_or_none
+from shared.message.assigned import LOCK_END_IN_SESSIONS, integer, text_or_none
 
 _NULL = b"\x40"
 _HEADER = b"\x00\x53\x70"
@@ -112,7 +112,7 @@ class Message(Struct, eq=False, gc=False):
                     sequence_number,
                     offset,
                     enqueued_time,
-                    locked_until,
+                    None if locked_until == LOCK_END_IN_SESSIONS else locked_until,
                     dead_letter_source,
                     None,  # a keyword argument would take 0.1 µs
                     scheduled,
@@ -132,6 +132,8 @@ class Message(Struct, eq=False, gc=False):
         sequence_number, enqueued_time, locked_until, scheduled = (integer(assigned, name) for name in _NUMBERS)
         is_event = origin.partition is not None
         offset, dead_letter_source = (text_or_none(assigned, name, may_be_number=is_event) for name in _TEXTS)
+        if locked_until == LOCK_END_IN_SESSIONS:
+            locked_until = None
         arrival = Arrival(
             origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source, scheduled_time=scheduled
         )
@@ -168,13 +170,13 @@ class Message(Struct, eq=False, gc=False):
         return Message(self.sections.copy(), self.arrival, self._fields)
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
-        """Return what the envelope of a batch repeats: message id (if it is text), session id, partition key."""
+        """Return what a batch repeats: an id that is text, a session id that is not empty, a partition key."""
         if self._envelope is None:
             fields = self.property_fields()
             identity = fields[_MESSAGE_ID] if fields else _NULL
             self._envelope = (
                 text(identity) if identity[0] in _TEXT_CODES else None,
-                text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
+                text(fields[_GROUP_ID]) or None if len(fields) > _GROUP_ID else None,
                 self.partition_key if self.sections.message_annotations else None,
             )
         return self._envelope

@@ -194,7 +194,7 @@ def test_a_refused_completion_raises_and_can_be_repeated(
     broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
 ) -> None:
     send(client, message())
-    faults.add(on_settling(effect=Effect.THROTTLE, times=1))
+    faults.add(on_settling(effect=Effect.THROTTLE, times=1))  # SR19
     with received(client) as (receiver, each):
         with pytest.raises(exceptions.ServiceBusServerBusyError):
             receiver.complete_message(each)
@@ -341,6 +341,34 @@ def test_management_requests_can_be_refused_delayed_or_left_unanswered(
         faults.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, operations=managed, times=1))
         with pytest.raises(exceptions.OperationTimeoutError):
             receiver.peek_messages(timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (  # SR10
+            {"effect": Effect.REFUSE, "condition": errors.MESSAGE_LOCK_LOST, "request": "renew-lock", "at": 2},
+            exceptions.MessageLockLostError,
+        ),
+        ({"effect": Effect.THROTTLE, "request": "renew-lock", "at": 2}, exceptions.ServiceBusServerBusyError),  # SR19
+    ],
+)
+def test_one_renewal_in_three_is_refused_although_the_lock_is_held(
+    broker: RunningBroker,
+    client: ServiceBusClient,
+    faults: NamespaceFaults,
+    options: dict[str, Any],
+    error: type[Exception],
+) -> None:
+    send(client, message())
+    faults.add(Fault(operations=frozenset({Operation.MANAGE}), every=3, **options))
+    with received(client) as (receiver, each):
+        for number in range(1, 7):
+            receiver.peek_messages()
+            with pytest.raises(error) if number in (2, 5) else contextlib.nullcontext():
+                receiver.renew_message_lock(each)
+        receiver.complete_message(each)
+    assert remaining(broker) == []
 
 
 def test_scheduling_counts_as_sending(client: ServiceBusClient, faults: NamespaceFaults, broker: RunningBroker) -> None:

@@ -1,10 +1,14 @@
 """Sessions, as azure-servicebus sees them."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import threading
 import time
+import uuid
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from azure.servicebus import (
@@ -24,8 +28,13 @@ from azure.servicebus.exceptions import (
 )
 
 from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.core.entities import Counts
 from local.broker.thread import RunningBroker
+from shared.azure.service_bus_internals import ManagementConnection
 from shared.clock import ManualClock
+from tests.broker.sdk_calls import some
+
+YEAR_10000 = 253_402_300_800_000
 
 
 def messages_of(*sessions: str, each: int = 2) -> list[ServiceBusMessage]:
@@ -108,17 +117,85 @@ def test_a_session_has_one_receiver_at_a_time(
         assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
 
 
-def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(
+def test_an_unsettled_message_comes_back_uncounted_when_the_session_is_accepted_anew(
     client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
 ) -> None:
+    """SR26 while the session is held; SR44 for the count and SR45 for the time afterwards."""
     queue = entity("sessions")
     publish(queue, messages_of("a", each=3))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
-        first, *_ = receiver.receive_messages(3, max_wait_time=1)
+        first, _, third = receiver.receive_messages(3, max_wait_time=1)
         receiver.complete_message(first)
+        receiver.complete_message(third)
+        publish(queue, messages_of("a", each=1))
+        (later,) = receiver.receive_messages(5, max_wait_time=1)
+        assert str(later) == "a0"
+        receiver.complete_message(later)
     with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as receiver:
-        messages = receiver.receive_messages(2, max_wait_time=1)
-        assert [(str(message), message.delivery_count) for message in messages] == [("a1", 0), ("a2", 0)]
+        (message,) = receiver.receive_messages(2, max_wait_time=1)
+        assert (str(message), message.delivery_count) == ("a1", 0)
+
+
+def test_a_message_names_an_end_in_the_year_10000_and_its_session_the_real_one(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    """SR1, and SR63: renewing the message is answered and does not extend the session."""
+    queue = entity("short-session")
+    publish(queue, messages_of("a", each=1))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        renew: Any = receiver._renew_locks  # typed as taking text
+        (message,) = receiver.receive_messages(1, max_wait_time=1)
+        assert some(message.raw_amqp_message.annotations)[b"x-opt-locked-until"] == YEAR_10000
+        assert some(receiver.session.locked_until_utc) - dt.datetime.now(dt.UTC) <= dt.timedelta(seconds=1)
+        time.sleep(0.6)
+        assert renew(message.lock_token, timeout=5)[b"expirations"] == [YEAR_10000]
+        time.sleep(0.6)
+        with pytest.raises(SessionLockLostError):
+            receiver.complete_message(message)
+
+
+@pytest.mark.parametrize(("kind", "session_id"), [("sessions", "a"), ("plain", None)])
+def test_only_the_connection_that_holds_a_session_settles_its_messages_over_management(
+    broker: RunningBroker,
+    publish: Callable[..., None],
+    entity: Callable[[str], str],
+    kind: str,
+    session_id: str | None,
+) -> None:
+    """SR3 and SR12; without sessions any connection does."""
+    queue = entity(kind)
+    publish(queue, messages_of("a", each=4))
+
+    async def run() -> None:
+        string = broker.connection_string("west")
+        async with (
+            AsyncClient.from_connection_string(string, retry_total=0) as client,
+            client.get_queue_receiver(queue, session_id=session_id) as receiver,
+            AsyncClient.from_connection_string(string, retry_total=0) as other,
+        ):
+            messages = await receiver.receive_messages(4, max_wait_time=1)
+            tokens = [uuid.UUID(str(each.lock_token)).bytes_le for each in messages]
+            own, foreign = ManagementConnection(receiver), ManagementConnection.to(other, queue)
+            await own.defer(tokens[:1], session_id, 5)
+            number = some(messages[0].sequence_number)
+            for management in (foreign, own):
+                may = management is own or session_id is None
+                refusal = pytest.raises(SessionLockLostError, match="Accept a new MessageSession")
+                for request in (
+                    partial(management.receive_deferred, [number], session_id, 5),
+                    partial(management.renew_locks, tokens[1:2], 5),
+                    partial(management.complete, tokens[1:2], session_id, 5),
+                    partial(management.defer, tokens[2:3], session_id, 5),
+                    partial(management.dead_letter, tokens[3:], session_id, "why", "because", 5),
+                ):
+                    with contextlib.nullcontext() if may else refusal:
+                        await request()
+                if may:
+                    break
+            await foreign.close()
+
+    asyncio.run(run())
+    assert broker.counts("west")[queue] == Counts(0, 2, 0, 1, 0)
 
 
 def test_an_expired_session_lock_ends_the_link_and_counts(
@@ -181,9 +258,13 @@ def test_sessions_are_listed(
     assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
 
 
-def test_a_message_without_a_session_id_is_refused(send: Callable[..., None], entity: Callable[[str], str]) -> None:
-    with pytest.raises(ServiceBusError, match="session id"):
-        send(entity("sessions"), ServiceBusMessage("body"))
+@pytest.mark.parametrize("session_id", [None, ""])
+def test_a_message_without_a_session_id_is_refused(
+    send: Callable[..., None], entity: Callable[[str], str], session_id: str | None
+) -> None:
+    # SR35
+    with pytest.raises(ServiceBusError, match="The SessionId was not set on a message"):
+        send(entity("sessions"), ServiceBusMessage("body", session_id=session_id))
 
 
 def test_receivers_must_suit_the_entity(client: ServiceBusClient, entity: Callable[[str], str]) -> None:

@@ -25,6 +25,7 @@ def _namespace(name: str, **options: Any) -> NamespaceConfig:
         queues=(
             QueueConfig(name="orders", lock_duration=5 * SECONDS, **options),
             QueueConfig(name="sessions", lock_duration=5 * SECONDS, requires_session=True),
+            QueueConfig(name="impatient", max_delivery_count=10 if name == "west" else 2),
             QueueConfig(name="once", requires_duplicate_detection=name == "east"),
             QueueConfig(name="large", max_message_size=1024 * 1024 if name == "west" else 262_144),
             *((QueueConfig(name="alone"),) if name == "west" else ()),

@@ -125,6 +125,15 @@ def test_what_keeps_a_message_or_an_entity_is_reported_and_the_rest_moves(site: 
         assert (wrong.returncode, text in wrong.stderr) == (1, True), wrong.stderr
 
 
+def test_a_deferred_message_stays_if_the_target_could_dead_letter_it(site: EvacuationSite) -> None:
+    # SR13
+    site.fill("impatient", 1)
+    done = site.evacuate("west/impatient")
+    assert (done.returncode, "expected a MaxDeliveryCount of at least 3, got 2" in done.stdout) == (1, True)
+    assert site.names("impatient", "west") == ["deferred-0 deferred"]
+    assert sorted(site.names("impatient", "east")) == ["active-0 active", "scheduled-0 scheduled"]
+
+
 def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,9 +196,11 @@ def whole_day() -> tuple[Day, dict[int, str]]:  # noqa: C901, PLR0912, PLR0915 -
                 plan[151] = "expired"
             case 17:
                 dead_letter(day, 151, at - 80 * MINUTE, "TTLExpiredException", time_to_live=LIFE)
-                # The clock of this instance is an hour ahead.
-                day.deliver(day.message(152, time_to_live=LIFE // 2), ahead=HOUR)
-                plan[152] = "missing"
+                # The clock of this instance is an hour ahead. No lock ends three hours later: it proves nothing (SR11).
+                later = round((at + 3 * HOUR).timestamp() * 1000)
+                unlocked = day.message(153, time_to_live=LIFE // 2, locked_until=later)
+                day.deliver(day.message(152, time_to_live=LIFE // 2), unlocked, ahead=HOUR)
+                plan |= {152: "missing", 153: "missing"}
             case 19:
                 day.deliver(day.message(161), is_seen=False)
                 day.lose(161)

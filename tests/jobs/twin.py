@@ -133,7 +133,7 @@ with seeing as (
        or outcome = 'looped' and not exists (
               from refuted x where x.task = o.task and x.src_seq = o.src_seq
               and x.src_part is not distinct from o.src_part)
-       or outcome = 'expired' and e.expires > e.enqueued and e.expires <= greatest(o.journal_time - a.ahead, o.locked_until - 300000000)
+       or outcome = 'expired' and e.expires > e.enqueued and e.expires <= greatest(o.journal_time - a.ahead, case when o.locked_until - 300000000 <= o.journal_time then o.locked_until - 300000000 end)
 ), withheld as (
     select task, src_part, src_seq, count(distinct coalesce(part, 0)) as parts,
            min(case outcome when 'rejected' then 1 when 'expired' then 2 when 'looped' then 3 else 4 end) as worst

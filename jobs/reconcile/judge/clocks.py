@@ -1,7 +1,8 @@
 """
 Times that a task's records claim, held against the times of the source.
 
-The source locks a message for five minutes at most, so that the end of a lock shows a time that it had reached.
+The source locks a message for five minutes at most, so that the end of a lock shows a time that it had reached. An end
+later than five minutes after the record is no lock's: messages of sessions name one in the year 10000.
 
 The clock of an instance may be ahead. A message is received after its source has enqueued it, so that the clock is
 ahead by at most the shortest time between the two, among the messages that the instance received in the hour.
@@ -29,7 +30,9 @@ def mark_source_time(records: DataFrame, compacted: CompactedRecords) -> DataFra
     Units:   microseconds since 1970; null for other records, and without a received message of the same hour.
     Shape:   *compacted* has all records of the hours in which messages were withheld, also before the window.
     """
-    locked = micros("locked_until") - round(LONGEST_LOCK.total_seconds() * 1_000_000)
+    longest = round(LONGEST_LOCK.total_seconds() * 1_000_000)
+    begun = micros("locked_until") - longest
+    locked = F.when(begun <= micros("journal_time"), begun)
     is_claim = F.col("outcome") == "expired"
     claims = records.where("outcome = 'expired'").select(*_WRITER).distinct()
     observed = compacted.of(row["landed"] for row in claims.select("landed").distinct().collect())

@@ -199,7 +199,8 @@ def _read_properties(section: bytes) -> tuple[bytes, str | None]:
         fields = fields_of(section)
         if len(fields) > _GROUP_ID:
             group_id = fields[_GROUP_ID]
-    session_id = None if group_id == NULL else _identifier(group_id, "session id")
+    # An empty one counts as none, as in the live tests of sessions of the SDK for Go.
+    session_id = None if group_id == NULL else _identifier(group_id, "session id") or None
     if message_id == NULL:
         content = _new_message_id() + section[rest:]
         section = b"%b\xd0%b%b" % (section[:start], _SIZE_AND_COUNT.pack(len(content) + 4, max(count, 1)), content)

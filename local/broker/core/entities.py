@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol, overload
 
-from local.broker import errors
 from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.content import Content
 from local.broker.core.incoming import IncomingMessages
@@ -17,11 +16,10 @@ from local.broker.core.recording import Recorder, scheduled_path
 from local.broker.core.rule_book import RuleBook
 from local.broker.core.rule_properties import RuleProperties
 from local.broker.core.sequence_numbers import SequenceNumbers
-from local.broker.core.session_store import SessionStore
+from local.broker.core.session_store import SessionStore, without_session
 from local.broker.core.store import MessageStore, StoreOptions, milliseconds
 from local.broker.core.timers import Timers
 from local.broker.core.usage import Times, check_can_send, check_has_room
-from local.broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
 from shared.clock import Clock
@@ -49,6 +47,11 @@ class Forwarder(Protocol):
     @property
     def released_go_last(self) -> bool:
         """Return whether a released message goes behind all others."""
+        ...
+
+    @property
+    def lock_group_size(self) -> int:
+        """Return how many messages of a partition share a lock."""
         ...
 
     @property
@@ -129,6 +132,7 @@ class Backlog:
             time_to_live=_milliseconds(config.default_message_time_to_live),
             dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
             released_go_last=self._forwarder.released_go_last,
+            lock_group_size=self._forwarder.lock_group_size,
         )
 
     def _dead_letter_options(self) -> StoreOptions:
@@ -203,10 +207,7 @@ class Queue:
             check_can_send(self.path, config.status)
         check_has_room(self.path, self.size, config.max_size)
         if config.requires_session and any(content.session_id is None for content in contents):
-            raise Refusal(
-                errors.NOT_ALLOWED,
-                f"{self.path}: the session id was not set on a message, expected one: the entity requires sessions",
-            )
+            raise without_session()
 
     def publish(self, content: Content, hops: int = 0) -> int | None:
         """Accept a message; return its sequence number if it is scheduled. Raises a Refusal as `check` does."""

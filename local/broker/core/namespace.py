@@ -117,6 +117,11 @@ class Namespace:
         """Return whether a released message goes behind all others."""
         return self.config.released_go_last
 
+    @property
+    def lock_group_size(self) -> int:
+        """Return how many messages of a partition share a lock."""
+        return self.config.lock_group_size
+
     # Addresses
 
     def queue(self, name: str) -> Queue:

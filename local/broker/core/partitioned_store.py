@@ -2,6 +2,8 @@
 A store of a partitioned entity without sessions: messages are in order within a partition, and in none across them.
 
 Azure delivers what the first of its brokers to answer has; here the partitions have the first turn one after the other.
+As an option, messages of a partition are locked in groups, as was seen in the Standard tier: one that is delivered late
+has a short or expired lock then (issue 155 of Azure/azure-service-bus). One that returns starts another group.
 """
 
 from collections import deque
@@ -31,6 +33,8 @@ class PartitionedStore(MessageStore):
         super().__init__(path, options, clock, timers, dead_letter, numbers=numbers)
         self._partitions = [ReadyQueue(self._ready.consumers) for _ in range(PARTITIONS)]
         self._turns = deque(self._partitions)
+        # By partition: the end of the lock that the group has, and how many more messages get it.
+        self._groups: dict[int, tuple[int, int]] = {}
 
     def dispatch(self) -> None:
         """Deliver what is ready, another partition first each time."""
@@ -38,6 +42,20 @@ class PartitionedStore(MessageStore):
         for ready in self._turns:
             self._dispatch(ready, now)
         self._turns.rotate(-1)
+
+    def _lock(self, message: StoredMessage, now: int) -> bytes:
+        token = super()._lock(message, now)
+        size, partition = self.options.lock_group_size, partition_of(message.sequence_number)
+        if size > 1:
+            until, others = self._groups.get(partition, (0, 0))
+            if others and not message.delivery_count:
+                message.locked_until = until
+                self._is_in_order = False
+                self._timers.set(self, until)
+            else:
+                until, others = message.locked_until, size
+            self._groups[partition] = until, others - 1
+        return token
 
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
         return self._partitions[partition_of(message.sequence_number)]

@@ -28,6 +28,11 @@ class Consumer(Protocol):
 class SessionConsumer(Consumer, Protocol):
     """A receiver of the messages of one session."""
 
+    @property
+    def connection(self) -> object:
+        """Return the connection that it receives on."""
+        ...
+
     def session_granted(self, session: "MessageSession") -> None:
         """Start with the session that has become available."""
         ...

@@ -1,11 +1,14 @@
 """
 A store that delivers messages by session, each session to one consumer at a time.
 
-1. The lock on a session covers the messages delivered from it; messages have no lock of their own to renew.
+1. The lock on a session covers the messages delivered from it. Those name an end in the year 10000, and renewing one
+   extends nothing.
 2. When the lock expires, messages in flight count as failed attempts; when the receiver closes, they do not.
-3. A receiver that asks for the next available session waits until one has messages and no owner, in order of arrival.
+3. Over `$management` only the connection whose receiver holds a session can settle its messages.
+4. A receiver that asks for the next available session waits until one has messages and no owner, in order of arrival.
 
-Source: Microsoft Learn, "Message sessions".
+Sources: Microsoft Learn, "Message sessions"; issue 41981 of azure-sdk-for-java for the year 10000, pull request 24966
+of azure-sdk-for-go for settlement.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +21,9 @@ from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, mill
 from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
 from shared.clock import Clock
+
+LOCK_END_OF_A_MESSAGE = 253_402_300_800_000
+"""10000-01-01T00:00:00Z, in milliseconds since 1970 UTC."""
 
 
 class SessionStore(MessageStore):
@@ -88,6 +94,16 @@ class SessionStore(MessageStore):
         """Raise Refusal(SESSION_LOCK_LOST) unless the session is locked."""
         self._held_session(session_id)
 
+    def check_holder(self, session_id: str, connection: object) -> None:
+        """Raise Refusal(SESSION_LOCK_LOST) unless a receiver of *connection* holds the session."""
+        owner = self._held_session(session_id).owner
+        if owner is None or owner.connection is not connection:
+            raise _lock_lost()
+
+    def session_of(self, token: bytes) -> str:
+        """Return the session of the message that is locked with *token*."""
+        return self._locked(token).content.session_id or ""
+
     def session_state(self, session_id: str) -> bytes | None:
         """Return the state of a locked session."""
         return self._held_session(session_id).state
@@ -147,10 +163,7 @@ class SessionStore(MessageStore):
     def _held_session(self, session_id: str) -> MessageSession:
         session = self._held.get(session_id)
         if session is None:
-            raise Refusal(
-                errors.SESSION_LOCK_LOST,
-                f"{self.path}: the session lock was lost; it expired, or the receiver that held it has closed",
-            )
+            raise _lock_lost()
         return session
 
     def _grant(self, session: MessageSession, consumer: SessionConsumer) -> None:
@@ -161,8 +174,6 @@ class SessionStore(MessageStore):
 
     def _hold(self, session: MessageSession) -> None:
         session.locked_until = milliseconds(self._clock) + self.options.lock_duration
-        for message in session.in_flight.values():
-            message.locked_until = session.locked_until
         self._held[session.session_id] = session
         self._timers.set(self, session.locked_until)
 
@@ -187,7 +198,7 @@ class SessionStore(MessageStore):
         owner = session.owner
         self._end(session, failed=True)
         if owner is not None:
-            owner.session_lost(Refusal(errors.SESSION_LOCK_LOST, f"{self.path}: the lock on the session has expired"))
+            owner.session_lost(_lock_lost())
 
     def _end(self, session: MessageSession, *, failed: bool) -> None:
         if session.owner is not None:
@@ -211,10 +222,7 @@ class SessionStore(MessageStore):
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
         session_id = message.content.session_id
         if session_id is None:
-            raise Refusal(
-                errors.NOT_ALLOWED,
-                f"{self.path}: the session id was not set on a message, expected one: the entity requires sessions",
-            )
+            raise without_session()
         return self._session(session_id)
 
     def _dispatch(self, ready: ReadyQueue, now: int) -> None:
@@ -225,7 +233,7 @@ class SessionStore(MessageStore):
     def _lock(self, message: StoredMessage, now: int) -> bytes:
         session = self._held_session(message.content.session_id or "")
         token = super()._lock(message, now)
-        message.locked_until = session.locked_until
+        message.locked_until = LOCK_END_OF_A_MESSAGE
         session.in_flight[token] = message
         return token
 
@@ -240,9 +248,9 @@ class SessionStore(MessageStore):
         """End a lock as if the message had not been delivered; it keeps its place in the session."""
         self._return([self._unlock(token)], failed=False)
 
-    def renew_lock(self, token: bytes) -> int:  # noqa: ARG002 - the signature is that of every store
-        """Refuse: only the session's lock can be renewed."""
-        raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message of a session has no lock of its own to renew")
+    def renew_lock(self, token: bytes) -> int:
+        """Return the end that the message names; the session's lock is not extended."""
+        return self._locked(token).locked_until
 
     def expire_locks(self) -> None:
         """End the locks on all sessions as if they had expired."""
@@ -263,3 +271,19 @@ class SessionStore(MessageStore):
         if first is not None:
             ends.append(first)
         return min(ends, default=None)
+
+
+def without_session() -> Refusal:
+    """Return the refusal of a message that has no session id."""
+    return Refusal(
+        errors.NOT_ALLOWED,
+        "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
+        "support enabled can only receive messages that have the SessionId set to a valid value.",
+    )
+
+
+def _lock_lost() -> Refusal:
+    return Refusal(
+        errors.SESSION_LOCK_LOST,
+        "The session lock has expired on the MessageSession. Accept a new MessageSession.",
+    )

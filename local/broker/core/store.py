@@ -4,11 +4,13 @@ The messages of one queue, subscription or dead-letter sub-queue, and their lock
 1. A message is active, deferred or locked; it leaves when completed, received destructively, expired or dead-lettered.
 2. A message that becomes ready again (abandoned, lock expired) returns to its place in sequence order. So
    does a released one, unless the options say that it goes behind all others; within a session it keeps its place.
-3. An expired lock and abandoning count as failed attempts; releasing and closing a session's receiver do not.
+3. An expired lock, abandoning and deferring count as attempts; releasing and closing a session's receiver do not. In a
+   dead-letter queue an expired lock does not count.
 4. A locked message does not expire before its lock ends; a deferred one never expires.
 
 Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral"; issue
-35846 of Azure/azure-sdk-for-net for released messages.
+35846 of Azure/azure-sdk-for-net for released messages, 53437 for dead-letter queues; issue 375 of
+Azure/azure-service-bus for deferring.
 """
 
 import itertools
@@ -41,6 +43,7 @@ class StoreOptions:
     time_to_live: int | None = None
     dead_letters_on_expiration: bool = False
     released_go_last: bool = False
+    lock_group_size: int = 1
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]
@@ -218,12 +221,11 @@ class MessageStore:
         self._return([message], failed=False, after=last)
 
     def defer(self, token: bytes, changes: Changes | None = None) -> None:
-        """Defer a message: from now on it is received by its sequence number only."""
+        """Defer a message, as one more attempt: from now on it is received by its sequence number only."""
         message = self._unlock(token)
         self._change(message, changes)
         message.state = State.DEFERRED
-        if self.recorder is not None:
-            self.recorder.updated(self.path, message)
+        self._return([message], failed=True)
 
     def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
         """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) if it is already in one."""
@@ -255,7 +257,8 @@ class MessageStore:
         if message is None:
             raise Refusal(
                 errors.MESSAGE_LOCK_LOST,
-                f"{self.path}: the lock supplied is invalid; it expired, or the message was already settled",
+                "The lock supplied is invalid. Either the lock expired, or the message has already been removed from "
+                "the queue.",
             )
         return message
 
@@ -332,15 +335,11 @@ class MessageStore:
         found = []
         for number in sequence_numbers:
             message = self.messages.get(number)
-            if (
-                message is None
-                or message.state is not State.DEFERRED
-                or message.lock_token is not None
-                or (session_id is not None and message.content.session_id != session_id)
-            ):
-                raise Refusal(
-                    errors.MESSAGE_NOT_FOUND, f"{self.path}: sequence number {number} is not that of a deferred message"
-                )
+            is_other = session_id is not None and message is not None and message.content.session_id != session_id
+            if message is None or message.lock_token is not None or is_other:
+                raise _not_locked(". Either the message is already locked or does not exist.")
+            if message.state is not State.DEFERRED:
+                raise _not_locked(" as they were not deferred messages.")
             found.append(message)
         now = milliseconds(self._clock)
         for message in found:
@@ -384,7 +383,7 @@ class MessageStore:
         for message in lost:
             if message.lock_token is not None:
                 self._unlock(message.lock_token)
-        self._return(lost, failed=True)
+        self._return(lost, failed=self._dead_letter is not None)
 
     def next_deadline(self) -> int | None:
         """Return when the next message or lock expires."""
@@ -394,3 +393,7 @@ class MessageStore:
     def _next_lock_end(self) -> int | None:
         ends = (message.locked_until for message in self._locks.values())
         return next(ends, None) if self._is_in_order else min(ends, default=None)
+
+
+def _not_locked(reason: str) -> Refusal:
+    return Refusal(errors.MESSAGE_NOT_FOUND, f"Failed to lock one or more specified messages{reason}")

@@ -14,7 +14,7 @@ _NUMBERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int"
 
 
 class Arguments:
-    """Values by name; each getter raises Refusal(ARGUMENT_ERROR) for a value that is missing or of another type."""
+    """Values by name; each getter raises a Refusal for a value that is missing or of another type."""
 
     def __init__(self, pairs: Mapping[str, Value]) -> None:
         self._pairs = pairs
@@ -99,5 +99,9 @@ class Arguments:
         """Return an array of uuids as lock tokens, whose bytes are in the order of .NET's Guid."""
         tokens = [item.payload for item in self._items(name)]
         if not all(isinstance(token, uuid.UUID) for token in tokens):
-            self._wrong(name, "an array of uuids")
+            # As the service does: issue 173 of Azure/amqpnetlite.
+            raise Refusal(
+                errors.INTERNAL_ERROR,
+                "The service was unable to process the request; please retry the operation.",
+            )
         return [token.bytes_le for token in tokens if isinstance(token, uuid.UUID)]

@@ -57,7 +57,7 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
     if namespace.config.on_demand is not None:
         _create_missing(session, attach, address)
     if path.endswith(f"/{_MANAGEMENT}"):
-        node = entity_node(namespace, path.removesuffix(f"/{_MANAGEMENT}"), session.connection.claims)
+        node = entity_node(session.connection, path.removesuffix(f"/{_MANAGEMENT}"))
         return _registered(_node_link(session, attach, node), path.removesuffix(f"/{_MANAGEMENT}"), Use.MANAGE)
     if namespace.faults.is_set:
         fault = namespace.faults.strike(Operation.ATTACH, path)

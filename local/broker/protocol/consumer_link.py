@@ -15,7 +15,7 @@ from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.fields import fields_of
-from local.broker.protocol.interfaces import LinkSession
+from local.broker.protocol.interfaces import LinkConnection, LinkSession
 from local.broker.protocol.outgoing_link import OutgoingLink
 from local.broker.protocol.performatives import Attach
 from local.broker.protocol.terminus import with_session_id
@@ -224,6 +224,11 @@ class SessionConsumerLink(ConsumerLink):
                 # The client waits by its own clock, which does not stand still.
                 connection.later(self._timeout / 1000, lambda: self._sessions.refuse_waiting(self))
             self._sessions.accept_next(self, milliseconds(clock) + self._timeout)
+
+    @property
+    def connection(self) -> LinkConnection:
+        """Return the connection of the link."""
+        return self.session.connection
 
     def session_granted(self, session: MessageSession) -> None:
         """Open the link with the session."""

@@ -14,7 +14,7 @@ from local.broker.config import Right
 from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.message import StoredMessage
-from local.broker.core.namespace import Entity, Namespace, top_level
+from local.broker.core.namespace import Entity, top_level
 from local.broker.core.sequence_numbers import partition_of
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
@@ -22,7 +22,7 @@ from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import Refusal
 from local.broker.protocol import rule_descriptions
 from local.broker.protocol.arguments import Arguments
-from local.broker.protocol.claims import Claims
+from local.broker.protocol.interfaces import LinkConnection
 from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.codec import items_of
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
@@ -43,6 +43,7 @@ _STATUS = {
     errors.NOT_IMPLEMENTED: 501,
     errors.UNAUTHORIZED_ACCESS: 401,
     errors.ENTITY_DISABLED: 403,
+    errors.INTERNAL_ERROR: 500,
     errors.RESOURCE_LIMIT_EXCEEDED: 403,
 }
 # Of the others, those that change messages and session states are; the rest is answered at once.
@@ -51,8 +52,9 @@ _SENDING = frozenset(("schedule-message", "cancel-scheduled-message"))
 _PREFIX = "com.microsoft:"
 
 
-def entity_node(namespace: Namespace, path: str, claims: Claims) -> Node:
+def entity_node(connection: LinkConnection, path: str) -> Node:
     """Return the node of the entity or sub-queue at *path*; a Refusal if it does not exist."""
+    namespace = connection.namespace
     entity: Entity | None
     store: MessageStore | None
     try:
@@ -61,16 +63,18 @@ def entity_node(namespace: Namespace, path: str, claims: Claims) -> Node:
         entity, store = None, namespace.store(path)
     else:
         store = None if isinstance(entity, Topic) else entity.backlog.store
-    management = Management(path, entity, store, claims)
+    management = Management(path, entity, store, connection)
     return Node(f"{path}/$management", management.answer, "statusCode", "statusDescription")
 
 
 class Management:
     """The operations on one entity; a dead-letter queue has only a store, a topic has no store."""
 
-    def __init__(self, path: str, entity: Entity | None, store: MessageStore | None, claims: Claims) -> None:
-        """Answer the requests of a peer that has *claims*."""
-        self._claims = claims
+    def __init__(
+        self, path: str, entity: Entity | None, store: MessageStore | None, connection: LinkConnection
+    ) -> None:
+        """Answer the requests that arrive over *connection*."""
+        self._connection = connection
         self._path = path
         self._entity = entity
         self._store = store
@@ -100,7 +104,7 @@ class Management:
         if request.transaction is not None and name in _NOT_IN_TRANSACTIONS:
             operation = self._not_in_transactions
         try:
-            self._claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
+            self._connection.claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
             return operation(Arguments(request.body))
         except Refusal as refusal:
             return Response(
@@ -157,7 +161,7 @@ class Management:
         return ok(_map({"messages": list_(peeked)}))
 
     def _renew_lock(self, arguments: Arguments) -> Response:
-        ends = [self._messages.renew_lock(token) for token in arguments.lock_tokens("lock-tokens")]
+        ends = [self._messages.renew_lock(token) for token in self._lock_tokens(arguments)]
         return ok(_map({"expirations": array(0x83, [timestamp(end) for end in ends])}))
 
     def _update_disposition(self, arguments: Arguments) -> Response:
@@ -178,9 +182,17 @@ class Management:
                 check = store.check_dead_letter
             case _:
                 raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
-        tokens = arguments.lock_tokens("lock-tokens")
+        tokens = self._lock_tokens(arguments)
         self._do(*(Work(partial(check, token), partial(settle, token), token) for token in tokens))
         return ok()
+
+    def _lock_tokens(self, arguments: Arguments) -> list[bytes]:
+        """Return the tokens in a request; a Refusal for one of a session that another connection holds."""
+        tokens, store = arguments.lock_tokens("lock-tokens"), self._messages
+        if isinstance(store, SessionStore):
+            for token in tokens:
+                store.check_holder(store.session_of(token), self._connection)
+        return tokens
 
     def _delete_batch(self, arguments: Arguments) -> Response:
         count = arguments.number("message-count")
@@ -196,9 +208,12 @@ class Management:
         return ok(_map({"message-count": int_(deleted)}))
 
     def _receive_by_sequence_number(self, arguments: Arguments) -> Response:
+        session_id = arguments.optional_text("session-id")
+        if isinstance(self._messages, SessionStore):
+            self._messages.check_holder(session_id or "", self._connection)
         messages = self._messages.receive_deferred(
             arguments.numbers("sequence-numbers"),
-            session_id=arguments.optional_text("session-id"),
+            session_id=session_id,
             destructive=arguments.number("receiver-settle-mode") == 0,
         )
         return ok(_map({"messages": list_([_received(message) for message in messages])}))

@@ -29,9 +29,11 @@ _TOKENS = "$cbs"
 _STATUS = {
     errors.ENTITY_DISABLED: 403,
     errors.INTERNAL_ERROR: 500,
+    errors.MESSAGE_LOCK_LOST: 410,
     errors.NOT_FOUND: 404,
     errors.RESOURCE_LIMIT_EXCEEDED: 403,
     errors.SERVER_BUSY: 503,
+    errors.SESSION_LOCK_LOST: 410,
     errors.TIMEOUT: 408,
 }
 
@@ -78,7 +80,10 @@ class RequestLink(IncomingLink):
         return self._outcome(message, size, message_format, transaction)
 
     def _respond(self, request: Request) -> Response | None:
-        fault = self.faults.strike(self._operation(request), self._entity_path) if self.faults.is_set else None
+        fault = None
+        if self.faults.is_set:
+            name = request.operation.removeprefix("com.microsoft:")
+            fault = self.faults.strike(self._operation(request), self._entity_path, request=name)
         if fault is None:
             return self._node.answer(request)
         return apply_fault(

@@ -122,6 +122,15 @@ class ServiceBusConnection:
             rcv_settle_mode=ReceiverSettleMode.Second,
         )
 
+    def management(self, link: RawLink) -> ManagementConnection:
+        """
+        Return the node for requests about the entity over this connection; they keep *link* from being idle.
+
+        Source: pull request 10209 of azure-sdk-for-python for the name that a request gives.
+        """
+        self._receiver._handler._link = link.link
+        return ManagementConnection(self._receiver)
+
     @property
     def name(self) -> str:
         """The name of this client in traces of the service."""

@@ -109,6 +109,7 @@ class Taker:
     """A consumer that takes every message and settles none."""
 
     is_destructive = False
+    connection: object = None
 
     def __init__(self) -> None:
         self.tokens: list[bytes] = []

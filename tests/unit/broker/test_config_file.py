@@ -114,11 +114,11 @@ def test_the_official_files_are_read(write: WriteFile) -> None:
     assert (hub.partition_count, hub.consumer_groups, hubs.port) == (2, ("cg1",), 5700)
 
 
-def test_released_messages_go_last_only_where_the_file_says_so(write: WriteFile) -> None:
+def test_reported_behaviour_of_azure_is_only_there_if_the_file_says_so(write: WriteFile) -> None:
     changed = json.loads(json.dumps(SERVICE_BUS))
-    changed["UserConfig"]["Namespaces"][0]["ReleasedMessagesGoLast"] = True
+    changed["UserConfig"]["Namespaces"][0] |= {"ReleasedMessagesGoLast": True, "LockGroupSize": 5}
     configs = load_config([write(SERVICE_BUS, "a.json"), write(changed, "b.json")])
-    assert [config.released_go_last for config in configs] == [False, True]
+    assert [(config.released_go_last, config.lock_group_size) for config in configs] == [(False, 1), (True, 5)]
 
 
 def test_every_problem_of_every_file_is_reported_with_its_path(write: WriteFile, tmp_path: Path) -> None:

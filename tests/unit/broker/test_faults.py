@@ -19,6 +19,7 @@ def test_strikes_from_the_nth_operation_on_and_a_limited_number_of_times() -> No
     assert struck(Fault(effect=Effect.THROTTLE), 3) == [1, 2, 3]
     assert struck(Fault(effect=Effect.THROTTLE, at=2), 4) == [2, 3, 4]
     assert struck(Fault(effect=Effect.THROTTLE, at=2, times=1), 4) == [2]
+    assert struck(Fault(effect=Effect.THROTTLE, at=2, every=3, times=2), 9) == [2, 5]
 
 
 def test_the_seed_decides_which_operations_a_probability_strikes() -> None:

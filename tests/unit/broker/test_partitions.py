@@ -162,6 +162,22 @@ def test_a_released_message_goes_behind_those_of_its_partition() -> None:
     assert [found[each] for each in tokens] == ["second", "first"]
 
 
+def test_a_message_that_is_delivered_late_has_the_lock_of_its_group() -> None:
+    # SR18
+    clock = ManualClock(START)
+    namespace = Namespace(NamespaceConfig(name="n", queues=(PARTS,), lock_group_size=3), clock)
+    ends: list[int] = []
+    for number in range(4):
+        send(namespace, "parts", str(number), "key")
+        take_all(namespace, "parts")
+        ends += [each.locked_until for each in namespace.store("parts").messages.values()][-1:]
+        clock.advance(25)  # of a lock of 60 s
+    assert [end - ends[0] for end in ends] == [0, 0, 0, 75_000]
+    namespace.advance()
+    found = {identity(each): each.delivery_count for each in namespace.store("parts").messages.values()}
+    assert found == {"0": 1, "1": 1, "2": 1, "3": 0}
+
+
 def test_numbers_continue_in_each_partition_after_a_restart(tmp_path: Path) -> None:
     clock = ManualClock(START)
     with NamespaceStorage(tmp_path, CONFIG, clock, is_synced=False) as storage:

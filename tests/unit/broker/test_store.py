@@ -36,6 +36,7 @@ class Taker:
         self.credit = credit
         self.is_destructive = is_destructive
         self.taken: list[Any] = []
+        self.connection = object()
         self.session: MessageSession | None = None
         self.refusal: Refusal | None = None
 
@@ -165,6 +166,11 @@ def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace: 
         dead.credit = 1
         dead.store.abandon(dead.taken[-1][0])
     assert len(dead.taken) == 1 + 2 * MAX_DELIVERY_COUNT
+    # SR61
+    (stored,) = dead.store.messages.values()
+    before = stored.delivery_count
+    dead.store.expire_locks()
+    assert (stored.lock_token, stored.delivery_count) == (None, before)
 
 
 def test_consumers_take_turns(namespace: Namespace) -> None:
@@ -192,6 +198,24 @@ def test_an_expired_session_lock_is_taken_from_its_owner(namespace: Namespace, c
     assert [stored.delivery_count for stored in store.messages.values()] == [1]
     with pytest.raises(Refusal):
         store.complete(owner.taken[1][0])
+
+
+@pytest.mark.parametrize(
+    ("credit", "order"), [(1, ["a", "a", "b", "c"]), (2, ["a", "b", "a", "c"]), (3, ["a", "b", "c", "a"])]
+)
+def test_an_abandoned_message_of_a_session_comes_behind_those_that_have_credit(
+    namespace: Namespace, credit: int, order: list[str]
+) -> None:
+    # SR27, and SR20: credit that is left over takes messages that nobody asks for yet.
+    store = namespace.store("s")
+    assert isinstance(store, SessionStore)
+    owner = Taker(store, credit=credit)
+    session = store.accept("x", owner)
+    send(namespace, "s", "a", "b", "c", session_id="x")
+    store.abandon(owner.taken[0][0])
+    owner.credit = len(order) - len(owner.taken)
+    store.dispatch_session(session)
+    assert [text for _, text in owner.taken] == order
 
 
 def test_waiting_for_a_session_ends_at_its_deadline(namespace: Namespace, clock: ManualClock) -> None:
@@ -250,9 +274,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.dead: list[Any] = []
         self.locked: dict[Any, Any] = {}
 
-    def returned(self, text: str) -> None:
+    def returned(self, text: str, to: list[Any] | None = None) -> None:
         self.counts[text] += 1
-        (self.dead if self.counts[text] >= MAX_DELIVERY_COUNT else self.ready).append(text)
+        (self.dead if self.counts[text] >= MAX_DELIVERY_COUNT else self.ready if to is None else to).append(text)
 
     @rule(count=st.integers(1, 3))
     def send(self, count: int) -> None:
@@ -292,7 +316,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.ready.append(text)
             case "defer":
                 self.store.defer(token)
-                self.deferred.append(text)
+                self.returned(text, to=self.deferred)  # SR13
             case "dead_letter":
                 self.store.dead_letter(token, "why", "")
                 self.dead.append(text)

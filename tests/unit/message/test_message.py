@@ -298,6 +298,7 @@ def test_editing_a_copy_does_not_change_the_original() -> None:
         ({}, {}, (None, None, None)),
         ({"message_id": string("m"), "session_id": string("s")}, {}, ("m", "s", None)),
         ({"message_id": ulong(5)}, {"x-opt-partition-key": string("k")}, (None, None, "k")),
+        ({"session_id": string("")}, {}, (None, None, None)),  # SR35
         ({"session_id": Value(0xB1, "s")}, {"x-opt-partition-key": NULL}, (None, "s", None)),
     ],
 )
@@ -319,3 +320,10 @@ def test_arrival_has_the_size_and_the_times_of_the_delivery() -> None:
     assert message.size == len(message.encode())
     assert message.arrival.enqueued_time == ENQUEUED
     assert message.arrival.locked_until == ENQUEUED + LOCK_MILLISECONDS
+
+
+@pytest.mark.parametrize("more", [{}, {"x-opt-custom": byte(-1)}])
+def test_the_end_in_the_year_10000_that_a_message_of_a_session_names_is_none(more: dict[str, Value]) -> None:
+    # SR1
+    message = received(delivered(3, session_id="s", locked_until=253_402_300_800_000, annotated=more))
+    assert message.arrival.locked_until is None
