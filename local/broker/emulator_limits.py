@@ -44,6 +44,7 @@ _UNSUPPORTED = {
     NamespaceConfig: (
         "accepts_entra_tokens",
         "geo_replicated",
+        "links",
         "max_message_size",
         "port",
         "released_go_last",

@@ -41,6 +41,7 @@ class StoreOptions:
     time_to_live: int | None = None
     dead_letters_on_expiration: bool = False
     released_go_last: bool = False
+    session_handover: int = 0
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]

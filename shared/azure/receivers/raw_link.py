@@ -179,7 +179,7 @@ class RawLink:
             await self.drain(_CLOSING_SECONDS)
             await self._connection.release(self, self._received)
         except (LinkClosed, TargetRefused):
-            return  # the service has released them with the link
+            return  # messages of a session are free with the link, others when their locks end
         finally:
             self._received.clear()
 
