@@ -4,6 +4,7 @@ Receiving with locks that this process renews, over the connection that `local.h
 A message that is not wanted is held until the end, because one that is given back comes again before all others.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,10 @@ from shared.dead_letters.letters import Letter
 from shared.dead_letters.places import Place
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 
-_SESSION_LOCKED = ("com.microsoft:session-cannot-be-locked", "com.microsoft:timeout")
+_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
+_SESSION_LOCKED = (_CANNOT_BE_LOCKED, "com.microsoft:timeout")
+# A session is not free at once when its receiver has closed (Azure/azure-sdk-for-go 17325).
+_HANDOVER_WAITS = (0.2, 0.5, 1.0, 2.0)
 
 # 8 KB in a request: it must fit the frames of the service.
 _TOKENS_AT_ONCE = 500
@@ -122,14 +126,7 @@ class Receiver:
             has_session = self.session_id is not None
             self._connection = await ServiceBusConnection.open(connection, entity, sessions=has_session)
             stack.push_async_callback(self._connection.close)
-            try:
-                self._link = await self._connection.attach(
-                    session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self.session_id
-                )
-            except LinkClosed as error:
-                if not has_session or error.condition not in _SESSION_LOCKED:
-                    raise
-                raise SessionUnavailable("its session is locked by another receiver") from error
+            self._link = await self._attached()
             if self._shared_management is None:
                 client = await stack.enter_async_context(service_bus_client(self.place.setting, self._settings))
                 self.management = ManagementConnection.to(client, self.place.entity)
@@ -144,6 +141,22 @@ class Receiver:
         with contextlib.suppress(TargetUnavailable, TargetRefused, AzureError, OSError):
             await self._connection.raw.detach(self._link)
         await self._opened.aclose()
+
+    async def _attached(self) -> RawLink:
+        has_session = self.session_id is not None
+        waits = iter(_HANDOVER_WAITS)
+        while True:
+            try:
+                return await self._connection.attach(
+                    session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self.session_id
+                )
+            except LinkClosed as error:
+                if not has_session or error.condition not in _SESSION_LOCKED:
+                    raise
+                wait = next(waits, None) if error.condition == _CANNOT_BE_LOCKED else None
+                if wait is None:
+                    raise SessionUnavailable("its session is locked by another receiver") from error
+            await asyncio.sleep(wait)
 
     async def dead_letter(self, messages: Sequence[Held], reason: str | None, description: str | None) -> None:
         """Move messages to the dead-letter queue; raises TargetUnavailable, also if a lock was lost."""

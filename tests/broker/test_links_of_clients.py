@@ -1,5 +1,6 @@
 """What the SDK's clients see of links that end, and of messages on links that close: what was seen on Azure."""
 
+import asyncio
 import datetime as dt
 import gc
 from collections.abc import Iterator
@@ -8,9 +9,11 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import ServiceBusError
 
-from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.config import LinkLimits, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
+from shared.dead_letters.places import Place
+from shared.dead_letters.receiving import Receiver, SessionUnavailable
 
 # The SDK does not close the socket of a connection that the service has closed; here it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -66,6 +69,28 @@ def test_a_session_is_lost_with_its_link_and_its_messages_come_again_uncounted(
     with client.get_queue_receiver("s", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5) as receiver:
         (message,) = receiver.receive_messages(1, max_wait_time=5)
         assert (str(message), message.delivery_count) == ("one", 0)
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_receiver_of_dead_letters_waits_for_a_session_that_was_released(is_released: bool) -> None:
+    """SR28: not for one that another receiver keeps."""
+    links = LinkLimits(session_handover=dt.timedelta(seconds=0.6))
+    namespace = NamespaceConfig(name="n", queues=(QueueConfig(name="s", requires_session=True),), links=links)
+
+    async def receive(settings: dict[str, str]) -> None:
+        async with Receiver(Place("n", "n", "N", "s"), settings, "a") as receiver:
+            assert [each.key for each in await receiver.receive(1, 5.0)] != []
+
+    with RunningBroker([namespace]) as broker:
+        text = broker.connection_string("n")
+        with ServiceBusClient.from_connection_string(text) as client:
+            send(client, "s", "one")
+            with client.get_queue_receiver("s", session_id="a"):
+                if not is_released:
+                    with pytest.raises(SessionUnavailable):
+                        asyncio.run(receive({"N": text}))
+            if is_released:
+                asyncio.run(receive({"N": text}))
 
 
 def test_what_was_delivered_destructively_and_not_read_is_gone(client: ServiceBusClient, broker: RunningBroker) -> None:
