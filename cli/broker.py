@@ -79,7 +79,7 @@ def broker(
             max=1e9,
             metavar="SECONDS",
             show_default="600",
-            help="End a link to a queue, topic or subscription that was not used for so long, as Azure does.",
+            help="End a link to a queue, topic or subscription after this time without use, as Azure does.",
         ),
     ] = None,
     connection_idle: Annotated[
@@ -89,8 +89,8 @@ def broker(
             max=1e9,
             metavar="SECONDS",
             show_default="300",
-            help="Close a connection so long after its last link has ended, and after a fifth of it one that never had "
-            "a link, as Azure does.",
+            help="Close a connection this time after its last link has ended, and after a fifth of it one that "
+            "never had a link, as Azure does.",
         ),
     ] = None,
     strict_emulator: Annotated[

@@ -93,13 +93,13 @@ def _read(arguments: Sequence[str] | None) -> Options:
         "--link-idle",
         type=_seconds,
         metavar="SECONDS",
-        help="end a link to a queue, topic or subscription that was not used for so long, as Azure does (default: 600)",
+        help="end a link to a queue, topic or subscription after this time without use, as Azure does (default: 600)",
     )
     parser.add_argument(
         "--connection-idle",
         type=_seconds,
         metavar="SECONDS",
-        help="close a connection so long after its last link has ended, and after a fifth of it one that never had a "
+        help="close a connection this time after its last link has ended, and after a fifth of it one that never had a "
         "link, as Azure does (default: 300)",
     )
     parser.add_argument("--strict-emulator", action="store_true", help="apply the limits of Microsoft's emulators")

@@ -141,9 +141,9 @@ class LinkLimits:
     """
     How long links and connections last, and how much they carry; None means no limit.
 
-    link_idle ends a link to an entity that was not used for so long, connection_idle a connection whose last link has
-    ended, and after a fifth of it one that never had a link. For session_handover after a receiver has closed, its
-    session is locked for all. An update of an entity ends its links if updates_detach.
+    link_idle ends a link to an entity after this time without use, connection_idle a connection this time after its
+    last link has ended, and after a fifth of it one that never had a link. For session_handover after a receiver has
+    closed, its session is locked for all. An update of an entity ends its links if updates_detach.
     """
 
     link_idle: timedelta | None = timedelta(minutes=10)

@@ -91,7 +91,8 @@ class SenderLink:
             self.failure = _as_service_bus_error(self._detached() or error)
             return False
         client = self._client
-        return client._link.state == LinkState.ATTACHED and client._connection.state == ConnectionState.OPENED
+        states = client._link.state, client._connection.state
+        return states == (LinkState.ATTACHED, ConnectionState.OPENED)
 
     async def deliver(self, message: EncodedMessage, deadline: float) -> Exception | None:
         """

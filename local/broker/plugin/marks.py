@@ -47,6 +47,8 @@ def namespaces_of(marks: Iterable[pytest.Mark], folder: Path) -> list[NamespaceC
         topics += map(_topic, _items(mark.kwargs.get("topics", ())))
         hubs += map(_hub, _items(mark.kwargs.get("hubs", ())))
         links = mark.kwargs.get("links", links)
+        if not isinstance(links, LinkLimits):
+            raise pytest.UsageError(f"busway: links={links!r}, expected LinkLimits")
         for namespace in load_config([folder / mark.kwargs["config"]]) if "config" in mark.kwargs else ():
             queues += namespace.queues
             topics += namespace.topics
