@@ -72,6 +72,27 @@ def broker(
             "to /$busway/clock of the administration advances it.",
         ),
     ] = False,
+    link_idle: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1e9,
+            metavar="SECONDS",
+            show_default="600",
+            help="End a link to a queue, topic or subscription after this time without use, as Azure does.",
+        ),
+    ] = None,
+    connection_idle: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1e9,
+            metavar="SECONDS",
+            show_default="300",
+            help="Close a connection this time after its last link has ended, and after a fifth of it one that "
+            "never had a link, as Azure does.",
+        ),
+    ] = None,
     strict_emulator: Annotated[
         bool, typer.Option("--strict-emulator", help="Apply the limits of Microsoft's emulators.")
     ] = False,
@@ -103,6 +124,8 @@ def broker(
         is_strict=strict_emulator,
         creates_entities=create_entities,
         has_manual_clock=manual_clock,
+        link_idle=link_idle,
+        connection_idle=connection_idle,
     )
     try:
         run_broker(options)

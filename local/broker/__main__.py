@@ -10,6 +10,7 @@ from shared.errors import ConfigError
 from shared.printable import printable
 
 _LAST_PORT = 65_535
+_MAX_IDLE = 1e9
 _DESCRIPTION = f"""\
 Run Azure Service Bus and Event Hubs on this machine, for Microsoft's own clients.
 
@@ -88,6 +89,19 @@ def _read(arguments: Sequence[str] | None) -> Options:
         help="stop the clock: locks and messages expire, and scheduled messages become active, only when a request to "
         "/$busway/clock of the administration advances it",
     )
+    parser.add_argument(
+        "--link-idle",
+        type=_seconds,
+        metavar="SECONDS",
+        help="end a link to a queue, topic or subscription after this time without use, as Azure does (default: 600)",
+    )
+    parser.add_argument(
+        "--connection-idle",
+        type=_seconds,
+        metavar="SECONDS",
+        help="close a connection this time after its last link has ended, and after a fifth of it one that never had a "
+        "link, as Azure does (default: 300)",
+    )
     parser.add_argument("--strict-emulator", action="store_true", help="apply the limits of Microsoft's emulators")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     found = parser.parse_args(arguments)
@@ -105,6 +119,8 @@ def _read(arguments: Sequence[str] | None) -> Options:
         is_strict=found.strict_emulator,
         creates_entities=found.create_entities,
         has_manual_clock=found.manual_clock,
+        link_idle=found.link_idle,
+        connection_idle=found.connection_idle,
     )
 
 
@@ -112,6 +128,16 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= _LAST_PORT):
         raise argparse.ArgumentTypeError(f"{printable(text)!r} is no port, expected 0 to {_LAST_PORT}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MAX_IDLE:
+        raise argparse.ArgumentTypeError(f"{printable(text)!r} is no time, expected seconds, up to {_MAX_IDLE:g}")
+    return seconds
 
 
 def _version() -> str:

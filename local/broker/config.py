@@ -136,6 +136,26 @@ class HubConfig:
     retention_size: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
+    """
+    How long links and connections last, and how much they carry; None means no limit.
+
+    link_idle ends a link to an entity after this time without use, connection_idle a connection this time after its
+    last link has ended, and after a fifth of it one that never had a link. For session_handover after a receiver has
+    closed, its session is locked for all. An update of an entity ends its links if updates_detach.
+    """
+
+    link_idle: timedelta | None = timedelta(minutes=10)
+    connection_idle: timedelta | None = timedelta(minutes=5)
+    session_handover: timedelta = timedelta(milliseconds=100)
+    updates_detach: bool = True
+    max_unsettled: int | None = 5_000
+    """Of one AMQP session."""
+    max_tokens: int | None = 1_000
+    """Of one connection."""
+
+
 class OnDemand(StrEnum):
     """What a namespace creates when a client uses an entity that does not exist."""
 
@@ -173,6 +193,7 @@ class NamespaceConfig:
     max_connections: int | None = None
     max_receivers: int | None = None
     on_demand: OnDemand | None = None
+    links: LinkLimits = LinkLimits()
 
     def missing_targets(self) -> Iterator[tuple[str, str]]:
         """Yield the path of each entity that forwards to one that the namespace does not declare, and its name."""

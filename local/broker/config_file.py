@@ -18,6 +18,7 @@ An unknown key is an error, as is one that an object has twice.
 import json
 from collections import Counter
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 from local.broker import emulator_limits
@@ -28,6 +29,7 @@ from local.broker.config import (
     MAX_PARTITIONS,
     EntityStatus,
     HubConfig,
+    LinkLimits,
     NamespaceConfig,
     QueueConfig,
     Right,
@@ -113,10 +115,23 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
+        links=_read_links(reader),
     )
     reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
     reader.finish()
     return config
+
+
+def _read_links(reader: Reader) -> LinkLimits:
+    default = LinkLimits()
+    return LinkLimits(
+        link_idle=reader.optional_duration("LinkIdle", default.link_idle),
+        connection_idle=reader.optional_duration("ConnectionIdle", default.connection_idle),
+        session_handover=reader.optional_duration("SessionHandover", default.session_handover) or timedelta(),
+        updates_detach=reader.flag("UpdatesDetach", default=default.updates_detach),
+        max_unsettled=reader.number("MaxUnsettled", 5_000, 1, 1_000_000),
+        max_tokens=reader.number("MaxTokens", 1_000, 1, 1_000_000),
+    )
 
 
 def _read_keys(reader: Reader) -> tuple[SharedAccessKey, ...]:
@@ -227,6 +242,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         shared_access_keys=_read_keys(reader),
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
         geo_replicated=reader.flag("GeoReplication"),
+        links=_read_links(reader),
     )
     reader.unique([each.name for each in config.hubs])
     reader.finish()

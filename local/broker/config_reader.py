@@ -139,11 +139,11 @@ class Reader:
         value = self.optional_number(key, minimum, maximum)
         return default if value is None else value
 
-    def optional_duration(self, key: str) -> timedelta | None:
+    def optional_duration(self, key: str, default: timedelta | None = None) -> timedelta | None:
         """Return the duration at *key*, None for never."""
         text = self.optional_text(key)
         if text is None:
-            return None
+            return default
         try:
             return parse_duration(text)
         except ValueError as error:

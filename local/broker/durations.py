@@ -29,6 +29,20 @@ def parse_duration(text: str) -> timedelta | None:
     return None if duration >= _NEVER else duration
 
 
+def format_span(duration: timedelta) -> str:
+    """
+    Return the text of a duration as .NET writes it in messages.
+
+    >>> format_span(timedelta(minutes=10)), format_span(timedelta(seconds=64.98))
+    ('00:10:00', '00:01:04.9800000')
+    """
+    minutes, seconds = divmod(duration.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days = f"{duration.days}." if duration.days else ""
+    fraction = f".{duration.microseconds * 10:07}" if duration.microseconds else ""
+    return f"{days}{hours:02}:{minutes:02}:{seconds:02}{fraction}"
+
+
 def format_duration(duration: timedelta | None) -> str:
     """
     Return the text of a duration as the services write it; None is their largest, which means never.

@@ -45,6 +45,7 @@ _UNSUPPORTED = {
         "accepts_entra_tokens",
         "geo_replicated",
         "lock_group_size",
+        "links",
         "max_message_size",
         "port",
         "released_go_last",

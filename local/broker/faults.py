@@ -20,7 +20,7 @@ from shared.errors import ConfigError, Problem
 
 
 class Operation(StrEnum):
-    """An operation of a client; `transfer` is the delivery of a message or event to a receiver."""
+    """An operation of a client; `transfer` is the delivery of a message or event, `drain` the end of unused credit."""
 
     AUTHORIZE = "authorize"
     ATTACH = "attach"
@@ -28,6 +28,7 @@ class Operation(StrEnum):
     TRANSFER = "transfer"
     SETTLE = "settle"
     MANAGE = "manage"
+    DRAIN = "drain"
 
 
 class Effect(StrEnum):
@@ -39,7 +40,8 @@ class Effect(StrEnum):
     - delay: the operation is done; its answer and everything after it on the connection is `delay` seconds late
     - throttle: the operation is refused with com.microsoft:server-busy
     - refuse: the operation is refused with the fault's own condition
-    - close-link: the link that a message is sent on is closed with the fault's own condition; a request is refused
+    - close-link: the link that a message is sent on, or would be delivered on, is closed with the fault's own
+      condition, an empty one for no error; a request is refused
     - expire-locks: all locks of the entity expire just before the operation
     - disable: the operation is refused as on a disabled entity
     - fill: the operation is refused as on a full entity
@@ -57,16 +59,18 @@ class Effect(StrEnum):
 
 
 _LONGEST_DELAY = 7 * 86_400.0
-_ALL = frozenset(Operation)
+_ALL = frozenset(Operation) - {Operation.DRAIN}
+_ON_REQUEST = frozenset((Operation.AUTHORIZE, Operation.DRAIN))
+"""What a fault without operations does not strike."""
 _WITHOUT_TOKENS = _ALL - {Operation.AUTHORIZE}
 _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
-    Effect.DROP_CONNECTION: _ALL,
+    Effect.DROP_CONNECTION: _ALL | {Operation.DRAIN},
     # A delivery is acknowledged by the client, not by the broker.
-    Effect.LOSE_ACKNOWLEDGEMENT: _ALL - {Operation.TRANSFER},
-    Effect.DELAY: _ALL,
+    Effect.LOSE_ACKNOWLEDGEMENT: _ALL - {Operation.TRANSFER} | {Operation.DRAIN},
+    Effect.DELAY: _ALL | {Operation.DRAIN},
     Effect.THROTTLE: _ALL,
     Effect.REFUSE: _ALL,
-    Effect.CLOSE_LINK: frozenset((Operation.SEND,)),
+    Effect.CLOSE_LINK: frozenset((Operation.SEND, Operation.TRANSFER)),
     Effect.EXPIRE_LOCKS: frozenset((Operation.SETTLE, Operation.MANAGE)),
     # Received messages can still be settled while the entity is disabled.
     Effect.DISABLE: _WITHOUT_TOKENS - {Operation.SETTLE},
@@ -135,6 +139,8 @@ class Fault:
         if not (0 < self.delay <= _LONGEST_DELAY if self.effect is Effect.DELAY else self.delay == 0):
             expected = f"expected more than 0, up to {_LONGEST_DELAY:.0f}, for the effect delay, 0 for others"
             problems.append(Problem("delay", f"is {self.delay} seconds", expected))
+        if not self.condition and self.effect is not Effect.CLOSE_LINK:
+            problems.append(Problem("condition", "is empty", "only close-link can do without an error"))
         if self.takes_effect and self.effect not in _BREAKS_OR_REFUSES:
             problems.append(Problem("takes_effect", f"has no meaning for {self.effect}"))
         if problems:
@@ -143,11 +149,13 @@ class Fault:
     @property
     def struck_operations(self) -> frozenset[Operation]:
         """Return the operations that it strikes."""
-        return self.operations or _POSSIBLE[self.effect] - {Operation.AUTHORIZE}
+        return self.operations or _POSSIBLE[self.effect] - _ON_REQUEST
 
     @property
     def refusal(self) -> Refusal | None:
         """Return the refusal that is answered, None if the effect is not a refusal."""
+        if self.effect is Effect.CLOSE_LINK and not self.condition:
+            return None
         if self.effect in (Effect.REFUSE, Effect.CLOSE_LINK):
             return Refusal(self.condition, self.description)
         return _REFUSALS.get(self.effect)

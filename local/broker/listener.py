@@ -26,7 +26,7 @@ class Peer(Protocol):
 
     closed: asyncio.Future[None]
 
-    def shut_down(self) -> None:
+    def shut_down(self, reason: str = "the broker is shutting down") -> None:
         """Close the connection, with the reason for the client."""
         ...
 
@@ -108,8 +108,12 @@ class Listener:
     def serve(self, namespace: Namespace) -> None:
         """Serve another namespace from now on, and close the connections to the old one."""
         self.namespace = namespace
+        self.close_connections()
+
+    def close_connections(self, reason: str = "the broker is shutting down") -> None:
+        """Close all connections, with the reason for the clients."""
         for peer in list(self.peers):
-            peer.shut_down()
+            peer.shut_down(reason)
 
     def cut(self) -> None:
         """Break all connections, as a network failure would."""
@@ -130,8 +134,7 @@ class Listener:
             self._timer = None
         if self._server is not None:
             self._server.close()
-        for peer in list(self.peers):
-            peer.shut_down()
+        self.close_connections()
 
     async def closed(self) -> None:
         """Wait until all connections are closed; break those that take too long."""

@@ -17,10 +17,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from local.broker.config import NamespaceConfig, OnDemand
+from local.broker.config import LinkLimits, NamespaceConfig, OnDemand
 from local.broker.config_file import load_config
 from local.broker.event_loop import new_event_loop
 from local.broker.server import BrokerServer
@@ -54,6 +54,7 @@ class Options:
     The options of the command, which both `busway broker` and `busway-broker` have.
 
     Shape: a port of 0 picks free ports; admin_port None is the default, or 0 if port is 0.
+    Units: link_idle and connection_idle in seconds of the broker's clock; None leaves what the file says.
     """
 
     configs: Sequence[Path] = ()
@@ -66,6 +67,8 @@ class Options:
     is_strict: bool = False
     creates_entities: bool = False
     has_manual_clock: bool = False
+    link_idle: float | None = None
+    connection_idle: float | None = None
 
 
 def run_broker(options: Options) -> None:
@@ -96,7 +99,7 @@ def _namespaces(options: Options) -> Iterator[NamespaceConfig]:
         namespaces = load_config(options.configs, is_strict=options.is_strict)
     following = options.port
     for index, namespace in enumerate(namespaces):
-        found = namespace
+        found = replace(namespace, links=_links(namespace.links, options))
         if options.creates_entities:
             has_events = bool(found.hubs) if options.configs else index == 1
             found = replace(found, on_demand=OnDemand.HUBS if has_events else OnDemand.QUEUES)
@@ -104,6 +107,12 @@ def _namespaces(options: Options) -> Iterator[NamespaceConfig]:
             found = replace(found, port=following)
             following += 1
         yield found
+
+
+def _links(limits: LinkLimits, options: Options) -> LinkLimits:
+    given = {"link_idle": options.link_idle, "connection_idle": options.connection_idle}
+    changes = {name: timedelta(seconds=seconds) for name, seconds in given.items() if seconds is not None}
+    return replace(limits, **changes)  # type: ignore[arg-type] # both are durations
 
 
 async def _serve(

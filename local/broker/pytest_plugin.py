@@ -7,6 +7,7 @@ entities may use any name: its entities are created at their first use. With the
     @pytest.mark.busway(queues=["orders", QueueConfig(name="jobs", requires_session=True)])
     @pytest.mark.busway(topics={"prices": ["eu", "us"]}, hubs={"telemetry": 4})
     @pytest.mark.busway(config="Config.json")
+    @pytest.mark.busway(links=LinkLimits(link_idle=timedelta(seconds=20)))
 
 Every test run imports this module, so it imports the broker when a test asks for it.
 """
@@ -25,8 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark."""
     config.addinivalue_line(
         "markers",
-        "busway(queues, topics, hubs, config): the entities of the fixtures service_bus and event_hubs; "
-        "without it they are created at their first use",
+        "busway(queues, topics, hubs, config, links): the entities of the fixtures service_bus and event_hubs; "
+        "without any they are created at their first use; and how long links last",
     )
 
 

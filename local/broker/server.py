@@ -115,6 +115,11 @@ class BrokerServer:
         """Break all connections to a namespace, as a network failure would; new ones are accepted."""
         self._listeners[name].cut()
 
+    def upgrade(self, name: str) -> None:
+        """End the locks on sessions, and then all connections, as an upgrade of the service does; accept new ones."""
+        self.namespaces[name].lose_sessions()
+        self._listeners[name].close_connections("the service is being upgraded")
+
     def fail_over(self, name: str) -> int:
         """Make another region of a geo-replicated namespace the primary one, and return its number."""
         region = self.namespaces[name].fail_over()

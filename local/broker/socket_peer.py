@@ -150,9 +150,9 @@ class SocketPeer(asyncio.BufferedProtocol):
         self._flush()
         self._await_tick()
 
-    def shut_down(self) -> None:
+    def shut_down(self, reason: str = "the broker is shutting down") -> None:
         """Close the connection, with the reason for the client."""
-        self._connection.close(Refusal(errors.CONNECTION_FORCED, "the broker is shutting down"))
+        self._connection.close(Refusal(errors.CONNECTION_FORCED, reason))
         self._flush()
 
     def abort(self) -> None:

@@ -142,6 +142,14 @@ class NamespaceFaults:
 
         self._broker.run(cut)
 
+    def upgrade(self) -> None:
+        """End the locks on sessions, and then all connections, as an upgrade of the service does; accept new ones."""
+
+        async def upgrade(server: BrokerServer) -> None:
+            server.upgrade(self._name)
+
+        self._broker.run(upgrade)
+
     def fail_over(self) -> int:
         """Make another region of a namespace of hubs the primary one: geo-replication. Return its number."""
 

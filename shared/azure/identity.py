@@ -19,3 +19,12 @@ def async_credential() -> "AsyncCredential":
     from azure.identity.aio import DefaultAzureCredential as AsyncCredential
 
     return AsyncCredential()
+
+
+def lacks_a_right(error: BaseException | None) -> bool:
+    """
+    Return whether the service ended a link for want of a right, such as when a token has expired.
+
+    The condition is that of any link that it ends (Azure/azure-sdk-for-python 23487).
+    """
+    return "claim(s) are required" in str(error)

@@ -7,6 +7,9 @@ callers give it batches at any time. Batches leave in the order in which they ar
 
 A message that is larger than a batch may be (Premium namespaces with large messages) leaves alone.
 
+Nobody reads while every batch has its answer. The service ends a link that was not used for ten minutes
+(Azure/azure-sdk-for-python 38627), so `is_usable` looks at what has arrived before a quiet link is used again.
+
 While the SDK reads, it holds the lock that it needs to write. `_Reading` ends such a read when there is something to
 write; to the SDK that is the end of its waiting time.
 
@@ -16,13 +19,15 @@ The SDK's version is pinned; tests/broker/test_transfers_in_flight.py fails if a
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Self, cast
 
 from azure.core.exceptions import AzureError
 from azure.servicebus._pyamqp.constants import (
     MESSAGE_DELIVERY_DONE_STATES,
+    ConnectionState,
     LinkDeliverySettleReason,
+    LinkState,
     MessageDeliveryState,
     SessionTransferState,
 )
@@ -36,6 +41,7 @@ from shared.azure.encoded_transfer import EncodedMessage, transfer_encoded_messa
 
 _LOGGER = logging.getLogger(__name__)
 _CLOSE_SECONDS = 1.0
+_QUIET_SECONDS = 0.2
 
 type Frame = tuple[int | None, object]
 
@@ -63,12 +69,30 @@ class SenderLink:
         self._pump: asyncio.Task[None] | None = None
         self._is_retired = False
         self._is_closed = False
+        self._answered_at = 0.0
 
     @classmethod
     async def open(cls, sender: ServiceBusSender) -> Self:
         """Open the link of *sender*; raises the SDK's errors."""
         limit = (await sender.create_message_batch()).max_size_in_bytes
         return cls(sender, limit)
+
+    async def is_usable(self) -> bool:
+        """Return whether the link is open; if it was quiet, whether it still is after what has arrived meanwhile."""
+        if self.failure is not None or self._is_closed:
+            return False
+        if self._pump is not None or asyncio.get_running_loop().time() < self._answered_at + _QUIET_SECONDS:
+            return True
+        try:
+            with self._reading.without_waiting():
+                while await self._client.do_work_async() and self._reading.has_read:
+                    pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next batch takes another link
+            self.failure = _as_service_bus_error(self._detached() or error)
+            return False
+        client = self._client
+        states = client._link.state, client._connection.state
+        return states == (LinkState.ATTACHED, ConnectionState.OPENED)
 
     async def deliver(self, message: EncodedMessage, deadline: float) -> Exception | None:
         """
@@ -124,6 +148,7 @@ class SenderLink:
             self.failure = _as_service_bus_error(self._detached() or error)
         finally:
             self._pump = None
+            self._answered_at = asyncio.get_running_loop().time()
             if self._unanswered:
                 self.failure = self.failure or ConnectionError("the link is closed")
             waiting = [answer for answer in self._unanswered if not answer.done()]
@@ -176,6 +201,8 @@ class _Reading:
         self._receive: Callable[..., Awaitable[Frame]] = transport.receive_frame
         self._waiting: asyncio.Timeout | None = None
         self._is_interrupted = False
+        self._waits = True
+        self.has_read = False
         transport.receive_frame = self._receive_frame
 
     def interrupt(self) -> None:
@@ -184,15 +211,25 @@ class _Reading:
         if self._waiting is not None and not self._waiting.expired():
             self._waiting.reschedule(asyncio.get_running_loop().time())
 
+    @contextlib.contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Read only what has arrived; `has_read` says whether there was a frame."""
+        self._waits = self._is_interrupted = False
+        try:
+            yield
+        finally:
+            self._waits = True
+
     async def _receive_frame(self, timeout: float | None = None, **options: object) -> Frame:  # noqa: ASYNC109 - the SDK's signature
         if self._is_interrupted:
             self._is_interrupted = False
             return None, None
         try:
-            async with asyncio.timeout(timeout) as self._waiting:
+            async with asyncio.timeout(timeout if self._waits else 0) as self._waiting:
+                self.has_read = True
                 return await self._receive(timeout=None, **options)
         except TimeoutError:
-            self._is_interrupted = False
+            self._is_interrupted = self.has_read = False
             return None, None
         finally:
             self._waiting = None

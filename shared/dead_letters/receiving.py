@@ -5,6 +5,7 @@ Requests use the same connection: the service settles messages of a session only
 A message that is not wanted is held until the end, because one that is given back comes again before all others.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,10 @@ from shared.dead_letters.letters import Letter
 from shared.dead_letters.places import Place
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 
-_SESSION_LOCKED = ("com.microsoft:session-cannot-be-locked", "com.microsoft:timeout")
+_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
+_SESSION_LOCKED = (_CANNOT_BE_LOCKED, "com.microsoft:timeout")
+# A session is not free at once when its receiver has closed (Azure/azure-sdk-for-go 17325).
+_HANDOVER_WAITS = (0.2, 0.5, 1.0, 2.0)
 
 # 8 KB in a request: it must fit the frames of the service.
 _TOKENS_AT_ONCE = 500
@@ -114,14 +118,7 @@ class Receiver:
             has_session = self.session_id is not None
             self._connection = await ServiceBusConnection.open(connection, entity, sessions=has_session)
             stack.push_async_callback(self._connection.close)
-            try:
-                self._link = await self._connection.attach(
-                    session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self.session_id
-                )
-            except LinkClosed as error:
-                if not has_session or error.condition not in _SESSION_LOCKED:
-                    raise
-                raise SessionUnavailable("its session is locked by another receiver") from error
+            self._link = await self._attached()
             self.management = self._connection.management(self._link)
             if self._link.locked_until is not None:
                 self._session_end = round(datetime.fromisoformat(self._link.locked_until).timestamp() * 1000)
@@ -133,6 +130,22 @@ class Receiver:
         with contextlib.suppress(TargetUnavailable, TargetRefused, AzureError, OSError):
             await self._connection.raw.detach(self._link)
         await self._opened.aclose()
+
+    async def _attached(self) -> RawLink:
+        has_session = self.session_id is not None
+        waits = iter(_HANDOVER_WAITS)
+        while True:
+            try:
+                return await self._connection.attach(
+                    session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self.session_id
+                )
+            except LinkClosed as error:
+                if not has_session or error.condition not in _SESSION_LOCKED:
+                    raise
+                wait = next(waits, None) if error.condition == _CANNOT_BE_LOCKED else None
+                if wait is None:
+                    raise SessionUnavailable("its session is locked by another receiver") from error
+            await asyncio.sleep(wait)
 
     async def dead_letter(self, messages: Sequence[Held], reason: str | None, description: str | None) -> None:
         """Move messages to the dead-letter queue; raises TargetUnavailable, also if a lock was lost."""

@@ -44,6 +44,7 @@ EXCEPTIONS = {
 OTHERS = {
     errors.GEO_REPLICATION_INVALID_OFFSET,
     errors.CONNECTION_FORCED,
+    errors.DETACH_FORCED,
     errors.FRAMING_ERROR,
     errors.HANDLE_IN_USE,
     errors.UNATTACHED_HANDLE,

@@ -1,6 +1,7 @@
 """The output for Service Bus against a broker that its SDK talks to."""
 
 import asyncio
+import datetime as dt
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,11 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.faults import Effect, Fault
 from local.broker.thread import RunningBroker
 from shared.azure.connections import service_bus_client
 from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.clock import ManualClock
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
@@ -64,6 +67,52 @@ def test_batches_arrive_in_order_as_they_are(
     messages = take(queue, 80)
     assert ids(messages) == [f"m-{number}" for number in range(80)]
     assert {b"".join(message.body) for message in messages} == {b"body"}
+
+
+@pytest.mark.parametrize("passed", [(601,), (601, 301)], ids=["link", "connection"])
+def test_a_link_that_ended_while_it_was_idle_is_opened_again_and_counts_as_no_outage(passed: tuple[int, ...]) -> None:
+    # SR37, SR38
+    namespace = NamespaceConfig(name="n", queues=(QueueConfig(name="q"),))
+    with RunningBroker([namespace], ManualClock(dt.datetime.now(dt.UTC))) as broker:
+
+        async def send() -> None:
+            output = opened(broker.connection_string("n"))
+            try:
+                assert await output.send("q", [outgoing(0)], timeout_seconds=SECONDS) == [None]
+                for seconds in passed:
+                    await asyncio.to_thread(broker.advance, seconds)
+                await asyncio.sleep(0.3)  # a link is looked at when it was quiet for a while
+                assert await output.send("q", [outgoing(1), outgoing(2)], timeout_seconds=SECONDS) == [None, None]
+            finally:
+                await output.close()
+
+        asyncio.run(send())
+        assert broker.counts("n")["q"].active == 3
+
+
+@pytest.mark.parametrize(
+    ("description", "error"),
+    [
+        (
+            "Code: RenewToken. Details: Unauthorized access. 'Send' claim(s) are required to perform this operation.",
+            TargetRefused,
+        ),
+        (
+            "Code: publisher(link1). Details: InnerMessageSender was closed.",
+            TargetUnavailable,
+        ),
+    ],
+)
+def test_the_text_of_a_forced_detach_says_whether_a_right_is_missing(
+    description: str, error: type[BuswayError]
+) -> None:
+    # SR40: the condition is the same.
+    namespace = NamespaceConfig(name="n", queues=(QueueConfig(name="q"),))
+    with RunningBroker([namespace]) as broker:
+        fault = Fault(effect=Effect.CLOSE_LINK, condition="amqp:link:detach-forced", description=description)
+        broker.faults("n").add(fault)
+        ((answer,),) = answers_of(broker.connection_string("n"), "q", [outgoing(0)])
+    assert isinstance(answer, error)
 
 
 def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.servicebus import AutoLockRenewer
 
 from cli.dead.ledger_file import ledger_of
 from cli.demo.message_file import read_templates
@@ -368,8 +369,10 @@ def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> N
     site.publish("rejected-sessions", contents)
     with (
         site.client() as west,
-        west.get_queue_receiver("rejected-sessions", session_id="s-1"),
+        west.get_queue_receiver("rejected-sessions", session_id="s-1") as consumer,
+        AutoLockRenewer() as renewer,
     ):
+        renewer.register(consumer, consumer.session)  # its lock lasts five seconds, and the command waits for it
         done = site.run("rejects", "resend", "west/rejected-sessions", "--all", "--same-ids")
     assert done.returncode == 1
     assert "2 left: its session is locked by another receiver" in done.stdout

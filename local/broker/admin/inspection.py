@@ -13,6 +13,7 @@ Under `/$busway`:
 - DELETE /hubs?hub=telemetry: deletes an event hub with its events
 - GET /connections: the open connections with their links
 - POST /reset: closes all connections, and starts again with the configured entities, all empty
+- POST /upgrade: ends the locks on sessions and closes the connections, as an upgrade of the service does
 - POST /failover: makes another region of a namespace of hubs the primary one, which cuts the connections
 - GET /clock: the time, and whether it advances by itself; POST /clock: advances it by the seconds in `advance`
 - GET /faults, POST /faults, DELETE /faults: lists the faults; adds one, in the form of `Fault.read`; removes all
@@ -57,6 +58,10 @@ class Server(Protocol):
 
     def reset(self) -> None:
         """Close all connections, and start again with the configured entities, all empty."""
+        ...
+
+    def upgrade(self, name: str) -> None:
+        """End the locks on sessions, and then all connections."""
         ...
 
     def fail_over(self, name: str) -> int:
@@ -192,6 +197,11 @@ def _add_fault(call: Call) -> Plain:
     return call.namespace.faults.plain()
 
 
+def _upgrade(call: Call) -> Plain:
+    call.server.upgrade(call.namespace.name)
+    return {}
+
+
 def _clear_faults(call: Call) -> Plain:
     call.namespace.faults.clear()
     return []
@@ -208,6 +218,7 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("DELETE", "hubs"): _delete_hub,
     ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
     ("POST", "reset"): _reset,
+    ("POST", "upgrade"): _upgrade,
     ("POST", "failover"): lambda call: {"region": call.server.fail_over(call.namespace.name)},
     ("GET", "clock"): _clock,
     ("POST", "clock"): _advance,

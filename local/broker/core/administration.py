@@ -3,13 +3,15 @@ Creating, changing and deleting entities while the broker runs.
 
 1. A new entity has a name that neither a queue nor a topic has; case does not count.
 2. What an entity requires of its messages (sessions, duplicate detection) and its partitioning never change.
-3. When an entity is deleted or disabled, the links that it no longer allows are ended with the reason.
+3. When an entity is deleted or disabled, the links that it no longer allows are ended with the reason; any update ends
+   the others too (Azure/azure-service-bus 365).
 
 Source: Microsoft Learn, "Service Bus REST API" (create, update and delete queue, topic, subscription); "Suspend and
 reactivate messaging entities".
 """
 
 import re
+from dataclasses import replace
 
 from local.broker import errors
 from local.broker.config import (
@@ -38,6 +40,8 @@ _USES_LOST = {
     EntityStatus.SEND_DISABLED: (Use.SEND,),
     EntityStatus.RECEIVE_DISABLED: (Use.RECEIVE,),
 }
+
+type _Config = QueueConfig | TopicConfig | SubscriptionConfig
 
 
 class Administration:
@@ -72,16 +76,18 @@ class Administration:
         queue = self._namespace.queue(config.name)
         self._check_update(queue, config)
         self._check_targets(config)
+        before = queue.config
         queue.reconfigure(config)
-        self._updated(queue, config.name)
+        self._updated(queue, before, config.name)
         return queue
 
     def update_topic(self, config: TopicConfig) -> Topic:
         """Change the configuration of a topic, not of its subscriptions."""
         topic = self._namespace.topic(config.name)
         self._check_update(topic, config)
+        before = topic.config
         topic.reconfigure(config)
-        self._updated(topic, config.name)
+        self._updated(topic, before, config.name)
         return topic
 
     def delete(self, name: str) -> None:
@@ -110,8 +116,9 @@ class Administration:
         subscription = self._namespace.subscription(topic_name, config.name)
         self._check_update(subscription, config)
         self._check_targets(config)
+        before = subscription.config
         subscription.reconfigure(config)
-        self._updated(subscription, subscription.path)
+        self._updated(subscription, before, subscription.path)
         return subscription
 
     def delete_subscription(self, topic_name: str, name: str) -> None:
@@ -158,16 +165,26 @@ class Administration:
                 raise _bad(f"{config.name}: it cannot forward to '{target}', expected a queue or topic") from refusal
 
     @staticmethod
-    def _check_update(entity: Entity, config: QueueConfig | TopicConfig | SubscriptionConfig) -> None:
+    def _check_update(entity: Entity, config: _Config) -> None:
         for name in _FIXED:
             if getattr(config, name, None) != getattr(entity.config, name, None):
                 raise _bad(f"{entity.path}: {name} of an entity that exists cannot be changed")
 
-    def _updated(self, entity: Entity, path: str) -> None:
+    def _updated(self, entity: Entity, before: _Config, path: str) -> None:
         entity.times.updated_at = milliseconds(self._namespace.clock)
         status = entity.config.status
-        self._namespace.links.detach(path.lower(), _USES_LOST[status], disabled(path, status))
+        links = self._namespace.links
+        links.detach(path.lower(), _USES_LOST[status], disabled(path, status))
+        if self._namespace.config.links.updates_detach and not _is_only_larger(before, entity.config):
+            links.end_forced(path.lower())
         self._namespace.watch_idle()
+
+
+def _is_only_larger(before: _Config, after: _Config) -> bool:
+    """Return whether an update has changed the maximum message size alone, which is reported to end no links."""
+    if isinstance(before, SubscriptionConfig) or isinstance(after, SubscriptionConfig):
+        return False
+    return before != after and replace(before, max_message_size=after.max_message_size) == after
 
 
 def _check_name(namespace: Namespace, name: str) -> None:

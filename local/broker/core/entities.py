@@ -55,6 +55,11 @@ class Forwarder(Protocol):
         ...
 
     @property
+    def session_handover(self) -> timedelta:
+        """Return for how long a session is locked after its receiver has closed."""
+        ...
+
+    @property
     def recorder(self) -> Recorder | None:
         """Return the recorder of changes, None if state is not stored."""
         ...
@@ -133,6 +138,7 @@ class Backlog:
             dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
             released_go_last=self._forwarder.released_go_last,
             lock_group_size=self._forwarder.lock_group_size,
+            session_handover=_milliseconds(self._forwarder.session_handover),
         )
 
     def _dead_letter_options(self) -> StoreOptions:

@@ -24,6 +24,10 @@ class EntityLink(Protocol):
         """End the link with a reason."""
         ...
 
+    def end_forced(self, details: str) -> None:
+        """End the link as the service does on its own account."""
+        ...
+
 
 class EntityLinks:
     """The links of a namespace by the paths of their entities in lower case."""
@@ -60,6 +64,12 @@ class EntityLinks:
         for link, use in list(self._links.get(path, {}).items()):
             if use in uses:
                 link.force_detach(refusal)
+
+    def end_forced(self, path: str) -> None:
+        """End the receivers and senders of an entity that was updated; its `$management` links stay."""
+        for link, use in list(self._links.get(path, {}).items()):
+            if use is not Use.MANAGE:
+                link.end_forced(f"Inner{'MessageReceiver' if use is Use.RECEIVE else 'MessageSender'} was closed.")
 
     def detach_all(self, path: str, refusal: Refusal) -> None:
         """End all links of the entity at *path*, a topic's subscriptions included."""

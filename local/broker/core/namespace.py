@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from local.broker import errors
 from local.broker.config import NamespaceConfig
@@ -13,6 +14,7 @@ from local.broker.core.hub import Hub
 from local.broker.core.idle_entities import IdleEntities
 from local.broker.core.properties import Changes, changed
 from local.broker.core.recording import Recorder
+from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, milliseconds
 from local.broker.core.timers import Timed, Timers
 from local.broker.core.usage import check_can_send
@@ -122,6 +124,11 @@ class Namespace:
         """Return how many messages of a partition share a lock."""
         return self.config.lock_group_size
 
+    @property
+    def session_handover(self) -> timedelta:
+        """Return for how long a session is locked after its receiver has closed."""
+        return self.config.links.session_handover
+
     # Addresses
 
     def queue(self, name: str) -> Queue:
@@ -202,6 +209,12 @@ class Namespace:
             for subscription in topic.subscriptions.values()
         }
         return queues | subscriptions
+
+    def lose_sessions(self) -> None:
+        """End all locks on sessions."""
+        for entity in self.entities():
+            if not isinstance(entity, Topic) and isinstance(entity.backlog.store, SessionStore):
+                entity.backlog.store.lose_sessions()
 
     def fail_over(self) -> int:
         """

@@ -37,7 +37,7 @@ class SessionConsumer(Consumer, Protocol):
         """Start with the session that has become available."""
         ...
 
-    def session_refused(self, refusal: Refusal) -> None:
+    def session_refused(self) -> None:
         """Stop waiting: no session became available in time."""
         ...
 

@@ -5,7 +5,8 @@ A store that delivers messages by session, each session to one consumer at a tim
    extends nothing.
 2. When the lock expires, messages in flight count as failed attempts; when the receiver closes, they do not.
 3. Over `$management` only the connection whose receiver holds a session can settle its messages.
-4. A receiver that asks for the next available session waits until one has messages and no owner, in order of arrival.
+4. Once the receiver has closed, nobody can lock the session until the handover is over (Azure/azure-sdk-for-go 17325).
+5. A receiver that asks for the next available session waits until one has messages and no owner, in order of arrival.
 
 Sources: Microsoft Learn, "Message sessions"; issue 41981 of azure-sdk-for-java for the year 10000, pull request 24966
 of azure-sdk-for-go for settlement.
@@ -44,16 +45,19 @@ class SessionStore(MessageStore):
         self._available: dict[str, MessageSession] = {}
         # In the order in which the locks expire.
         self._held: dict[str, MessageSession] = {}
+        # Until when nobody can lock them, in this order unless the clock goes back.
+        self._in_handover: dict[str, int] = {}
         self._waiting: dict[SessionConsumer, int] = {}
 
     # Sessions
 
     def accept(self, session_id: str, consumer: SessionConsumer) -> MessageSession:
-        """Lock a session by id, even if empty; Refusal(SESSION_CANNOT_BE_LOCKED) while another consumer holds it."""
+        """Lock a session by id, even if empty; Refusal(SESSION_CANNOT_BE_LOCKED) while nobody else can."""
         session = self._session(session_id)
-        if session.owner is not None:
+        if session.owner is not None or session_id in self._in_handover:
             raise Refusal(
-                errors.SESSION_CANNOT_BE_LOCKED, f"{self.path}: the requested session is held by another receiver"
+                errors.SESSION_CANNOT_BE_LOCKED,
+                f"The requested session '{session_id}' cannot be accepted. It may be locked by another receiver.",
             )
         self._grant(session, consumer)
         return session
@@ -70,18 +74,31 @@ class SessionStore(MessageStore):
     def refuse_waiting(self, consumer: SessionConsumer) -> None:
         """Refuse a consumer if it still waits for a session."""
         if self._waiting.pop(consumer, None) is not None:
-            consumer.session_refused(
-                Refusal(errors.TIMEOUT, f"{self.path}: no session became available within the time asked for")
-            )
+            consumer.session_refused()
 
     def stop_waiting(self, consumer: SessionConsumer) -> None:
         """Forget a consumer that waits for a session."""
         self._waiting.pop(consumer, None)
 
     def release_session(self, session: MessageSession, consumer: SessionConsumer) -> None:
-        """End a consumer's lock on its session, as its receiver closes."""
-        if session.owner is consumer:
-            self._end(session, failed=False)
+        """End a consumer's lock on its session, as its receiver closes, and begin the handover."""
+        if session.owner is not consumer:
+            return
+        if self.options.session_handover:
+            ends_at = milliseconds(self._clock) + self.options.session_handover
+            self._in_handover[session.session_id] = ends_at
+            self._timers.set(self, ends_at)
+        self._end(session, failed=False)
+
+    def end_handover(self, session_id: str) -> None:
+        """Let the next consumer lock a session that was released."""
+        if self._in_handover.pop(session_id, None) is not None:
+            self._offer(self._session(session_id))
+
+    def lose_sessions(self) -> None:
+        """End all locks on sessions without counting an attempt, as when the entity moves to another node."""
+        for session in list(self._held.values()):
+            self._lose(session, failed=False)
 
     def renew_session_lock(self, session_id: str) -> int:
         """Renew a session's lock and return its end; this and the methods below raise Refusal(SESSION_LOCK_LOST)."""
@@ -179,7 +196,7 @@ class SessionStore(MessageStore):
 
     def _offer(self, session: MessageSession) -> None:
         """Give a session that has messages and no owner to the consumer that has waited longest."""
-        if session.owner is not None:
+        if session.owner is not None or session.session_id in self._in_handover:
             return
         if session.next_ready(self.messages) is None:
             self._available.pop(session.session_id, None)
@@ -194,9 +211,9 @@ class SessionStore(MessageStore):
         self._grant(session, consumer)
         consumer.session_granted(session)
 
-    def _lose(self, session: MessageSession) -> None:
+    def _lose(self, session: MessageSession, *, failed: bool = True) -> None:
         owner = session.owner
-        self._end(session, failed=True)
+        self._end(session, failed=failed)
         if owner is not None:
             owner.session_lost(_lock_lost())
 
@@ -216,7 +233,8 @@ class SessionStore(MessageStore):
     def join(self, consumer: Consumer) -> None:  # noqa: ARG002 - the signature is that of every store
         """Refuse a consumer that does not name a session or ask for the next."""
         raise Refusal(
-            errors.NOT_ALLOWED, f"{self.path}: it requires sessions, expected a receiver with a session filter"
+            errors.NOT_ALLOWED,
+            "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
         )
 
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
@@ -261,13 +279,15 @@ class SessionStore(MessageStore):
         due = [session for session in self._held.values() if session.locked_until <= now]
         for session in due:
             self._lose(session)
+        for session_id in [session_id for session_id, at in self._in_handover.items() if at <= now]:
+            self.end_handover(session_id)
         for consumer in [consumer for consumer, deadline in self._waiting.items() if deadline <= now]:
             self.refuse_waiting(consumer)
 
     def _next_lock_end(self) -> int | None:
         held = (session.locked_until for session in self._held.values())
         first = next(held, None) if self._is_in_order else min(held, default=None)
-        ends = [*self._waiting.values()]
+        ends = [*self._waiting.values(), *self._in_handover.values()]
         if first is not None:
             ends.append(first)
         return min(ends, default=None)

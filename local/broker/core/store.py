@@ -44,6 +44,7 @@ class StoreOptions:
     dead_letters_on_expiration: bool = False
     released_go_last: bool = False
     lock_group_size: int = 1
+    session_handover: int = 0
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]

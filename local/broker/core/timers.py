@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
+_DROPPED_AT_LEAST = 1024
+
 
 class Timed(Protocol):
     """Something with deadlines of its own."""
@@ -28,20 +30,30 @@ class Timers:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Timed]] = []
-        self._earliest: dict[Timed, int] = {}
-        self._order = itertools.count()
+        # (time, number), also of timers that were cancelled: the heap keeps no link or connection that has ended.
+        self._heap: list[tuple[int, int]] = []
+        self._timers: dict[Timed, tuple[int, int]] = {}
+        self._owners: dict[int, Timed] = {}
+        self._numbers = itertools.count()
 
     def set(self, owner: Timed, at: int) -> None:
         """Call *owner* at *at* or earlier."""
-        earliest = self._earliest.get(owner)
-        if earliest is None or at < earliest:
-            self._earliest[owner] = at
-            heapq.heappush(self._heap, (at, next(self._order), owner))
+        timer = self._timers.get(owner)
+        if timer is None or at < timer[0]:
+            self.forget(owner)
+            self._timers[owner] = timer = at, next(self._numbers)
+            self._owners[timer[1]] = owner
+            heapq.heappush(self._heap, timer)
 
     def forget(self, owner: Timed) -> None:
         """Cancel the timer of *owner*."""
-        self._earliest.pop(owner, None)
+        timer = self._timers.pop(owner, None)
+        if timer is None:
+            return
+        del self._owners[timer[1]]
+        if len(self._heap) > 2 * len(self._owners) + _DROPPED_AT_LEAST:
+            self._heap = [each for each in self._heap if each[1] in self._owners]
+            heapq.heapify(self._heap)
 
     def next_deadline(self) -> int | None:
         """Return when the next timer fires."""
@@ -50,10 +62,10 @@ class Timers:
     def advance(self, now: int) -> None:
         """Call everyone who is due at *now*."""
         while self._heap and self._heap[0][0] <= now:
-            at, _, owner = heapq.heappop(self._heap)
-            if self._earliest.get(owner) != at:
+            owner = self._owners.get(heapq.heappop(self._heap)[1])
+            if owner is None:
                 continue
-            del self._earliest[owner]
+            self.forget(owner)
             owner.advance(now)
             following = owner.next_deadline()
             if following is not None:
@@ -67,9 +79,6 @@ class Expiring(Protocol):
     def expires_at(self) -> int | None:
         """Return when it expires."""
         ...
-
-
-_DROPPED_AT_LEAST = 1024
 
 
 class Deadlines:

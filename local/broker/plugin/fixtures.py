@@ -122,6 +122,11 @@ class BrokerFaults:
         for each in self._namespaces:
             each.cut_connections()
 
+    def upgrade(self) -> None:
+        """End the locks on sessions, and then all connections, as an upgrade of the service does."""
+        for each in self._namespaces:
+            each.upgrade()
+
     def go_down(self) -> None:
         """Break all connections and accept no new ones; messages, locks and timers continue."""
         for each in self._namespaces:

@@ -11,6 +11,7 @@ from local.broker.config import (
     EXPECTED_NAME,
     MAX_PARTITIONS,
     HubConfig,
+    LinkLimits,
     NamespaceConfig,
     OnDemand,
     QueueConfig,
@@ -23,7 +24,7 @@ from local.broker.config_file import load_config
 SERVICE_BUS = "service-bus"
 EVENT_HUBS = "event-hubs"
 
-_KEYS = ("queues", "topics", "hubs", "config")
+_KEYS = ("queues", "topics", "hubs", "config", "links")
 
 
 def namespaces_of(marks: Iterable[pytest.Mark], folder: Path) -> list[NamespaceConfig]:
@@ -36,6 +37,7 @@ def namespaces_of(marks: Iterable[pytest.Mark], folder: Path) -> list[NamespaceC
     queues: list[QueueConfig] = []
     topics: list[TopicConfig] = []
     hubs: list[HubConfig] = []
+    links = LinkLimits()
     for mark in marks:
         if mark.args or not mark.kwargs or not mark.kwargs.keys() <= set(_KEYS):
             raise pytest.UsageError(
@@ -44,14 +46,17 @@ def namespaces_of(marks: Iterable[pytest.Mark], folder: Path) -> list[NamespaceC
         queues += map(_queue, _items(mark.kwargs.get("queues", ())))
         topics += map(_topic, _items(mark.kwargs.get("topics", ())))
         hubs += map(_hub, _items(mark.kwargs.get("hubs", ())))
+        links = mark.kwargs.get("links", links)
+        if not isinstance(links, LinkLimits):
+            raise pytest.UsageError(f"busway: links={links!r}, expected LinkLimits")
         for namespace in load_config([folder / mark.kwargs["config"]]) if "config" in mark.kwargs else ():
             queues += namespace.queues
             topics += namespace.topics
             hubs += namespace.hubs
     _check_names([*(each.name for each in queues), *(each.name for each in topics)])
     _check_names([each.name for each in hubs])
-    service_bus = NamespaceConfig(name=SERVICE_BUS, queues=tuple(queues), topics=tuple(topics))
-    event_hubs = NamespaceConfig(name=EVENT_HUBS, hubs=tuple(hubs))
+    service_bus = NamespaceConfig(name=SERVICE_BUS, queues=tuple(queues), topics=tuple(topics), links=links)
+    event_hubs = NamespaceConfig(name=EVENT_HUBS, hubs=tuple(hubs), links=links)
     if not queues and not topics:
         service_bus = replace(service_bus, on_demand=OnDemand.QUEUES)
     if not hubs:

@@ -1,6 +1,7 @@
 """The kind of link that an attach asks for."""
 
 import re
+from datetime import timedelta
 
 from local.broker import errors
 from local.broker.config import Right
@@ -96,6 +97,7 @@ def _node_link(session: LinkSession, attach: Attach, node: Node) -> Link:
 def _registered(link: Link, path: str, use: Use) -> Link:
     """Return a link, registered at its entity; a Refusal if the entity does not allow this use, or not to this peer."""
     namespace = link.session.connection.namespace
+    limits = namespace.config.links
     link.path = path
     link.rights = _RIGHTS[use]
     link.session.connection.claims.check(path, link.rights)
@@ -106,6 +108,8 @@ def _registered(link: Link, path: str, use: Use) -> Link:
         _CHECKS[use](entity.path, entity.config.status)
         link.times = entity.times
         link.times.accessed_at = milliseconds(namespace.clock)
+        if use is not Use.MANAGE and limits.link_idle is not None:
+            link.idle_limit = limits.link_idle // timedelta(milliseconds=1)
         if use is Use.RECEIVE:
             _check_has_room(namespace, entity.path.lower())
         # What leaves a $management node counts as received: clients that peek get the refusal.

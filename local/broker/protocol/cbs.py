@@ -10,6 +10,7 @@ from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
 
 ADDRESS = "$cbs"
+_STATUS = {errors.NOT_FOUND: 404, errors.RESOURCE_LIMIT_EXCEEDED: 403}
 
 
 def token_node(claims: Claims) -> Node:
@@ -27,7 +28,7 @@ def token_node(claims: Claims) -> Node:
             claims.check_exists(audience)
         except Refusal as refusal:
             # No error-condition: with one, azure-servicebus loses the status and the description.
-            return Response(404 if refusal.condition == errors.NOT_FOUND else 401, refusal.description)
+            return Response(_STATUS.get(refusal.condition, 401), refusal.description)
         return ok()
 
     return Node(ADDRESS, answer, "status-code", "status-description")

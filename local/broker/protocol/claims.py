@@ -16,6 +16,7 @@ class Claims:
         self._namespace = namespace
         self._access = Access.of(namespace)
         self._grants: dict[str, Grant] = {}
+        self._audiences: set[str] = set()
         self.were_granted = self._access is None
         """Whether the peer has shown a valid token or key at any time, or needs none."""
 
@@ -25,12 +26,17 @@ class Claims:
         return self._access is not None
 
     def put(self, token: str, audience: str) -> None:
-        """Add a token for *audience*; Refusal(UNAUTHORIZED_ACCESS) if it grants nothing."""
+        """Add a token for *audience*; a Refusal if it grants nothing, or is one too many."""
+        path, limit = path_of_resource(audience), self._namespace.config.links.max_tokens
+        if limit is not None and path not in self._audiences and len(self._audiences) >= limit:
+            text = f"The maximum number of '{limit}' tokens per connection has been reached."
+            raise Refusal(errors.RESOURCE_LIMIT_EXCEEDED, text)
         if self._access is not None:
             grant = self._access.by_signature(token, audience)
             # The JavaScript client that only manages an entity has a token for this node alone.
             self._grants[grant.path] = replace(grant, path=grant.path.removesuffix("/$management"))
             self.were_granted = True
+        self._audiences.add(path)
 
     def check_exists(self, audience: str) -> None:
         """Raise Refusal(NOT_FOUND) if *audience* is no entity, in a namespace that has keys and creates no entities."""

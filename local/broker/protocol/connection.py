@@ -11,6 +11,7 @@ Source: OASIS AMQP 1.0, part 2, section 2.4, and part 5, section 5.3.
 
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from enum import Enum, auto
 
 from local.broker import errors
@@ -45,6 +46,7 @@ HEARTBEAT_INTERVAL = 25.0
 MIN_REMOTE_IDLE_TIME_OUT = 0.5
 HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, whatever it sends
 TOKEN_SECONDS = 60.0  # within which it then has to show a valid token or key, if the namespace has keys
+_NEVER_HAD_A_LINK = 5  # a connection that never had a link is closed after a fifth of the time
 OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 _TRANSFER = bytes((0, 0x53, performatives.TRANSFER))
@@ -96,6 +98,8 @@ class Connection:
         self._output: list[bytes] = []
         self._output_size = 0
         self._delayed_until: int | None = None
+        self._open_links = 0
+        self._without_links: tuple[int, int] | None = None
         self._is_counted = False
         self._is_receiving = False
         self._reader = FrameReader(MAX_FIRST_FRAME_SIZE)
@@ -139,14 +143,44 @@ class Connection:
         namespace.timers.set(self, self._delayed_until)
 
     def next_deadline(self) -> int | None:
-        """Return until when the output is delayed."""
-        return self._delayed_until
+        """Return until when the output is delayed, or when the connection is closed unless it gets a link."""
+        ends_at = None if self._without_links is None else self._without_links[0]
+        return min((at for at in (self._delayed_until, ends_at) if at is not None), default=None)
 
     def advance(self, now: int) -> None:
-        """Send the delayed output if it is due."""
+        """Send the delayed output, or close the connection, if it is due."""
         if self._delayed_until is not None and self._delayed_until <= now:
             self._delayed_until = None
             self._wake()
+        if self._without_links is not None and self._without_links[0] <= now:
+            what = f"did not have any active links in the past {self._without_links[1]} milliseconds"
+            text = f"The connection was closed by container 'LinkTracker' because it {what}."
+            self.close(Refusal(errors.CONNECTION_FORCED, text))
+
+    def link_opened(self) -> None:
+        """Count a link that keeps the connection in use."""
+        self._open_links += 1
+        self._without_links = None
+
+    def link_ended(self) -> None:
+        """Count such a link less; without any, the connection is closed after a while."""
+        self._open_links -= 1
+        if not self._open_links:
+            self._await_link(1)
+
+    def _await_link(self, fraction: int) -> None:
+        limit = self.namespace.config.links.connection_idle
+        if limit is not None and self._phase is _Phase.OPEN:
+            wait = limit // timedelta(milliseconds=fraction)
+            self._without_links = milliseconds(self.namespace.clock) + wait, wait
+            self.namespace.timers.set(self, self._without_links[0])
+
+    def use_link(self, name: str) -> None:
+        """Count a request about a link as a use of it."""
+        for session in self.sessions.values():
+            for link in session.links.values():
+                if link.peer.name == name:
+                    link.use()
 
     # Incoming
 
@@ -295,6 +329,7 @@ class Connection:
             self.tick_interval = min(HEARTBEAT_INTERVAL, idle_time_out / 2)
             self._sends_heartbeats = True
         self._silence = 0.0
+        self._await_link(_NEVER_HAD_A_LINK)
 
     def _count_connection(self) -> None:
         limit = self.namespace.config.max_connections
@@ -349,7 +384,8 @@ class Connection:
 
     def _end(self) -> None:
         self._phase, self.is_closed = _Phase.CLOSED, True
-        self._delayed_until = None
+        self._delayed_until = self._without_links = None
+        self.namespace.timers.forget(self)
         self.namespace.open_connections -= self._is_counted
         self._is_counted = False
         for session in list(self.sessions.values()):
@@ -393,4 +429,4 @@ class Connection:
         for session in list(self.sessions.values()):
             for link in list(session.links.values()):
                 if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
-                    link.force_detach(claims.refusal(link.path, link.rights))
+                    link.end_forced(claims.refusal(link.path, link.rights).description, code="RenewToken")

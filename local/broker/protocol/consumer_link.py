@@ -1,6 +1,7 @@
 """Links that a client receives on from a queue, a subscription or a dead-letter queue."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from local.broker.core.ready_queue import MessageSession
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, milliseconds
 from local.broker.core.transaction import Transaction, Work
+from local.broker.durations import format_span
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
 from local.broker.protocol import dispositions, performatives
@@ -17,7 +19,7 @@ from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.fields import fields_of
 from local.broker.protocol.interfaces import LinkConnection, LinkSession
 from local.broker.protocol.outgoing_link import OutgoingLink
-from local.broker.protocol.performatives import Attach
+from local.broker.protocol.performatives import Attach, Flow
 from local.broker.protocol.terminus import with_session_id
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, long, map_, string, symbol
@@ -25,7 +27,7 @@ from shared.clock import ManualClock
 
 _TICKS_AT_1970 = 621_355_968_000_000_000
 _TICKS_PER_MILLISECOND = 10_000
-_DEFAULT_SESSION_TIMEOUT = 60_000
+_DEFAULT_SESSION_TIMEOUT = 64_980
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 
 
@@ -63,13 +65,24 @@ class ConsumerLink(OutgoingLink):
         if self._credit > 0:
             self._store.dispatch()
 
+    def can_take(self) -> bool:
+        """Return whether one more message can be sent now; lost locks count as unsettled until the peer settles."""
+        return not self.session.is_full and super().can_take()
+
+    def on_flow(self, flow: Flow) -> None:
+        """Handle the credit that the peer grants: it receives."""
+        self.use()
+        super().on_flow(flow)
+
     def take(self, tag: bytes, message: bytes) -> None:
         """Deliver a message of the store."""
+        self.use()
         self.send(tag, message, settled=self.is_destructive)
 
     def accept(self, tag: bytes) -> bool:
         """Complete a message; return False, and do nothing, if a fault may strike or its lock is lost."""
         # Nearly all settlements, without the calls of the other outcomes.
+        self.use()
         if self.faults.is_set:
             return False
         try:
@@ -80,6 +93,7 @@ class ConsumerLink(OutgoingLink):
 
     def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
         """Settle a message as the peer asks, and answer with the outcome unless it has settled it already."""
+        self.use()
         state = disposition.state
         if state is None:
             return disposition.settled
@@ -237,9 +251,12 @@ class SessionConsumerLink(ConsumerLink):
         locked_until = session.locked_until * _TICKS_PER_MILLISECOND + _TICKS_AT_1970
         self.send_attach(properties=map_([(symbol("com.microsoft:locked-until-utc"), long(locked_until))]))
 
-    def session_refused(self, refusal: Refusal) -> None:
+    def session_refused(self) -> None:
         """Refuse the link: no session became available in time."""
-        self.refuse(refusal)
+        waited = format_span(timedelta(milliseconds=self._timeout))
+        text = f"The operation did not complete within the allotted timeout of {waited}."
+        part = "The time allotted to this operation may have been a portion of a longer timeout."
+        self.refuse(Refusal(errors.TIMEOUT, f"{text} {part}"))
 
     def session_lost(self, refusal: Refusal) -> None:
         """End the link: the lock on its session is lost."""
@@ -253,9 +270,15 @@ class SessionConsumerLink(ConsumerLink):
     def on_release(self) -> None:
         """Release the session."""
         self.session.forget(self)
-        self._sessions.stop_waiting(self)
-        if self._granted is not None:
-            self._sessions.release_session(self._granted, self)
+        sessions, granted = self._sessions, self._granted
+        sessions.stop_waiting(self)
+        if granted is not None:
+            sessions.release_session(granted, self)
+            connection = self.session.connection
+            if isinstance(connection.namespace.clock, ManualClock) and connection.later is not None:
+                # The next client retries by its own clock, which does not stand still.
+                handover = sessions.options.session_handover / 1000
+                connection.later(handover, lambda: sessions.end_handover(granted.session_id))
 
     def pump(self) -> None:
         """Deliver the messages that are ready in the session."""

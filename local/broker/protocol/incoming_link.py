@@ -54,6 +54,7 @@ class IncomingLink(Link):
         """Handle one frame of a delivery, and the whole delivery with the last frame."""
         if self.is_over:
             return
+        self.use()
         first = self._first
         if first is None:
             if transfer.delivery_id is None:
@@ -136,7 +137,7 @@ class IncomingLink(Link):
         if fault is None:
             return self._outcome(message, size, message_format, transaction)
         if fault.effect is Effect.CLOSE_LINK:
-            self.detach(Refusal(fault.condition, fault.description))
+            self.detach(fault.refusal)
             return None
         return apply_fault(
             fault,

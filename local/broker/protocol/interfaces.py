@@ -48,6 +48,18 @@ class LinkConnection(Protocol):
         """Return the open links that answers to requests can be sent on, oldest first."""
         ...
 
+    def link_opened(self) -> None:
+        """Count a link that keeps the connection in use."""
+        ...
+
+    def link_ended(self) -> None:
+        """Count such a link less."""
+        ...
+
+    def use_link(self, name: str) -> None:
+        """Count a request about a link as a use of it."""
+        ...
+
     def drop(self) -> None:
         """Break the connection without closing it, as a fault asks for."""
         ...
@@ -114,6 +126,11 @@ class LinkSession(Protocol):
 
     def can_send(self) -> bool:
         """Return whether the peer accepts one more transfer now."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the peer has as many unsettled deliveries as it may have."""
         ...
 
     def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:

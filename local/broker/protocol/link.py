@@ -1,9 +1,12 @@
 """Links of every kind: how they open, are refused and end."""
 
+from datetime import timedelta
+
 from local.broker import errors
 from local.broker.config import Right
 from local.broker.core.store import milliseconds
 from local.broker.core.usage import Times
+from local.broker.durations import format_span
 from local.broker.errors import Refusal, SessionViolation
 from local.broker.protocol import performatives
 from local.broker.protocol.interfaces import LinkSession
@@ -32,6 +35,20 @@ class Link:
         self.capabilities: tuple[str, ...] = ()
         self.is_attached = False
         self.is_over = False
+        self._is_counted = False
+        self.idle_limit: int | None = None
+        self.used_at = 0
+
+    @property
+    def keeps_connection(self) -> bool:
+        """Return whether the connection is in use while this link is open."""
+        return True
+
+    def count(self) -> None:
+        """Let the connection know of the link, also while it waits for what it needs to open."""
+        if self.keeps_connection:
+            self._is_counted = True
+            self.session.connection.link_opened()
 
     def open(self) -> None:
         """Answer the peer's attach, now or when what it waits for is available; a Refusal refuses the link."""
@@ -40,6 +57,9 @@ class Link:
     def send_attach(self, *, max_message_size: int | None = None, properties: Value | None = None) -> None:
         """Send the attach that opens the link."""
         self.is_attached = True
+        self.use()
+        if self.idle_limit is not None:
+            self.session.connection.namespace.timers.set(self, self.used_at + self.idle_limit)
         peer = self.peer
         self.session.emit(
             performatives.attach(
@@ -84,12 +104,33 @@ class Link:
                 )
             )
         )
-        self.is_attached = True
         self._forget_attach()
         self.detach(refusal)
 
-    def detach(self, refusal: Refusal) -> None:
-        """End the link from this side, with the reason."""
+    def use(self) -> None:
+        """Start the time again after which the link ends."""
+        if self.idle_limit is not None:
+            self.used_at = milliseconds(self.session.connection.namespace.clock)
+
+    def next_deadline(self) -> int | None:
+        """Return when the link ends unless it is used."""
+        return None if self.idle_limit is None or self.is_over else self.used_at + self.idle_limit
+
+    def advance(self, now: int) -> None:
+        """End the link if it was not used for too long."""
+        if self.idle_limit is not None and self.used_at + self.idle_limit <= now:
+            kind = "AmqpMessageConsumer" if self.peer.role else "AmqpMessagePublisher"
+            limit = format_span(timedelta(milliseconds=self.idle_limit))
+            self.end_forced(f"{kind}.IdleTimerExpired: Idle timeout: {limit}.")
+
+    def end_forced(self, details: str, code: str = "") -> None:
+        """End the link as the service does on its own account."""
+        code = code or f"{'consumer' if self.peer.role else 'publisher'}(link{self.handle})"
+        text = f"The link '{self.peer.name}' is force detached. Code: {code}. Details: {details}"
+        self.force_detach(Refusal(errors.DETACH_FORCED, text))
+
+    def detach(self, refusal: Refusal | None) -> None:
+        """End the link from this side, with the reason if the peer gets one."""
         self.release()
         self.session.emit(performatives.detach(self.handle, closed=True, refusal=refusal))
 
@@ -114,6 +155,9 @@ class Link:
             self.is_over = True
             namespace = self.session.connection.namespace
             namespace.links.leave(self)
+            namespace.timers.forget(self)
+            if self._is_counted:
+                self.session.connection.link_ended()
             if self.times is not None:
                 self.times.accessed_at = milliseconds(namespace.clock)
             self.on_release()
@@ -135,6 +179,11 @@ class Link:
 
 class UnansweredLink(Link):
     """A link whose attach is never answered, because of a fault."""
+
+    @property
+    def keeps_connection(self) -> bool:
+        """Return whether the connection is in use while this link is open: it never is."""
+        return False
 
     def open(self) -> None:
         """Send nothing, and ignore what arrives."""

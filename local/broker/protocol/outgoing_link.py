@@ -42,6 +42,9 @@ class OutgoingLink(Link):
         fault = self.faults.strike(Operation.TRANSFER, self.path)
         if fault is None:
             return True
+        if fault.effect is Effect.CLOSE_LINK:
+            self.detach(fault.refusal)
+            return False
         passes = apply_fault(fault, self.session.connection, self.path, lambda: True, self._refuse_transfer)
         # The message is lost with the connection: for the entity it was sent.
         is_lost_on_the_way = fault.effect is Effect.DROP_CONNECTION and fault.takes_effect
@@ -80,6 +83,14 @@ class OutgoingLink(Link):
         if flow.drain:
             self._delivery_count = (self._delivery_count + self._credit) & _SERIAL
             self._credit = 0
+            fault = self.faults.strike(Operation.DRAIN, self.path) if self.faults.is_set else None
+            if fault is not None and fault.effect is not Effect.DELAY:
+                # The answer is all that is left to do.
+                if fault.effect is Effect.DROP_CONNECTION:
+                    self.session.connection.drop()
+                return
+            if fault is not None:
+                self.session.connection.delay_output(fault.delay)
         if flow.drain or flow.echo:
             self.session.emit_link_flow(self.handle, self._delivery_count, self._credit, drain=flow.drain)
 

@@ -45,6 +45,11 @@ class RequestLink(IncomingLink):
         super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == _TOKENS else _MAX_REQUEST_SIZE)
         self._node = node
 
+    @property
+    def keeps_connection(self) -> bool:
+        """Return whether the connection is in use while this link is open: not for tokens."""
+        return self._node.path != _TOKENS
+
     def hold(self, size: int) -> None:
         """Count what the connection holds: anyone may send requests, also without a token."""
         holdings = self.session.connection.holdings
@@ -69,6 +74,9 @@ class RequestLink(IncomingLink):
         response_link = self._response_link(request.reply_to)
         if response_link is None:
             raise Refusal(errors.NOT_FOUND, f"{self._node.path}: no link is attached to send the answer on")
+        link_name = request.properties.get("associated-link-name")
+        if link_name is not None:
+            self.session.connection.use_link(str(link_name.payload))
         response = self._respond(request)
         if response is not None:
             response_link.answer(encode_response(request, response, self._node))
@@ -127,6 +135,11 @@ class ResponseLink(OutgoingLink):
         self.address = address_of(attach.target)
         self._answers: deque[tuple[bytes, int]] = deque()
         self._numbers = itertools.count(1)
+
+    @property
+    def keeps_connection(self) -> bool:
+        """Return whether the connection is in use while this link is open: not for tokens."""
+        return self.node_path != _TOKENS
 
     def open(self) -> None:
         """Open the link."""

@@ -52,6 +52,7 @@ class Session:
         self._room = connection.remote_max_frame_size - performatives.TRANSFER_SIZE - HEADER.size
         self._unsettled: dict[int, tuple[DeliveringLink, bytes]] = {}
         self._waiting: deque[bytes] = deque()
+        self._max_unsettled = connection.namespace.config.links.max_unsettled
         self._is_over = False
         self.transaction_scope = TransactionScope()
 
@@ -110,6 +111,7 @@ class Session:
             link.refuse(refusal)
             return
         self.links[attach.handle] = link
+        link.count()
         try:
             link.open()
         except Refusal as refusal:
@@ -120,7 +122,10 @@ class Session:
         link = self.links.pop(handle, None)
         if link is not None:
             self.connection.holdings.remove(self._sizes.pop(handle))
+            was_full = self.is_full
             link.on_detach(closed=closed)
+            if was_full:
+                self.pump()
 
     def _on_flow(self, flow: Flow) -> None:
         acknowledged = 1 if flow.next_incoming_id is None else flow.next_incoming_id
@@ -154,6 +159,8 @@ class Session:
         if link.accept(tag):
             if not is_settled:
                 self.connection.emit(accepted_frame(self.channel, number, number))
+            if len(self._unsettled) + 1 == self._max_unsettled:
+                self.pump()
         else:
             self._unsettled[number] = entry
             self._on_disposition(Disposition(True, number, number, is_settled, ACCEPTED))
@@ -162,6 +169,7 @@ class Session:
         """Handle the peer's outcome of one or more deliveries."""
         if not found.role or self._is_over:
             return  # the peer acknowledges what the broker, as the receiver, has settled already
+        was_full = self.is_full
         first, last = found.first, found.last
         unsettled = self._unsettled
         if 0 <= last - first < len(unsettled):
@@ -180,6 +188,8 @@ class Session:
             # One answer to a disposition of many: a client reads it in a hundredth of the time.
             for start, end in _ranges(accepted):
                 self.connection.emit(accepted_frame(self.channel, start, end))
+        if was_full and not self.is_full:
+            self.pump()
 
     def _link(self, handle: int) -> Link:
         link = self.links.get(handle)
@@ -192,6 +202,11 @@ class Session:
     def can_send(self) -> bool:
         """Return whether the peer accepts one more transfer now."""
         return self._remote_incoming_window > 0 and self.connection.is_writable and not self._waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the peer has as many unsettled deliveries as it may have."""
+        return self._max_unsettled is not None and len(self._unsettled) >= self._max_unsettled
 
     def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:
         """Send a message in frames of the peer's maximum size; frames beyond its window wait."""
@@ -249,7 +264,10 @@ class Session:
 
     def settled(self, delivery_id: int) -> None:
         """Forget a delivery that was settled by the commit of its transaction."""
+        was_full = self.is_full
         self._unsettled.pop(delivery_id, None)
+        if was_full:
+            self.pump()
 
     def forget(self, link: DeliveringLink) -> None:
         """Forget the unsettled deliveries of a link that has ended."""

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from shared.amqp.values import Malformed
+from shared.azure.identity import lacks_a_right
 from shared.azure.receivers import frames
 from shared.azure.receivers.settlement import Settlement
 from shared.errors import TargetRefused, TargetUnavailable
@@ -54,7 +55,11 @@ def refused_or_closed(where: str, error: BaseException | None) -> TargetRefused 
     condition = getattr(error, "condition", None)
     name = getattr(condition, "value", condition)
     name = name.decode() if isinstance(name, bytes) else str(name or type(error).__name__)
-    if name in _REFUSALS or type(error).__name__ in ("TokenAuthFailure", "AuthenticationException"):
+    if (
+        name in _REFUSALS
+        or lacks_a_right(error)
+        or type(error).__name__ in ("TokenAuthFailure", "AuthenticationException")
+    ):
         return TargetRefused(f"{where}: the service refused with {name}")
     return LinkClosed(f"{where}: closed with {name}", name)
 
@@ -184,7 +189,7 @@ class RawLink:
             await self.drain(_CLOSING_SECONDS)
             await self._connection.release(self, self._received)
         except (LinkClosed, TargetRefused):
-            return  # the service has released them with the link
+            return  # messages of a session are free with the link, others when their locks end
         finally:
             self._received.clear()
 

@@ -122,22 +122,17 @@ class ServiceBusConnection:
             rcv_settle_mode=ReceiverSettleMode.Second,
         )
 
-    def management(self, link: RawLink) -> ManagementConnection:
-        """
-        Return the node for requests about the entity over this connection; they keep *link* from being idle.
-
-        Source: pull request 10209 of azure-sdk-for-python for the name that a request gives.
-        """
-        self._receiver._handler._link = link.link
-        return ManagementConnection(self._receiver)
-
     @property
     def name(self) -> str:
         """The name of this client in traces of the service."""
         return str(self._receiver._name)
 
     def management(self, link: RawLink | None) -> ManagementConnection:
-        """Return the `$management` node of the entity; its requests name *link*, which keeps the link alive."""
+        """
+        Return the `$management` node of the entity; its requests name *link*, which keeps the link alive.
+
+        Source: pull request 10209 of azure-sdk-for-python.
+        """
         # Copies, because the SDK takes the name from its own link, of which it has one; the connection is shared.
         receiver = copy.copy(self._receiver)
         receiver._handler = copy.copy(receiver._handler)

@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.azure.encoded_transfer import ONE_MESSAGE, EncodedMessage
+from shared.azure.identity import lacks_a_right
 from shared.azure.senders.batches import batch_size, encode_batch, envelope_of, split_by_size
 from shared.azure.senders.conditions import (
     DISABLED,
@@ -111,9 +112,9 @@ class _Place:
     async def opened(self, deadline: float) -> SenderLink:
         """Return the open link; raises the SDK's errors, and TimeoutError at *deadline*."""
         async with asyncio.timeout_at(deadline), self._opening:
-            if self._link is not None and self._link.failure is not None:
-                failed, self._link = self._link, None
-                await failed.retire()
+            if self._link is not None and not await self._link.is_usable():
+                ended, self._link = self._link, None
+                await ended.retire()
             if self._link is None:
                 self._link = await SenderLink.open(self._make_sender())
             return self._link
@@ -187,7 +188,8 @@ def translated(where: str, error: Exception) -> BuswayError:
     condition = condition_of(error)
     seen = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
     kinds = (error, _inner(error))
-    raised = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
+    found = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
+    raised = UNAUTHORIZED if lacks_a_right(error) else found
     return as_error(reaction_to(condition, raised), where, seen, error)
 
 

@@ -3,7 +3,7 @@
 import datetime as dt
 from typing import Any
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey
+from local.broker.config import HubConfig, LinkLimits, NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.core.namespace import Namespace
 from local.broker.protocol import performatives
 from local.broker.protocol.connection import Connection
@@ -35,6 +35,7 @@ class Peer:
         incoming_window: int = INCOMING_WINDOW,
         keys: tuple[SharedAccessKey, ...] = (),
         released_go_last: bool = False,
+        links: LinkLimits = LinkLimits(),  # noqa: B008 - it does not change
         namespace: Namespace | None = None,
     ) -> None:
         clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
@@ -44,6 +45,7 @@ class Peer:
             hubs=(HubConfig(name="h"),),
             shared_access_keys=keys,
             released_go_last=released_go_last,
+            links=links,
         )
         self.namespace = Namespace(config, clock) if namespace is None else namespace
         self.connection = Connection(self.namespace, lambda: None, incoming_window=incoming_window)
@@ -53,6 +55,14 @@ class Peer:
 
     def say(self, *parts: bytes) -> list[Any]:
         self.connection.receive(b"".join(parts))
+        return self.heard()
+
+    def wait(self, seconds: float) -> list[Any]:
+        """Return what is sent while time passes."""
+        clock = self.namespace.clock
+        assert isinstance(clock, ManualClock)
+        clock.advance(seconds)
+        self.namespace.advance()
         return self.heard()
 
     def heard(self) -> list[Any]:
@@ -106,10 +116,15 @@ class Peer:
 
 def error_of(heard: list[Any], code: int) -> object:
     """Return the condition in the one close, end or detach that was heard."""
+    return error_and_text(heard, code)[0]
+
+
+def error_and_text(heard: list[Any], code: int) -> tuple[object, object]:
+    """Return the condition and the description in the one close, end or detach that was heard."""
     (fields,) = [fields for _, seen, fields, _ in (each for each in heard if isinstance(each, tuple)) if seen == code]
     error = plain(fields[-1])
     assert isinstance(error, list)
-    return error[0]
+    return error[0], error[1]
 
 
 def codes(heard: list[Any]) -> list[int]:

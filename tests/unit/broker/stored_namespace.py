@@ -123,8 +123,8 @@ class Taker:
     def session_granted(self, session: MessageSession) -> None:
         pass
 
-    def session_refused(self, refusal: Refusal) -> None:
-        raise refusal
+    def session_refused(self) -> None:
+        raise AssertionError
 
     def session_lost(self, refusal: Refusal) -> None:
         pass
@@ -252,6 +252,7 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
             session = store.accept(f"session-{argument % 3}", taker)
             store.set_session_state(session.session_id, None if argument % 4 == 0 else b"state %d" % argument)
             store.release_session(session, taker)
+            store.end_handover(session.session_id)
         case "time":
             clock.advance(600 * argument)
             namespace.advance()

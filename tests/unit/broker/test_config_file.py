@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from local.broker.config import LinkLimits
 from local.broker.config_file import load_config
 from local.broker.durations import parse_duration
 from shared.errors import ConfigError
@@ -114,11 +115,31 @@ def test_the_official_files_are_read(write: WriteFile) -> None:
     assert (hub.partition_count, hub.consumer_groups, hubs.port) == (2, ("cg1",), 5700)
 
 
-def test_reported_behaviour_of_azure_is_only_there_if_the_file_says_so(write: WriteFile) -> None:
+def test_a_namespace_differs_from_azure_only_where_the_file_says_so(write: WriteFile) -> None:
     changed = json.loads(json.dumps(SERVICE_BUS))
-    changed["UserConfig"]["Namespaces"][0] |= {"ReleasedMessagesGoLast": True, "LockGroupSize": 5}
+    changed["UserConfig"]["Namespaces"][0] |= {
+        "ReleasedMessagesGoLast": True,
+        "LockGroupSize": 5,
+        "LinkIdle": "PT20S",
+        "ConnectionIdle": "P10675199D",
+        "SessionHandover": "PT0S",
+        "UpdatesDetach": False,
+        "MaxUnsettled": 10,
+        "MaxTokens": 2,
+    }
     configs = load_config([write(SERVICE_BUS, "a.json"), write(changed, "b.json")])
     assert [(config.released_go_last, config.lock_group_size) for config in configs] == [(False, 1), (True, 5)]
+    assert [config.links for config in configs] == [
+        LinkLimits(),
+        LinkLimits(
+            link_idle=timedelta(seconds=20),
+            connection_idle=None,
+            session_handover=timedelta(),
+            updates_detach=False,
+            max_unsettled=10,
+            max_tokens=2,
+        ),
+    ]
 
 
 def test_every_problem_of_every_file_is_reported_with_its_path(write: WriteFile, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def mark(**arguments: Any) -> pytest.Mark:
         ({"topics": {"t": 5}}, "topic t: got 5"),
         ({"topics": [5]}, "5 is no topic"),
         ({"hubs": {"h": 0}}, "is no hub, expected a name, a HubConfig or the number of partitions"),
+        ({"links": 20}, "links=20, expected LinkLimits"),
         ({"hubs": ["h", "H"]}, "two entities named 'H'"),
     ],
 )

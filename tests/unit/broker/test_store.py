@@ -51,8 +51,8 @@ class Taker:
     def session_granted(self, session: MessageSession) -> None:
         self.session = session
 
-    def session_refused(self, refusal: Refusal) -> None:
-        self.refusal = refusal
+    def session_refused(self) -> None:
+        self.refusal = Refusal(errors.TIMEOUT, "")
 
     def session_lost(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -232,7 +232,7 @@ def test_waiting_for_a_session_ends_at_its_deadline(namespace: Namespace, clock:
     assert taker.session is None
 
 
-def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Namespace) -> None:
+def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Namespace, clock: ManualClock) -> None:
     store = namespace.store("s")
     assert isinstance(store, SessionStore)
     for number in range(100):
@@ -242,6 +242,8 @@ def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Names
         store.dispatch_session(session)
         store.complete(taker.taken[0][0])
         store.release_session(session, taker)
+    clock.advance(1)
+    namespace.advance()
     assert store._sessions == {}
     assert store._held == {}
 

@@ -173,7 +173,7 @@ def test_a_transaction_ends_with_its_connection(namespace: Namespace, peer: Cont
 def test_a_transaction_times_out_two_minutes_after_its_first_operation(namespace: Namespace, peer: Controller) -> None:
     sender = peer.sender("target")
     transaction = peer.declare()
-    wait(namespace, 600)
+    wait(namespace, 599)
     peer.send_in(transaction, sender, b"a")
     wait(namespace, TIME_OUT / 1000 - 1)
     assert peer.send_in(transaction, sender, b"b") == accepted(transaction)

@@ -34,7 +34,7 @@ class Server:
         port = ReservedPort()
         port.release()
         server = grpc.aio.server()
-        handlers = {
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             name: grpc.unary_unary_rpc_method_handler(
                 self._handler(name), request.FromString, lambda each: each.SerializeToString()
             )

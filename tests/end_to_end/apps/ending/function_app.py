@@ -28,7 +28,8 @@ def _give_back(number: int, _: object) -> None:
         port = sys.argv[sys.argv.index("--port") + 1]
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             request = b"\n%c%b" % (len(token), token)  # field 1, a text
-            channel.unary_unary("/Settlement/Abandon")(request)
+            abandon: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/Settlement/Abandon")
+            abandon(request)
 
 
 atexit.register(note, "goodbye", [])
