@@ -54,6 +54,11 @@ class Deadline:
             await self.locks.renew()
 
     @property
+    def is_over(self) -> bool:
+        """Whether the process ends, so that nothing waits any more."""
+        return self._is_shutting_down()
+
+    @property
     def attempt_seconds(self) -> float:
         """The time that an attempt may take."""
         end = self._end if self.locks is None else min(self._end, self.locks.deadline)
@@ -67,7 +72,7 @@ class Deadline:
     async def pause(self, seconds: float, *, is_retry: bool = True) -> bool:
         """Sleep for *seconds* and renew the locks; return whether another attempt fits. Raises LockLost."""
         resume = self._clock.monotonic() + seconds
-        while not self._is_shutting_down():
+        while not self.is_over:
             if self.locks is not None:
                 await self.locks.renew()
             now = self._clock.monotonic()

@@ -160,7 +160,7 @@ class Pipeline:
                     with self._telemetry.in_hand(len(batch), oldest):
                         return await self._run_all(received, batch, tokens, deadline)
             except BuswayError:
-                if locks is not None and self._shutdown.is_requested and not self._task.one_by_one:
+                if locks is not None and deadline.is_over and not self._task.one_by_one:
                     await locks.give_back()
                 raise
 
@@ -234,13 +234,19 @@ class Pipeline:
         return Locks(self._source_locks, ends, session, host_renews=self._task.one_by_one)
 
     def _deadline(self, locks: Locks | None) -> Deadline:
-        """Return the deadline of a delivery that begins now."""
+        """
+        Return the deadline of a delivery that begins now.
+
+        What is delivered after the shutdown was requested waits for the end of the process: if it failed at once, the
+        host would deliver it again at once, until its attempts are used up.
+        """
+        is_late = self._shutdown.is_requested
         return Deadline(
             self._clock,
-            self._sleep,
+            asyncio.sleep if is_late else self._sleep,
             limit_seconds=self._task.hold.total_seconds(),
             locks=locks,
-            is_shutting_down=lambda: self._shutdown.is_requested,
+            is_shutting_down=lambda: self._shutdown.is_requested and not is_late,
         )
 
     async def _prepare(self, batch: Batch) -> BuswayError | None:

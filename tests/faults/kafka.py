@@ -61,7 +61,7 @@ class KafkaLine(Line):
     async def _read(self) -> tuple[list[Copy], list[str]]:
         west = self._broker.connection_string("west")
         async with ServiceBusClient.from_connection_string(west) as client:
-            rejected = await read_queue(client, REJECTED, len(self._stored("west", REJECTED)))
+            rejected = await read_queue(client, REJECTED, len(self.stored("west", REJECTED)))
         return await asyncio.to_thread(self._arrived), rejected
 
 

@@ -46,6 +46,7 @@ class Line:
         *,
         clock: Clock | None = None,
         lock: timedelta = _MINUTE,
+        link_idle: timedelta | None = None,
         duplicate_window: timedelta | None = None,
         ttl: str = "keep",
     ) -> None:
@@ -57,7 +58,7 @@ class Line:
         """The most failed deliveries of a message that were seen at the source."""
         self.hosts: list[HostProcess] = []
         self._folder = folder
-        self._broker = RunningBroker([west(lock), east(duplicate_window)], clock)
+        self._broker = RunningBroker([west(lock, link_idle), east(duplicate_window)], clock)
         self._stack = ExitStack()
         (folder / "tasks").mkdir(parents=True)
         (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -89,18 +90,24 @@ class Line:
         """Return the faults of the target's namespace."""
         return self._broker.faults("east")
 
-    def host(self, *, is_awaited: bool = True, settings: Mapping[str, str] | None = None) -> HostProcess:
-        """Start another host, with app settings of its own, and wait until it is ready."""
+    def host(
+        self,
+        *,
+        is_awaited: bool = True,
+        settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> HostProcess:
+        """Start another host, with app settings and arguments of its own, and wait until it is ready."""
         folder = self._folder / f"host-{len(self.hosts)}"
         folder.mkdir()
-        host = self._make_host(folder, settings or {})
+        host = self._make_host(folder, settings or {}, arguments)
         self.hosts.append(self._stack.enter_context(host))
         if is_awaited:
             host.wait_until_ready(_WAIT_SECONDS)
         return host
 
-    def _make_host(self, folder: Path, settings: Mapping[str, str]) -> HostProcess:
-        return HostProcess(str(ROOT), folder, self._settings() | dict(settings))
+    def _make_host(self, folder: Path, settings: Mapping[str, str], arguments: Sequence[str]) -> HostProcess:
+        return HostProcess(str(ROOT), folder, self._settings() | dict(settings), *arguments)
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -137,6 +144,13 @@ class Line:
         """Wait until the first fault of a namespace has occurred *times* times."""
         self.wait_until(lambda: strikes(faults) >= times, f"struck {times} times by {faults.plain()[0]}")
 
+    def let_pass(self, seconds: float) -> None:
+        """Let real time pass, in which nothing is to happen."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.remaining()
+            time.sleep(_POLL_SECONDS)
+
     def wait_until_drained(self, seconds: float = _WAIT_SECONDS) -> None:
         """Wait until the source is empty."""
         self.wait_until(lambda: not self.remaining(), "drained", seconds)
@@ -153,7 +167,7 @@ class Line:
         if self.route.source is Kind.HUB:
             return frozenset(self._broker.inspect("west", self._beyond_checkpoints))
         self.deliveries = max(self.deliveries, self._broker.inspect("west", self._delivery_count))
-        return frozenset([*self._stored("west", self.route.source_path), *self.carried()])
+        return frozenset([*self.stored("west", self.route.source_path), *self.carried()])
 
     def carried(self) -> list[str]:
         """Return the names of the messages in envelopes that no task has opened."""
@@ -163,11 +177,11 @@ class Line:
         """Return the names of the messages at the target, in order of arrival within each key."""
         if self.route.target is Kind.HUB:
             return self._broker.inspect("east", lambda namespace: _events(namespace, self.route.target_path))
-        return self._stored("east", self.route.target_path)
+        return self.stored("east", self.route.target_path)
 
     def sent_but_unsettled(self) -> frozenset[str]:
         """Return the names of the messages that the target or rejects have and the source still holds."""
-        return self.remaining().intersection([*self.names_at_target(), *self._stored("west", REJECTED)])
+        return self.remaining().intersection([*self.names_at_target(), *self.stored("west", REJECTED)])
 
     def expect_repeats(self, names: Iterable[str]) -> None:
         """Allow one more copy of each of *names*."""
@@ -197,14 +211,14 @@ class Line:
             ServiceBusClient.from_connection_string(at_west) as west_client,
             ServiceBusClient.from_connection_string(at_east) as east_client,
         ):
-            rejects = read_queue(west_client, REJECTED, len(self._stored("west", REJECTED)))
+            rejects = read_queue(west_client, REJECTED, len(self.stored("west", REJECTED)))
             if self.route.target is Kind.HUB:
                 return await asyncio.gather(read_hub(at_east, path), rejects)
             if self.route.target is Kind.SESSIONS:
                 counts = Counter(self._broker.inspect("east", lambda namespace: _sessions(namespace, path)))
                 return await asyncio.gather(read_sessions(east_client, path, counts), rejects)
             names, rejected = await asyncio.gather(
-                read_queue(east_client, path, len(self._stored("east", path))), rejects
+                read_queue(east_client, path, len(self.stored("east", path))), rejects
             )
             key_of = {copy.name: copy.key for copy in self.accepted}
             return [Copy(key_of.get(name, ""), name) for name in names], rejected
@@ -216,9 +230,10 @@ class Line:
     def _dead_letters(self) -> list[str]:
         if self.route.source is Kind.HUB:
             return []
-        return self._stored("west", f"{self.route.source_path}/$DeadLetterQueue")
+        return self.stored("west", f"{self.route.source_path}/$DeadLetterQueue")
 
-    def _stored(self, site: str, path: str) -> list[str]:
+    def stored(self, site: str, path: str) -> list[str]:
+        """Return the names of the messages that an entity holds."""
         return self._broker.inspect(site, lambda namespace: [named(each) for each in _messages(namespace, path)])
 
     def _delivery_count(self, namespace: Namespace) -> int:

@@ -71,7 +71,7 @@ def send(connection_string: str, route: Route, messages: Sequence[Draft]) -> Non
         _publish(connection_string, route.source_path, messages)
         return
     with SyncServiceBusClient.from_connection_string(connection_string) as client:
-        is_queue = route.source is Kind.QUEUE or route.from_queue
+        is_queue = route.source is Kind.QUEUE or bool(route.from_queue)
         sender = client.get_queue_sender(route.source_path) if is_queue else client.get_topic_sender("orders")
         with sender:
             for batch in _batches(messages):

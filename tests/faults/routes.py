@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import HubConfig, LinkLimits, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 
 # East has the Standard tier and west Premium: a message that is too large goes to rejects.
 EAST_LIMIT = 256 * 1024
@@ -42,8 +42,8 @@ class Route:
     """Whether the host delivers one message at a time (`dispatch: single`)."""
     is_amqp: bool = False
     """Whether the target is reached as an AMQP 1.0 broker (`kind: amqp`)."""
-    from_queue: bool = False
-    """Whether the source with sessions is a queue."""
+    from_queue: str = ""
+    """The name of the source with sessions, if that is a queue."""
     to_topic: bool = False
     """Whether the target with sessions is a topic; the copies are read from its subscription."""
 
@@ -79,7 +79,7 @@ class Route:
     def source_path(self) -> str:
         """Return the path of the source in its namespace."""
         if self.from_queue:
-            return "cases"
+            return self.from_queue
         return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders/Subscriptions/copy", Kind.HUB: "telemetry"}[self.source]
 
     @property
@@ -97,7 +97,7 @@ class Route:
             Kind.HUB: "{connection: hub-west, hub: telemetry}",
         }[self.source]
         if self.from_queue:
-            source = "{connection: west, queue: cases, sessions: true}"
+            source = f"{{connection: west, queue: {self.from_queue}, sessions: true}}"
         if self.has_carrier:
             return _THROUGH_CARRIER
         if self.has_storage:
@@ -170,6 +170,13 @@ routes: [{{target: {{connection: east, queue: jobs}}}}]
 rejects: {{connection: west, queue: {REJECTED}}}
 """
 
+TWIN = """
+task: twin
+source: {connection: west, queue: twins, sessions: true}
+routes: [{target: {connection: east, queue: twins}}]
+rejects: {connection: west, queue: rejected}
+"""
+
 THROUGH_GRID = Route(Kind.QUEUE, Kind.QUEUE, has_grid=True)
 THROUGH_STORAGE = Route(Kind.QUEUE, Kind.QUEUE, has_storage=True)
 ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
@@ -181,7 +188,8 @@ QUEUES_ONE_BY_ONE = Route(Kind.QUEUE, Kind.QUEUE, is_single=True)
 SESSIONS_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.SESSIONS, is_single=True)
 SESSIONS_TO_HUB_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.HUB, is_single=True)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
-SESSION_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue=True)
+SESSION_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="cases")
+TWIN_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="twins")
 SUBSCRIPTION_TO_TOPIC = Route(Kind.SESSIONS, Kind.SESSIONS, to_topic=True)
 QUEUE_TO_HUB = Route(Kind.QUEUE, Kind.HUB)
 HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
@@ -202,19 +210,25 @@ plant: {kind: amqp, setting: PLANT}
 """
 
 
-def west(lock: timedelta) -> NamespaceConfig:
-    """Return the namespace of the sources, which lock for *lock* and dead-letter a message after ten deliveries."""
+def west(lock: timedelta, link_idle: timedelta | None = None) -> NamespaceConfig:
+    """
+    Return the namespace of the sources, which lock for *lock* and dead-letter a message after ten deliveries.
+
+    Links end after *link_idle* without use, by default as on Azure.
+    """
     copy = SubscriptionConfig(name="copy", requires_session=True, lock_duration=lock)
     return NamespaceConfig(
         name="west",
         queues=(
             QueueConfig(name="jobs", lock_duration=lock),
             QueueConfig(name="cases", lock_duration=lock, requires_session=True),
+            QueueConfig(name="twins", lock_duration=lock, requires_session=True),
             QueueConfig(name=REJECTED),
         ),
         topics=(TopicConfig(name="orders", subscriptions=(copy,)),),
         hubs=(HubConfig(name="telemetry", partition_count=2),),
         max_message_size=WEST_LIMIT,
+        links=LinkLimits() if link_idle is None else LinkLimits(link_idle=link_idle),
         released_go_last=True,
     )
 
@@ -235,7 +249,12 @@ def east(duplicate_window: timedelta | None) -> NamespaceConfig:
 
     return NamespaceConfig(
         name="east",
-        queues=(queue("jobs", has_sessions=False), queue("orders", has_sessions=True), QueueConfig(name=CARRIER)),
+        queues=(
+            queue("jobs", has_sessions=False),
+            queue("orders", has_sessions=True),
+            queue("twins", has_sessions=True),
+            QueueConfig(name=CARRIER),
+        ),
         topics=(TopicConfig(name="updates", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
         hubs=(HubConfig(name="stream", partition_count=2),),
         max_message_size=EAST_LIMIT,

@@ -28,6 +28,7 @@ class Scenario:
     repeats: bool | None = False
     """Whether duplicates must occur: without them, a scenario that should cause some proves nothing. None: they may."""
     lock: timedelta = timedelta(minutes=1)
+    link_idle: timedelta | None = None
     duplicate_window: timedelta | None = None
     ttl: str = "keep"
     make_clock: Callable[[], Clock] | None = None
@@ -45,6 +46,7 @@ class Scenario:
                 Path(folder) / "line",
                 clock=None if self.make_clock is None else self.make_clock(),
                 lock=self.lock,
+                link_idle=self.link_idle,
                 duplicate_window=self.duplicate_window,
                 ttl=self.ttl,
             )

@@ -8,7 +8,7 @@ older journal, checkpoints and unsettled messages are those that the older code 
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -78,9 +78,9 @@ class UpgradedLine(WatchedLine):
         """Return what the hosts have written."""
         return dict(json.loads(self._checkpoints.read_text()))
 
-    def _make_host(self, folder: Path, settings: Mapping[str, str]) -> HostProcess:
+    def _make_host(self, folder: Path, settings: Mapping[str, str], arguments: Sequence[str]) -> HostProcess:
         if len(self.hosts) not in self._older:
-            return super()._make_host(folder, settings)
+            return super()._make_host(folder, settings, arguments)
         host = OlderHost(str(self._code), folder, self._settings() | dict(settings))
         host.root = self._code
         return host

@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -168,9 +168,9 @@ class VirtualLine(Line):
             if self.clock.monotonic() == before:
                 self.advance(_LEAP_SECONDS)
 
-    def _make_host(self, folder: Path, settings: Mapping[str, str]) -> HostProcess:
+    def _make_host(self, folder: Path, settings: Mapping[str, str], arguments: Sequence[str]) -> HostProcess:
         all_settings = self._settings() | dict(settings) | {_PORT: str(self._server.port), _SKEW: str(self.skew)}
-        return VirtualHost(str(_APP), folder, all_settings)
+        return VirtualHost(str(_APP), folder, all_settings, *arguments)
 
 
 class LineWithHostAhead(VirtualLine):

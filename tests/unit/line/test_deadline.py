@@ -295,6 +295,20 @@ def test_a_shutdown_gives_a_held_batch_back_at_once(has_session: bool) -> None:
     assert line.shutdown.in_progress == 0
 
 
+def test_what_is_delivered_after_a_shutdown_waits_for_the_end_of_the_process() -> None:
+    """FN69: if it failed at once, the host would deliver it again at once, until its attempts are used up."""
+    line = Line(OutputThatIsDown())
+    line.shutdown.request()
+
+    async def run() -> None:
+        async with asyncio.timeout(0.3):
+            await line.pipeline.run([delivered(1)], None, [token(1)])
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+    assert (line.locks.abandoned, line.outcomes()) == ([], [])
+
+
 def test_a_shutdown_ends_a_sleep() -> None:
     shutdown = Shutdown()
 
