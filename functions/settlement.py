@@ -12,7 +12,6 @@ Sources: settlement.proto and SettlementService.cs (Azure/azure-sdk-for-net, com
 """
 
 import argparse
-import asyncio
 import re
 import sys
 import uuid
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 # Of a dead-letter reason and description, each, in UTF-16: .NET refuses longer ones.
 LONGEST_TEXT = 4096 * 2
-_CALLS_AT_ONCE = 100
 _TEXT = 2
 """The wire type of a field with a length: texts, bytes, messages."""
 _MORE = 0x80
@@ -52,7 +50,6 @@ class HostSettlement:
         self._arguments = arguments
         self._has_twins = has_twins
         self._channel: grpc.aio.Channel | None = None
-        self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._sessions: dict[str, list[HostSession]] = {}
 
     @contextmanager
@@ -104,8 +101,7 @@ class HostSettlement:
             self._channel = grpc.aio.insecure_channel(*_endpoint(self._arguments))
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/Settlement/{method}")
         try:
-            async with self._turns:
-                answer: bytes = await ask(request, timeout=timeout_seconds)
+            answer: bytes = await ask(request, timeout=timeout_seconds)
         except grpc.aio.AioRpcError as error:
             raise _translated(method, error.code().name, error.details() or "") from error
         return answer
