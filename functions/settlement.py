@@ -94,9 +94,11 @@ class HostSettlement:
 
     async def call(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
         """Return the encoded answer to an encoded *request*."""
-        # Import lazily: see above.
-        import grpc.aio  # noqa: PLC0415
-
+        try:
+            # Import lazily: see above.
+            import grpc.aio  # noqa: PLC0415
+        except ImportError as error:
+            raise TargetRefused(f"grpcio cannot be imported, {error.name}; install requirements.txt") from error
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(*_endpoint(self._arguments))
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/Settlement/{method}")

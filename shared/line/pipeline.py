@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 
 from shared.clock import Clock, SystemClock
-from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, TargetRefused
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Release, Watch, number_parts
 from shared.line.deadline import Deadline
@@ -32,18 +32,17 @@ from shared.line.locks import Locks, SourceLocks
 from shared.line.outages import OutageLog
 from shared.line.pausing import Pause
 from shared.line.preparation import Preparation
-from shared.line.records import record_of
-from shared.line.sending import Sender, wait_seconds
+from shared.line.questions import Questions
+from shared.line.records import Records
+from shared.line.sending import Sender
 from shared.line.shutdown import Shutdown
 from shared.line.states import OUTCOMES, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.printable import printable
-from shared.protocols import BatchEditor, Entry, Flush, HeldSession, Journal, Outcome, Record, Telemetry
+from shared.protocols import BatchEditor, HeldSession, Journal, Outcome, Telemetry
 
 _LOGGER = logging.getLogger("busway.pipeline")
-
-_JOURNAL = "the journal"
 
 
 class Pipeline:
@@ -71,7 +70,6 @@ class Pipeline:
         its heartbeats.
         """
         self._task = task
-        self._journal = journal
         self._clock = clock or SystemClock()
         self._shutdown = shutdown or Shutdown()
         self._sleep = sleep or self._shutdown.sleep
@@ -85,9 +83,11 @@ class Pipeline:
             place = f"{task.origin.site}/{task.origin.entity}"
             self._source_locks = SourceLocks(task.name, place, task.settlement, self._clock)
         self._in_hand = InHand(task.name)
-        self._outages = OutageLog(task.name, self._clock, telemetry)
+        outages = OutageLog(task.name, self._clock, telemetry)
+        self._questions = Questions(outages)
+        self._records = Records(task, journal, self._questions)
         accepted = AcceptedSends() if accepted is None else accepted
-        self._sender = Sender(task, accepted, self._outages)
+        self._sender = Sender(task, accepted, outages)
         self._preparation = Preparation(task, journal, accepted)
         steps = self._preparation.steps()
         self._steps = steps if watch is None else watch(steps)
@@ -200,7 +200,7 @@ class Pipeline:
         decided.
         """
         started, retries = self._clock.monotonic(), deadline.retries
-        batch.ask = partial(self._ask, deadline)
+        batch.ask = partial(self._questions.ask, deadline)
         error = await self._prepare(batch)
         deliveries = batch.by_delivery()
         number_parts(deliveries)
@@ -293,7 +293,7 @@ class Pipeline:
         early: Sequence[Item] = ()
         batch_id = next(self._batch_ids)
         unsettled: BuswayError | None = None
-        unwritten = await self._write_received(deliveries, batch_id, deadline)
+        unwritten = await self._records.received(deliveries, batch_id, deadline)
         if unwritten is not None:
             _end([*with_host, *items])
             return error or unwritten, items
@@ -321,7 +321,7 @@ class Pipeline:
             _end(decided)
         if not decided:
             return error, early
-        unwritten = await self._write(self._journal.decided(self._records(decided), batch_id), deadline)
+        unwritten = await self._records.decided(decided, batch_id, deadline)
         # A batch without an error is settled by the host when the function returns.
         is_by_itself = batch.releases_all or error is not None or not is_last
         if is_by_itself and unwritten is None and unsettled is None:
@@ -334,61 +334,24 @@ class Pipeline:
             return None
         return LockLost(f"{self._task.name}: the lock of a message was lost")
 
-    async def _write_received(
-        self, deliveries: Iterable[Sequence[Item]], batch_id: int, deadline: Deadline
-    ) -> BuswayError | None:
-        """Record what was received; return the error if that is not possible."""
-        entries = [
-            Entry(members[0].arrival, members[0].arrived, len(members))
-            for members in deliveries
-            if members[0].arrived is not None
-        ]
-        return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
-
     async def _conclude(self, batch: Batch, batch_id: int, deadline: Deadline) -> None:
         """Release the messages of *batch* that have their result, while others wait for their targets."""
         concluded = batch.concluded()
         items = [item for members in concluded.values() for item in members]
         if not items or await self._settle_editors(items, deadline) is not None:
             return
-        if await self._write(self._journal.decided(self._records(items), batch_id), deadline) is None:
+        if await self._records.decided(items, batch_id, deadline) is None:
             await batch.conclude(concluded)
-
-    def _records(self, items: Iterable[Item]) -> list[Record]:
-        return [record_of(self._task.name, item, has_order=self._task.has_order) for item in items]
-
-    async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
-        """Write to the journal, again until *deadline*; return the last error."""
-        try:
-            await self._ask(deadline, _JOURNAL, lambda _: flush())
-        except BuswayError as error:
-            return error
-        return None
 
     async def _settle_editors(self, items: Sequence[Item], deadline: Deadline) -> BuswayError | None:
         """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""
         outcomes = [(item.arrival, OUTCOMES[item.state]) for item in items if item.state in OUTCOMES]
         try:
             for editor in self._settling if outcomes else ():
-                await self._ask(deadline, f"the editor {editor.name}", partial(_settle, editor, outcomes))
+                await self._questions.ask(deadline, f"the editor {editor.name}", partial(_settle, editor, outcomes))
         except BuswayError as error:
             return error
         return None
-
-    async def _ask[T](self, deadline: Deadline, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
-        """Repeat the question until there is an answer; raises the last error when *deadline* has passed."""
-        attempts = 0
-        while True:
-            try:
-                answer = await question(deadline.attempt_seconds)
-            except (TargetUnavailable, TargetRefused) as error:
-                attempts += 1
-                self._outages.note({place: error})
-                if not await deadline.pause(wait_seconds(error, attempts)):
-                    raise
-            else:
-                self._outages.note({place: None})
-                return answer
 
 
 def _is_with_host(item: Item) -> bool:

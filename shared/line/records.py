@@ -1,14 +1,52 @@
-"""The journal's records of what was decided about messages."""
+"""The journal's records of what a batch has received, and of what was decided about its messages."""
 
-from shared.errors import MessageRejected
+from collections.abc import Iterable, Sequence
+
+from shared.errors import BuswayError, MessageRejected
+from shared.line.deadline import Deadline
 from shared.line.item import Item
+from shared.line.questions import Questions
 from shared.line.sending import place_of
 from shared.line.states import OUTCOMES, Stage, State
-from shared.protocols import Outcome, Record
+from shared.line.task import Task
+from shared.protocols import Entry, Flush, Journal, Outcome, Record
 
 
-def record_of(task: str, item: Item, *, has_order: bool = True) -> Record:
-    """Return the record of an *item* whose state is terminal; without *has_order* it names no key that has an order."""
+class Records:
+    """Writes the records of one task, again until the deadline of the delivery."""
+
+    def __init__(self, task: Task, journal: Journal, questions: Questions) -> None:
+        """Write to *journal*."""
+        self._task = task
+        self._journal = journal
+        self._questions = questions
+
+    async def received(
+        self, deliveries: Iterable[Sequence[Item]], batch_id: int, deadline: Deadline
+    ) -> BuswayError | None:
+        """Record what was received; return the error if that is not possible."""
+        entries = [
+            Entry(members[0].arrival, members[0].arrived, len(members))
+            for members in deliveries
+            if members[0].arrived is not None
+        ]
+        return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
+
+    async def decided(self, items: Iterable[Item], batch_id: int, deadline: Deadline) -> BuswayError | None:
+        """Record the outcomes of *items*, whose states are terminal; return the error if that is not possible."""
+        records = [_record(self._task.name, item, has_order=self._task.has_order) for item in items]
+        return await self._write(self._journal.decided(records, batch_id), deadline)
+
+    async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
+        try:
+            await self._questions.ask(deadline, "the journal", lambda _: flush())
+        except BuswayError as error:
+            return error
+        return None
+
+
+def _record(task: str, item: Item, *, has_order: bool) -> Record:
+    """Return the record of an item; without *has_order* it names no key that has an order."""
     outcome, outgoing = OUTCOMES[item.state], item.outgoing
     return Record(
         task,
