@@ -30,6 +30,8 @@ _PAST_LINK_IDLE_SECONDS = 11 * 60
 # Longer than two holds, and than ten deliveries of one lock each.
 _PAST_HOLDS_SECONDS = 40 * 60
 
+_HOLD_SECONDS = 15 * 60
+
 _SHORT_LOCK = timedelta(seconds=10)
 _HELD_SECONDS = 13.0
 _DRAIN_SECONDS = 5
@@ -123,18 +125,25 @@ _ROUTES = (SESSION_QUEUES, SUBSCRIPTION_TO_TOPIC, QUEUE_TO_HUB, QUEUES)
 
 HOLDS = [
     *(
-        Scenario(f"target away for {seconds // 60} minutes", route, partial(away, seconds=seconds), line=VirtualLine)
+        Scenario(
+            f"target away for {seconds // 60} minutes",
+            route,
+            partial(away, seconds=seconds),
+            most_failed=seconds // _HOLD_SECONDS,
+            line=VirtualLine,
+        )
         for seconds in (_PAST_LINK_IDLE_SECONDS, _PAST_HOLDS_SECONDS)
         for route in _ROUTES
     ),
     *(
-        Scenario("renewals refused now and then", route, _refused, line=VirtualLine)
+        Scenario("renewals refused now and then", route, _refused, most_failed=0, line=VirtualLine)
         for route in (SESSION_QUEUES, QUEUE_TO_HUB)
     ),
     Scenario(
         "busy session of 5,000 messages, lock of 10 s",
         SESSION_QUEUES,
         _busy,
+        most_failed=0,
         lock=timedelta(seconds=10),
         link_idle=timedelta(seconds=20),
     ),

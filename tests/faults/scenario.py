@@ -27,6 +27,8 @@ class Scenario:
     explains: str = ""
     repeats: bool | None = False
     """Whether duplicates must occur: without them, a scenario that should cause some proves nothing. None: they may."""
+    most_failed: int | None = None
+    """How many failed deliveries a message may have at most."""
     lock: timedelta = timedelta(minutes=1)
     link_idle: timedelta | None = None
     duplicate_window: timedelta | None = None
@@ -75,6 +77,8 @@ class Row:
             "out of order": balance.order_breaks if self.scenario.route.keeps_order else (),
         }
         objections = [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
+        if self.scenario.most_failed is not None and balance.deliveries > self.scenario.most_failed:
+            objections.append(f"{balance.deliveries} failed deliveries, expected {self.scenario.most_failed} at most")
         if self.scenario.repeats is not None and self.scenario.repeats != bool(balance.duplicates):
             found_any = "some" if balance.duplicates else "no"
             objections.append(f"{found_any} duplicates, expected {'some' if self.scenario.repeats else 'none'}")
