@@ -31,8 +31,9 @@ from shared.rules.syntax import Scope, Set
 
 LOCK = timedelta(minutes=1)
 SHORTEST_LOCK = timedelta(seconds=30)
-NIGHT, WEEKEND = timedelta(hours=12), timedelta(days=3)
-FEWEST_DELIVERIES, MOST_DELIVERIES = 10, 2000
+OUTAGE = timedelta(days=3)
+# A lock that cannot be renewed ends each delivery: the host has no settlement service, or two functions have its session.
+DELIVERIES = OUTAGE // LOCK
 SHORTEST_WINDOW, LONGEST_WINDOW = timedelta(minutes=10), timedelta(days=7)
 NEW_PARTITIONS = 4
 
@@ -165,13 +166,12 @@ class _Collector:
             return
         needed.is_source = True
         self.must(needed, "requires_session", source.sessions, f"{by} says `sessions: {_yaml(source.sessions)}`", task)
-        deliveries = deliveries_for(hold, WEEKEND)
-        least = deliveries_for(hold, NIGHT)
+        least = deliveries_for(hold)
         needed.needs["lock_duration"] = Need(LOCK, "short enough after a crash, renewed by Busway", least=SHORTEST_LOCK)
         known = needed.needs.get("max_delivery_count")
-        if known is None or (isinstance(known.value, int) and known.value < deliveries):
-            reason = f"each hold of {_hours(hold)} that fails is a delivery"
-            needed.needs["max_delivery_count"] = Need(deliveries, reason, least=least)
+        if known is None or (isinstance(known.least, int) and known.least < least):
+            reason = f"an outage of three days takes {least} deliveries of {_hours(hold)}, or {DELIVERIES} of one lock"
+            needed.needs["max_delivery_count"] = Need(DELIVERIES, reason, least=least)
         if needed.name.kind is Kind.SUBSCRIPTION:
             needed.needs["dead_lettering_on_filter_evaluation_exceptions"] = Need(
                 True, "an error in the rule must be visible"
@@ -210,7 +210,7 @@ class _Collector:
     def add_windows(self) -> None:
         """Let each new target remember ids for as long as its sources redeliver."""
         for task in self.configuration.tasks:
-            deliveries = 1 if task.source.dead_letter else deliveries_for(task.limits.hold, WEEKEND)
+            deliveries = 1 if task.source.dead_letter else deliveries_for(task.limits.hold)
             window = min(max(SHORTEST_WINDOW, LOCK * deliveries), LONGEST_WINDOW)
             for target in task.targets():
                 needed = self.target(target, task.task)
@@ -300,9 +300,9 @@ def sets_session_id(action: str | None) -> bool:
     return any(isinstance(each, Set) and key_of(each.property) == (Scope.SYSTEM, "sessionid") for each in statements)
 
 
-def deliveries_for(hold: timedelta, outage: timedelta) -> int:
-    """Return how many deliveries outlast *outage* if each is held for *hold*."""
-    return min(max(FEWEST_DELIVERIES, ceil(outage / hold)), MOST_DELIVERIES)
+def deliveries_for(hold: timedelta) -> int:
+    """Return how many deliveries outlast an outage if each is held for *hold*, or for a lock if that is longer."""
+    return ceil(OUTAGE / max(hold, LOCK))
 
 
 def _fits(need: Need, value: Setting) -> bool:

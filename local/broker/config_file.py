@@ -169,7 +169,7 @@ def _read_queue(reader: Reader) -> QueueConfig:
         name=name,
         requires_session=properties.flag("RequiresSession"),
         lock_duration=properties.duration("LockDuration", "PT1M"),
-        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2_000),
+        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2**31 - 1),
         default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
         dead_lettering_on_message_expiration=properties.flag("DeadLetteringOnMessageExpiration"),
         requires_duplicate_detection=properties.flag("RequiresDuplicateDetection"),
@@ -215,7 +215,7 @@ def _read_subscription(reader: Reader) -> SubscriptionConfig:
         rules=tuple(read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,),
         requires_session=properties.flag("RequiresSession"),
         lock_duration=properties.duration("LockDuration", "PT1M"),
-        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2_000),
+        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2**31 - 1),
         default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
         dead_lettering_on_message_expiration=properties.flag("DeadLetteringOnMessageExpiration"),
         dead_lettering_on_filter_evaluation_exceptions=properties.flag(

@@ -17,7 +17,7 @@ TOPOLOGY = "topology.yaml"
 type Duration = Annotated[timedelta, Field(strict=False, gt=timedelta(0))]
 type Lock = Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(minutes=5))]
 type Window = Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=20), le=timedelta(days=7))]
-type Deliveries = Annotated[int, Field(ge=1, le=2000)]
+type Deliveries = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class QueueSettings(Strict):

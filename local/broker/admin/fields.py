@@ -134,7 +134,7 @@ DEAD_LETTERING_ON_EXPIRATION = flag("DeadLetteringOnMessageExpiration", "dead_le
 DEAD_LETTERING_ON_FILTER_ERRORS = flag(
     "DeadLetteringOnFilterEvaluationExceptions", "dead_lettering_on_filter_evaluation_exceptions"
 )
-MAX_DELIVERY_COUNT = number("MaxDeliveryCount", "max_delivery_count", 1, 2_000)
+MAX_DELIVERY_COUNT = number("MaxDeliveryCount", "max_delivery_count", 1, 2**31 - 1)
 BATCHED_OPERATIONS = flag("EnableBatchedOperations", "enable_batched_operations")
 STATUS = Field("Status", "status", _status, lambda value, _: str(value))
 FORWARD_TO = target("ForwardTo", "forward_to")

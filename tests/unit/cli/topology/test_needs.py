@@ -56,19 +56,17 @@ def test_a_source_gets_sessions_its_rule_and_deliveries_that_outlast_an_outage(n
     assert values(source) == {
         "requires_session": True,
         "lock_duration": timedelta(minutes=1),
-        "max_delivery_count": 58,
+        "max_delivery_count": 4320,
         "dead_lettering_on_filter_evaluation_exceptions": True,
     }
-    assert source.needs["max_delivery_count"].least == 10
+    assert source.needs["max_delivery_count"].least == 288
     assert source.rule is not None
     assert (source.rule.filter, source.rule.action) == ("replication IS NULL", "SET replication = 1")
 
 
-@pytest.mark.parametrize(("minutes", "deliveries"), [(75, 58), (110, 40), (10, 432), (1, 2000)])
-def test_deliveries_times_the_hold_are_three_days_within_the_limit_of_the_service(
-    minutes: int, deliveries: int
-) -> None:
-    assert deliveries_for(timedelta(minutes=minutes), timedelta(days=3)) == deliveries
+@pytest.mark.parametrize(("minutes", "deliveries"), [(50, 87), (15, 288), (1, 4320), (0.1, 4320)])
+def test_deliveries_times_the_hold_are_three_days(minutes: float, deliveries: int) -> None:
+    assert deliveries_for(timedelta(minutes=minutes)) == deliveries
 
 
 def test_a_new_target_remembers_ids_as_long_as_its_sources_redeliver(needs: Configured) -> None:
