@@ -21,6 +21,7 @@ from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
 from shared.config.journal_models import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, Target, TaskFile
+from shared.config.review.deliveries import OUTAGE
 from shared.config.review.known_properties import key_of
 from shared.config.topology import TOPOLOGY
 from shared.errors import ConfigError, Problem
@@ -31,8 +32,7 @@ from shared.rules.syntax import Scope, Set
 
 LOCK = timedelta(minutes=1)
 SHORTEST_LOCK = timedelta(seconds=30)
-OUTAGE = timedelta(days=3)
-# A lock that cannot be renewed ends each delivery: the host has no settlement service, or two functions have its session.
+# Where locks cannot be renewed, a delivery lasts as long as one of them.
 DELIVERIES = OUTAGE // LOCK
 SHORTEST_WINDOW, LONGEST_WINDOW = timedelta(minutes=10), timedelta(days=7)
 NEW_PARTITIONS = 4

@@ -93,7 +93,7 @@ def test_an_empty_pair_gets_what_its_tasks_need_and_a_second_run_changes_nothing
 
     client = pair.client("west")
     subscription = client.get_subscription("orders", "replication")
-    assert (subscription.requires_session, subscription.max_delivery_count) == (True, 58)
+    assert (subscription.requires_session, subscription.max_delivery_count) == (True, 4320)
     [rule] = client.list_rules("orders", "replication")
     assert rule.name == "busway"
     assert rule.action is not None
@@ -259,14 +259,14 @@ def test_drift_on_one_twin_is_found_and_what_the_tasks_decide_is_put_right(pair:
 
     plan = json.loads(pair.run("plan", "--json").output)
     [step] = plan["sites"]["east"]["steps"]
-    assert (step["entity"], step["settings"]) == ("subscription orders/replication", {"max_delivery_count": 58})
+    assert (step["entity"], step["settings"]) == ("subscription orders/replication", {"max_delivery_count": 4320})
     assert [each["entity"] for each in plan["sites"]["east"]["cannot_change"]] == ["subscription orders/application"]
     assert [(each["entity"], each["what"]) for each in plan["drift"]] == [
         ("topic orders", "default_message_time_to_live"),
         ("subscription orders/audit", "exists on one side"),
     ]
     assert pair.run("apply", "--yes").exit_code == 4
-    assert client.get_subscription("orders", "replication").max_delivery_count == 58
+    assert client.get_subscription("orders", "replication").max_delivery_count == 4320
 
 
 def test_export_of_what_apply_made_has_no_difference_and_runs_on_the_broker(pair: Pair) -> None:
@@ -335,7 +335,7 @@ def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_pa
     target = tmp_path / "emulators"
     result = pair.run("plan", "--config-json", str(target))
     assert result.exit_code == 0, result.output
-    assert "max_delivery_count 10 instead of 58" in result.output
+    assert "max_delivery_count 10 instead of 4320" in result.output
     for site in SITES:
         [namespace] = load_config([target / f"{site}.json"], is_strict=True)
         assert [topic.name for topic in namespace.topics] == ["orders"]

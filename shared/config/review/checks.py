@@ -331,6 +331,15 @@ TTL_CUT = _check(
 
 # Deliveries
 
+FEW_DELIVERIES = _check(
+    _WARNING,
+    "few-deliveries",
+    "An outage of three days moves messages into the source's dead-letter queue: each delivery that fails counts, and "
+    "lasts as long as `limits.hold`. It lasts one lock if several functions of the app take from sessions, because the "
+    "host finds a session by its id alone, and may renew that of another function.",
+    "raise MaxDeliveryCount of the source, which `busway plan` does; or deploy the tasks with sessions as several apps",
+    needs_entities=True,
+)
 NO_DUPLICATE_DETECTION = _check(
     _WARNING,
     "no-duplicate-detection",

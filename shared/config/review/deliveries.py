@@ -1,6 +1,8 @@
-"""Checks duplicate detection and message sizes."""
+"""Checks delivery counts, duplicate detection and message sizes."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from math import ceil
 
 from shared.config.models import Route, TaskFile
 from shared.config.review import checks
@@ -12,11 +14,14 @@ from shared.rules import parse_action
 from shared.rules.syntax import Scope
 
 _MESSAGE_ID = (Scope.SYSTEM, "messageid")
+OUTAGE = timedelta(days=3)
+"""What a source is to outlast without losing messages to its dead-letter queue."""
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield the targets that accept duplicates, drop messages as duplicates, or accept only smaller messages."""
+    """Yield sources that give up early, and targets that accept duplicates, drop copies, or take smaller messages."""
     for task in network.tasks:
+        yield from _attempts(network, task)
         for index, route in enumerate(task.routes):
             taker = network.entities.taker(network.connection(route.target.connection), route.target)
             if taker is not None:
@@ -24,6 +29,24 @@ def findings(network: Network) -> Iterator[Finding]:
                 if route.via == "sdk":  # a binding cannot set an id
                     yield from _duplicates(network, task, route, taker, place)
                 yield from _sizes(network, task, route, taker, place)
+
+
+def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
+    source = task.source
+    deliverer = network.entities.deliverer(network.connection(source.connection), source)
+    if deliverer is None or source.dead_letter:
+        return
+    lock, hold = deliverer.lock_duration, max(task.limits.hold, deliverer.lock_duration)
+    # With `dispatch: single` the host renews, and knows its own sessions.
+    is_ambiguous = source.sessions and task.levers.dispatch == "batch" and _session_functions(network) > 1
+    lasts = deliverer.max_delivery_count * (lock if is_ambiguous else hold)
+    if lasts < OUTAGE:
+        count = f"{deliverer.max_delivery_count} deliveries of {lock if is_ambiguous else hold}"
+        yield Finding(checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
+
+
+def _session_functions(network: Network) -> int:
+    return sum(each.source.sessions for each in (*network.tasks, *network.configuration.taps))
 
 
 def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:
@@ -38,7 +61,7 @@ def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | T
     deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
     # A dead-letter queue does not limit the number of deliveries.
     if deliverer is not None and not task.source.dead_letter:
-        horizon = deliverer.lock_duration * deliverer.max_delivery_count
+        horizon = deliverer.lock_duration * min(deliverer.max_delivery_count, ceil(OUTAGE / task.limits.hold))
         if window < horizon:
             seen = f"{target} remembers an id for {window}, {network.label(task.source)} redelivers for up to {horizon}"
             yield Finding(checks.SHORT_DUPLICATE_WINDOW, place, seen)

@@ -108,8 +108,7 @@ def test_host_file_above_the_folder_is_checked(tmp_path: Path) -> None:
     without = CliRunner().invoke(app, ["check", str(folder)])
     assert without.exit_code == 0
     assert f"Not checked: host.json, which is in no folder above {folder}." in without.stderr
-    # Functions without a time in host.json run for 30 minutes, shorter than the default hold.
-    tmp_path.joinpath("app/host.json").write_text("{}", encoding="utf-8")
+    tmp_path.joinpath("app/host.json").write_text('{"functionTimeout": "00:18:00"}', encoding="utf-8")
     result = CliRunner().invoke(app, ["check", str(folder)])
     assert result.exit_code == 1
     assert "error hold-near-timeout: " in result.stderr

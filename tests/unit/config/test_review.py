@@ -13,7 +13,7 @@ from shared.config.review import CHECKS, Entities, Severity, review
 from tests.unit.config.conftest import MARKED, ROOT, names, subscribed, task, to
 
 
-def queue(name: str, **properties: str | bool) -> dict[str, Any]:
+def queue(name: str, **properties: str | bool | int) -> dict[str, Any]:
     return {"Name": name, "Properties": properties}
 
 
@@ -25,7 +25,7 @@ def test_repository_with_its_emulators_has_short_duplicate_windows() -> None:
     configuration = load(ROOT / "config")
     files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
-    assert {each.check.name for each in findings} == {"short-duplicate-window"}
+    assert {each.check.name for each in findings} == {"few-deliveries", "short-duplicate-window"}
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_deployed_rule_takes_precedence_over_the_declared_one(found: Callable[..
 
 
 def test_target_that_shortens_the_time_to_live_is_reported(found: Callable[..., Any]) -> None:
-    detects: dict[str, Any] = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
+    detects: dict[str, Any] = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT5H"}
     long, short = (
-        queue("orders", DefaultMessageTimeToLive="P1D"),
+        queue("orders", DefaultMessageTimeToLive="P1D", MaxDeliveryCount=288),
         queue("orders", DefaultMessageTimeToLive="PT1H", **detects),
     )
     copy = task("copy", "{connection: west, queue: orders}", to("east"))
@@ -243,7 +243,7 @@ def test_bodies_without_properties_are_refused_where_something_needs_one(found: 
         task("reader", "{connection: north, queue: c}", to("east", "queue: c")),
         task("binary", "{connection: west, queue: d}", BINDING % ("d", body), more=compressed),
         task("plain", "{connection: west, queue: e}", BINDING % ("e", body)),
-        north={"Queues": [queue(name, RequiresDuplicateDetection=name == "b")
+        north={"Queues": [queue(name, RequiresDuplicateDetection=name == "b", MaxDeliveryCount=288)
                           for name in ("a", "b", "c", "d", "e", "rejected")]},
     )  # fmt: skip
     assert findings == [
@@ -252,6 +252,35 @@ def test_bodies_without_properties_are_refused_where_something_needs_one(found: 
         ("body-loses-properties", "document 3: routes[0].body_only"),
         ("binary-body", "document 5: routes[0].body_only"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "hold", "sessions", "expected"),
+    [
+        (287, "PT15M", 1, ["few-deliveries"]),
+        (288, "PT15M", 1, []),
+        (87, "PT50M", 1, []),
+        (4319, "PT1S", 1, ["few-deliveries"]),
+        (4320, "PT1S", 1, []),
+        # The host renews the session of one of two functions.
+        (4319, "PT15M", 2, ["few-deliveries"] * 2),
+        (4320, "PT15M", 2, []),
+    ],
+)
+def test_a_source_outlasts_three_days(
+    count: int, hold: str, sessions: int, expected: list[str], found: Callable[..., Any]
+) -> None:
+    sources = [f"q{number}" for number in range(sessions)]
+    held = f"limits: {{hold: {hold}}}\n"
+    lock = {"RequiresSession": True, "MaxDeliveryCount": count, "LockDuration": "PT1M"}
+    findings = found(
+        *(
+            task(each, f"{{connection: west, queue: {each}, sessions: true}}", to("east"), more=held)
+            for each in sources
+        ),
+        west={"Queues": [queue(each, **lock) for each in (*sources, "rejected")]},
+    )
+    assert [name for name in names(findings) if name == "few-deliveries"] == expected
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ east:
         (
             (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
             "west: {queues: {q: {max_delivery_count: 3}}}",
-            "says max_delivery_count 3, but each hold of 75 min that fails is a delivery, which needs at least 10",
+            "says max_delivery_count 3, but an outage of three days takes 288 deliveries of 15 min",
         ),
         (
             (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
