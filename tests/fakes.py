@@ -149,6 +149,10 @@ class SettlementInMemory:
             self._ends.clear()
             self._first = 0.0
 
+    def is_lost(self, token: bytes) -> bool:
+        """Return whether the lock of a message has ended."""
+        return self.clock.monotonic() >= self._ends.get(token, self._first)
+
     @property
     def times(self) -> list[float]:
         """When something was renewed."""
@@ -183,7 +187,7 @@ class SettlementInMemory:
     def _check(self, token: bytes) -> None:
         if self.error is not None:
             raise self.error
-        if self.clock.monotonic() >= self._ends.get(token, self._first):
+        if self.is_lost(token):
             raise LockLost("west/orders: lost")
 
 

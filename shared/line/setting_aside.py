@@ -110,13 +110,13 @@ class SettingAside:
                 continue
             error, token = item.rejection.error, item.lock_token
             if locks is None or token is None:
-                return error
+                return _stuck(item, "its source has no dead-letter queue")
             try:
                 await locks.dead_letter(token, error.reason, _description(item, parts.get(token, ())))
             except TargetRefused as refusal:
-                # The last resort: the source gives the message up itself, after its last delivery.
-                error.add_note(str(refusal))
-                return error
+                # The last resort: the source gives the message up itself, after its last delivery. Waiting until then
+                # costs its neighbours a delivery for each lock, failing at once would cost them all within seconds.
+                return _stuck(item, str(refusal))
             except LockLost as lost:
                 if locks.has_session:
                     raise
@@ -127,6 +127,10 @@ class SettingAside:
             item.dead_letter()
             self._accepted.remember(item.key, Outcome.REJECTED)
         return None
+
+
+def _stuck(item: Item, reason: str) -> TargetRefused:
+    return TargetRefused(f"{dead_letter_queue(item)}: the message cannot be moved there, {reason}: {item.reason}")
 
 
 def dead_letter_queue(item: Item) -> str:

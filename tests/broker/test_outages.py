@@ -207,7 +207,7 @@ def test_where_the_host_settles_whole_batches_only_the_neighbours_are_sent_once(
     publish(broker, "plain", 3)
     line = WireLine(broker, clock, has_locks=False, has_rejects=False, editors=[Refusing("m-1")])
     line.run(lambda: len(line.failures) == 3)
-    assert {type(error) for error in line.failures} == {MessageRejected}
+    assert {type(error) for error in line.failures} == {TargetRefused}
     assert line.ids() == ["m-0", "m-2"]
 
 

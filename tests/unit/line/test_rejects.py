@@ -116,13 +116,13 @@ def test_without_rejects_an_invalid_message_stays_at_the_source_and_the_others_a
     output = OutputThatRejects(lambda message: message.message_id == "m-2")
     line = Line(output, has_rejects=False)
     for delivery_count in range(3):
-        with pytest.raises(MessageRejected):
+        with pytest.raises(TargetRefused):
             line.run(*[delivered(number, delivery_count=delivery_count) for number in (1, 2, 3)])
     assert output.ids("orders") == ["m-1", "m-3"]
 
 
 def test_no_error_of_the_pipeline_quotes_a_body() -> None:
     line = Line(OutputThatRejects(lambda _: True), has_rejects=False)
-    with pytest.raises(MessageRejected) as caught:
+    with pytest.raises(TargetRefused) as caught:
         line.run(delivered(1, body=b"secret", named={"key": string("secret")}))
     assert "secret" not in str(caught.value)
