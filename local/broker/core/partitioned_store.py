@@ -50,7 +50,7 @@ class PartitionedStore(MessageStore):
             until, others = self._groups.get(partition, (0, 0))
             if others and not message.delivery_count:
                 message.locked_until = until
-                self._is_in_order = False
+                self._locks.are_in_order = False
                 self._timers.set(self, until)
             else:
                 until, others = message.locked_until, size

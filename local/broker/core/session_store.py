@@ -119,7 +119,7 @@ class SessionStore(MessageStore):
 
     def session_of(self, token: bytes) -> str:
         """Return the session of the message that is locked with *token*."""
-        return self._locked(token).content.session_id or ""
+        return self._locks.message(token).content.session_id or ""
 
     def session_state(self, session_id: str) -> bytes | None:
         """Return the state of a locked session."""
@@ -268,7 +268,7 @@ class SessionStore(MessageStore):
 
     def renew_lock(self, token: bytes) -> int:
         """Return the end that the message names; the session's lock is not extended."""
-        return self._locked(token).locked_until
+        return self._locks.message(token).locked_until
 
     def expire_locks(self) -> None:
         """End the locks on all sessions as if they had expired."""
@@ -286,7 +286,7 @@ class SessionStore(MessageStore):
 
     def _next_lock_end(self) -> int | None:
         held = (session.locked_until for session in self._held.values())
-        first = next(held, None) if self._is_in_order else min(held, default=None)
+        first = next(held, None) if self._locks.are_in_order else min(held, default=None)
         ends = [*self._waiting.values(), *self._in_handover.values()]
         if first is not None:
             ends.append(first)

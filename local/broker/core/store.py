@@ -14,14 +14,13 @@ Azure/azure-service-bus for deferring.
 """
 
 import itertools
-import os
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from local.broker import errors
 from local.broker.core.content import Content
+from local.broker.core.locks import Locks
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import Changes, changed
 from local.broker.core.ready_queue import Consumer, ReadyQueue
@@ -30,8 +29,6 @@ from local.broker.core.sequence_numbers import SequenceNumbers, partition_of
 from local.broker.core.timers import Deadlines, Timers
 from local.broker.errors import Refusal
 from shared.clock import Clock, SystemClock
-
-_TOKEN = struct.Struct(">8sQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +79,15 @@ class MessageStore:
         self._timers = timers
         self._dead_letter = dead_letter
         self._ready = ReadyQueue()
-        # In the order of expiry: all locks last equally long, and renewing one moves it to the end. Only shortening the
-        # lock duration while messages are locked breaks the order.
-        self._locks: dict[bytes, StoredMessage] = {}
-        self._is_in_order = True
+        self._locks = Locks()
         self._expiries = Deadlines(self.messages)
         self._newest_time = 0
         self.numbers = numbers
-        self._token_prefix = os.urandom(8)
-        self._token_numbers = itertools.count(1)
 
     def reconfigure(self, options: StoreOptions) -> None:
         """Apply other options from now on; existing locks and deadlines do not change."""
         if options.lock_duration < self.options.lock_duration and self._next_lock_end() is not None:
-            self._is_in_order = False
+            self._locks.are_in_order = False
         self.options = options
 
     # Incoming
@@ -189,10 +181,9 @@ class MessageStore:
                 consumer.take(token, message.encode())
 
     def _lock(self, message: StoredMessage, now: int) -> bytes:
-        token = _TOKEN.pack(self._token_prefix, next(self._token_numbers))
-        message.lock_token = token
+        message.lock_token = token = self._locks.new_token()
         message.locked_until = now + self.options.lock_duration
-        if not self._locks or not self._is_in_order:
+        if not self._locks or not self._locks.are_in_order:
             self._timers.set(self, message.locked_until)
         self._locks[token] = message
         return token
@@ -237,36 +228,20 @@ class MessageStore:
 
     def check_lock(self, token: bytes) -> None:
         """Raise Refusal(MESSAGE_LOCK_LOST) unless a message is locked with *token*."""
-        self._locked(token)
+        self._locks.message(token)
 
     def check_dead_letter(self, token: bytes) -> None:
         """Raise a Refusal unless `dead_letter` is possible."""
         if self._dead_letter is None:
             raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
-        self._locked(token)
+        self._locks.message(token)
 
     def renew_lock(self, token: bytes) -> int:
         """Renew a lock and return its end."""
-        message = self._locked(token)
-        del self._locks[token]
-        message.locked_until = milliseconds(self._clock) + self.options.lock_duration
-        self._locks[token] = message
-        return message.locked_until
-
-    def _locked(self, token: bytes) -> StoredMessage:
-        message = self._locks.get(token)
-        if message is None:
-            raise Refusal(
-                errors.MESSAGE_LOCK_LOST,
-                "The lock supplied is invalid. Either the lock expired, or the message has already been removed from "
-                "the queue.",
-            )
-        return message
+        return self._locks.renew(token, milliseconds(self._clock) + self.options.lock_duration)
 
     def _unlock(self, token: bytes) -> StoredMessage:
-        message = self._locks.pop(token, None) or self._locked(token)
-        message.lock_token = None
-        return message
+        return self._locks.end(token)
 
     def _change(self, message: StoredMessage, changes: Changes | None) -> None:
         if changes:
@@ -375,12 +350,7 @@ class MessageStore:
         self._end_locks(0)
 
     def _end_locks(self, now: int) -> None:
-        lost = []
-        for message in self._locks.values():
-            if message.locked_until <= now:
-                lost.append(message)
-            elif self._is_in_order:
-                break
+        lost = self._locks.due(now)
         for message in lost:
             if message.lock_token is not None:
                 self._unlock(message.lock_token)
@@ -392,8 +362,7 @@ class MessageStore:
         return min((at for at in deadlines if at is not None), default=None)
 
     def _next_lock_end(self) -> int | None:
-        ends = (message.locked_until for message in self._locks.values())
-        return next(ends, None) if self._is_in_order else min(ends, default=None)
+        return self._locks.next_end()
 
 
 def _not_locked(reason: str) -> Refusal:

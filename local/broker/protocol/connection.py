@@ -6,12 +6,11 @@ One connection: headers, SASL, open and close, and the frames for its sessions.
 2. When the peer violates the protocol, the connection is closed with the condition that the specification names.
 3. Frames for a session that has ended are ignored: the SDKs answer detaches on channels that they have ended.
 
-Source: OASIS AMQP 1.0, part 2, section 2.4, and part 5, section 5.3.
+Source: OASIS AMQP 1.0, part 2, section 2.4.
 """
 
 import uuid
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
 from local.broker import errors
@@ -19,10 +18,10 @@ from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.core.transaction import Transactions
 from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
-from local.broker.protocol import claims, performatives
+from local.broker.protocol import claims, performatives, sasl
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.dispositions import read_acceptance
-from local.broker.protocol.fields import Fields, compose_list, read_list, symbols_field
+from local.broker.protocol.fields import Fields, read_list
 from local.broker.protocol.frames import (
     AMQP_HEADER,
     EMPTY_FRAME,
@@ -34,6 +33,8 @@ from local.broker.protocol.frames import (
 )
 from local.broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
 from local.broker.protocol.interfaces import ResponsePath
+from local.broker.protocol.link import Link
+from local.broker.protocol.open_links import OpenLinks
 from local.broker.protocol.session import INCOMING_WINDOW, Session
 from shared.amqp.values import Malformed
 
@@ -46,9 +47,7 @@ HEARTBEAT_INTERVAL = 25.0
 MIN_REMOTE_IDLE_TIME_OUT = 0.5
 HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, whatever it sends
 TOKEN_SECONDS = 60.0  # within which it then has to show a valid token or key, if the namespace has keys
-_NEVER_HAD_A_LINK = 5  # a connection that never had a link is closed after a fifth of the time
 OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
-MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 _TRANSFER = bytes((0, 0x53, performatives.TRANSFER))
 
 
@@ -87,6 +86,7 @@ class Connection:
         self.sessions: dict[int, Session] = {}
         self.claims = Claims(namespace)
         self.response_links: list[ResponsePath] = []
+        self.open_links = OpenLinks(namespace, self.close)
         self.transactions = Transactions(namespace)
         self.holdings = Holdings(
             TotalHoldings() if total is None else total,
@@ -98,8 +98,6 @@ class Connection:
         self._output: list[bytes] = []
         self._output_size = 0
         self._delayed_until: int | None = None
-        self._open_links = 0
-        self._without_links: tuple[int, int] | None = None
         self._is_counted = False
         self._is_receiving = False
         self._reader = FrameReader(MAX_FIRST_FRAME_SIZE)
@@ -143,44 +141,23 @@ class Connection:
         namespace.timers.set(self, self._delayed_until)
 
     def next_deadline(self) -> int | None:
-        """Return until when the output is delayed, or when the connection is closed unless it gets a link."""
-        ends_at = None if self._without_links is None else self._without_links[0]
-        return min((at for at in (self._delayed_until, ends_at) if at is not None), default=None)
+        """Return until when the output is delayed."""
+        return self._delayed_until
 
     def advance(self, now: int) -> None:
-        """Send the delayed output, or close the connection, if it is due."""
+        """Send the delayed output if it is due."""
         if self._delayed_until is not None and self._delayed_until <= now:
             self._delayed_until = None
             self._wake()
-        if self._without_links is not None and self._without_links[0] <= now:
-            what = f"did not have any active links in the past {self._without_links[1]} milliseconds"
-            text = f"The connection was closed by container 'LinkTracker' because it {what}."
-            self.close(Refusal(errors.CONNECTION_FORCED, text))
 
-    def link_opened(self) -> None:
-        """Count a link that keeps the connection in use."""
-        self._open_links += 1
-        self._without_links = None
-
-    def link_ended(self) -> None:
-        """Count such a link less; without any, the connection is closed after a while."""
-        self._open_links -= 1
-        if not self._open_links:
-            self._await_link(1)
-
-    def _await_link(self, fraction: int) -> None:
-        limit = self.namespace.config.links.connection_idle
-        if limit is not None and self._phase is _Phase.OPEN:
-            wait = limit // timedelta(milliseconds=fraction)
-            self._without_links = milliseconds(self.namespace.clock) + wait, wait
-            self.namespace.timers.set(self, self._without_links[0])
+    def _links(self) -> Iterator[Link]:
+        return (link for session in [*self.sessions.values()] for link in [*session.links.values()])
 
     def use_link(self, name: str) -> None:
         """Count a request about a link as a use of it."""
-        for session in self.sessions.values():
-            for link in session.links.values():
-                if link.peer.name == name:
-                    link.use()
+        for link in self._links():
+            if link.peer.name == name:
+                link.use()
 
     # Incoming
 
@@ -253,35 +230,18 @@ class Connection:
             # The specification's answer to an unsupported protocol: send the supported header and close.
             self._end()
         elif header is SASL_HEADER:
-            offer = compose_list(performatives.SASL_MECHANISMS, [symbols_field(MECHANISMS)])
-            self.emit(compose(0, offer, kind=SASL))
+            self.emit(sasl.offer())
             self._phase = _Phase.SASL
         else:
             self._phase = _Phase.OPENING
 
     def _on_sasl(self, kind: int, body: bytes) -> None:
-        code, raw, _ = read_list(body)
-        if kind != SASL or code != performatives.SASL_INIT:
-            raise ConnectionViolation(errors.NOT_ALLOWED, "expected sasl-init")
-        is_authenticated = self._authenticate(Fields("sasl-init", raw))
-        outcome = compose_list(0x44, [b"\x50\x00" if is_authenticated else b"\x50\x01", b"\x40"])
-        self.emit(compose(0, outcome, kind=SASL))
+        is_authenticated = sasl.authenticate(kind, body, self.claims)
+        self.emit(sasl.outcome(is_authenticated=is_authenticated))
         if is_authenticated:
             self._phase = _Phase.HEADER
         else:
             self._end()
-
-    def _authenticate(self, fields: Fields) -> bool:
-        """Return whether the mechanism is known and, for PLAIN, the key is valid; with the others, tokens follow."""
-        mechanism = fields.required_text(0)
-        if mechanism != "PLAIN":
-            return mechanism in MECHANISMS
-        try:
-            _, name, key = (part.decode() for part in (fields.binary(1) or b"").split(b"\0"))
-            self.claims.put_key(name, key)
-        except (ValueError, Refusal):
-            return not self.claims.are_needed
-        return True
 
     def _on_performative(self, channel: int, body: bytes) -> None:
         session = self.sessions.get(channel)
@@ -329,7 +289,7 @@ class Connection:
             self.tick_interval = min(HEARTBEAT_INTERVAL, idle_time_out / 2)
             self._sends_heartbeats = True
         self._silence = 0.0
-        self._await_link(_NEVER_HAD_A_LINK)
+        self.open_links.start()
 
     def _count_connection(self) -> None:
         limit = self.namespace.config.max_connections
@@ -384,7 +344,8 @@ class Connection:
 
     def _end(self) -> None:
         self._phase, self.is_closed = _Phase.CLOSED, True
-        self._delayed_until = self._without_links = None
+        self._delayed_until = None
+        self.open_links.end()
         self.namespace.timers.forget(self)
         self.namespace.open_connections -= self._is_counted
         self._is_counted = False
@@ -421,12 +382,11 @@ class Connection:
 
     def describe_links(self) -> list[dict[str, object]]:
         """Return the open links as plain data, those to `$cbs` without a path."""
-        links = [link for session in self.sessions.values() for link in session.links.values() if not link.is_over]
+        links = [link for link in self._links() if not link.is_over]
         return [{"path": link.path, "role": "receiver" if link.peer.role else "sender"} for link in links]
 
     def _detach_unauthorized(self) -> None:
         """End the links whose token has expired and was not renewed."""
-        for session in list(self.sessions.values()):
-            for link in list(session.links.values()):
-                if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
-                    link.end_forced(claims.refusal(link.path, link.rights).description, code="RenewToken")
+        for link in self._links():
+            if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
+                link.end_forced(claims.refusal(link.path, link.rights).description, code="RenewToken")

@@ -8,6 +8,7 @@ from local.broker.core.transaction import Transactions, TransactionScope
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.holdings import Holdings
+from local.broker.protocol.open_links import OpenLinks
 
 
 class LinkConnection(Protocol):
@@ -48,12 +49,9 @@ class LinkConnection(Protocol):
         """Return the open links that answers to requests can be sent on, oldest first."""
         ...
 
-    def link_opened(self) -> None:
-        """Count a link that keeps the connection in use."""
-        ...
-
-    def link_ended(self) -> None:
-        """Count such a link less."""
+    @property
+    def open_links(self) -> OpenLinks:
+        """Return the count of the links that keep the connection in use."""
         ...
 
     def use_link(self, name: str) -> None:

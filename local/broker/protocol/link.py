@@ -48,7 +48,7 @@ class Link:
         """Let the connection know of the link, also while it waits for what it needs to open."""
         if self.keeps_connection:
             self._is_counted = True
-            self.session.connection.link_opened()
+            self.session.connection.open_links.add()
 
     def open(self) -> None:
         """Answer the peer's attach, now or when what it waits for is available; a Refusal refuses the link."""
@@ -157,7 +157,7 @@ class Link:
             namespace.links.leave(self)
             namespace.timers.forget(self)
             if self._is_counted:
-                self.session.connection.link_ended()
+                self.session.connection.open_links.remove()
             if self.times is not None:
                 self.times.accessed_at = milliseconds(namespace.clock)
             self.on_release()
