@@ -6,7 +6,7 @@ webhook sends each event once while it remembers it.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -70,9 +70,10 @@ class GridLine(Line):
         *,
         is_awaited: bool = True,  # noqa: ARG002 - its port is known once it is ready
         settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> HostProcess:
         """Start another host, to which the webhook leads from then on; the first one is asked whether it agrees."""
-        host = super().host(is_awaited=True, settings=settings)
+        host = super().host(is_awaited=True, settings=settings, arguments=arguments)
         self.subscription.endpoint = f"http://127.0.0.1:{host.http_port}/api/events/{CARRIER}"
         if len(self.hosts) == 1:
             self.running.subscribe(CARRIER, self.subscription)

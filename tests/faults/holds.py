@@ -11,7 +11,7 @@ from pathlib import Path
 
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
-from tests.faults.outages import virtual
+from tests.faults.outages import outage
 from tests.faults.parties import Draft, drafts, send
 from tests.faults.routes import (
     QUEUE_TO_HUB,
@@ -38,21 +38,6 @@ _DRAIN_SECONDS = 5
 _TO_END_SECONDS = 30.0
 
 
-def away(line: Line, seconds: float) -> None:
-    """Take the target's namespace down during traffic, and bring it back."""
-    line = virtual(line)
-    line.host()
-    line.send(drafts(line.route, "before-"))
-    line.wait_until_drained()
-    line.target.go_down()
-    started = line.clock.monotonic()
-    line.send(drafts(line.route, "during-"))
-    line.wait_until_passed(started + seconds)
-    line.target.come_up()
-    line.send(drafts(line.route, "after-"))
-    line.wait_until_drained()
-
-
 def _refused(line: Line) -> None:
     """Refuse a renewal now and then, although the lock is held (SR10)."""
     is_session = line.route.source is Kind.SESSIONS
@@ -65,7 +50,7 @@ def _refused(line: Line) -> None:
         condition=f"com.microsoft:{'session' if is_session else 'message'}-lock-lost",
     )
     line.source.add(refusal)
-    away(line, _PAST_LINK_IDLE_SECONDS)
+    outage(line, _PAST_LINK_IDLE_SECONDS)
     line.wait_until_struck(line.source)
 
 
@@ -100,7 +85,7 @@ class _TwinLine(VirtualLine):
 
     def __init__(self, route: Route, folder: Path, **options: object) -> None:
         """Add the task."""
-        super().__init__(route, folder, **options)  # type: ignore[arg-type] # passed on unchanged
+        super().__init__(route, folder, **options)
         (folder / "tasks" / "twin.yaml").write_text(TWIN)
 
 
@@ -128,7 +113,7 @@ HOLDS = [
         Scenario(
             f"target away for {seconds // 60} minutes",
             route,
-            partial(away, seconds=seconds),
+            partial(outage, seconds=seconds),
             most_failed=seconds // _HOLD_SECONDS,
             line=VirtualLine,
         )

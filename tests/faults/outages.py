@@ -31,8 +31,8 @@ def virtual(line: Line) -> VirtualLine:
     return line
 
 
-def outage(line: Line) -> None:
-    """Take the target's namespace down for ten minutes during traffic."""
+def outage(line: Line, seconds: float = _OUTAGE_SECONDS) -> None:
+    """Take the target's namespace down during traffic, for ten minutes unless said otherwise."""
     line = virtual(line)
     line.host()
     line.send(drafts(line.route, "before-"))
@@ -40,7 +40,7 @@ def outage(line: Line) -> None:
     line.target.go_down()
     started = line.clock.monotonic()
     line.send(drafts(line.route, "during-"))
-    line.wait_until_passed(started + _OUTAGE_SECONDS)
+    line.wait_until_passed(started + seconds)
     line.target.come_up()
     line.send(drafts(line.route, "after-"))
     line.wait_until_drained()

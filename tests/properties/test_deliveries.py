@@ -24,7 +24,7 @@ from tests.messages import LOCK_MILLISECONDS, delivered
 LOCK = LOCK_MILLISECONDS / 1000
 HOLD = timedelta(minutes=5)
 CALM = 1200.0
-"""After so many seconds nothing fails any more."""
+"""The number of seconds after which nothing fails any more."""
 POISON = frozenset({4})
 KINDS = ("first down", "second down", "first up", "second up", "lose one", "lose all", "refuse one", "service", "back")
 

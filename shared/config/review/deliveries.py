@@ -46,7 +46,8 @@ def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _session_functions(network: Network) -> int:
-    return sum(each.source.sessions for each in (*network.tasks, *network.configuration.taps))
+    sources = [*(each.source for each in network.tasks), *(each.source for each in network.configuration.taps)]
+    return sum(each.sessions for each in sources)
 
 
 def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:

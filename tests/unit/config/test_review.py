@@ -272,7 +272,7 @@ def test_a_source_outlasts_three_days(
 ) -> None:
     sources = [f"q{number}" for number in range(sessions)]
     held = f"limits: {{hold: {hold}}}\n"
-    lock = {"RequiresSession": True, "MaxDeliveryCount": count, "LockDuration": "PT1M"}
+    lock: dict[str, Any] = {"RequiresSession": True, "MaxDeliveryCount": count, "LockDuration": "PT1M"}
     findings = found(
         *(
             task(each, f"{{connection: west, queue: {each}, sessions: true}}", to("east"), more=held)
