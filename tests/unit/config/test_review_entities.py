@@ -21,7 +21,7 @@ def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 10
 
 
 @pytest.mark.parametrize("sessions", [True, False])
-@pytest.mark.parametrize(("renewal", "calls"), [(80, 1), (79, 1), (80, 2)])
+@pytest.mark.parametrize(("renewal", "calls"), [(20, 1), (19, 1), (20, 2)])
 def test_host_file_must_renew_locks_and_keep_sessions_in_order_for_single_dispatch(
     folder: Path, renewal: int, calls: int, *, sessions: bool
 ) -> None:
@@ -33,7 +33,7 @@ def test_host_file_must_renew_locks_and_keep_sessions_in_order_for_single_dispat
     host = replace(host_file(), max_auto_lock_renewal_duration=timedelta(minutes=renewal))
     host = replace(host, max_concurrent_calls_per_session=calls)
     found = [each for each in review(load(folder), Entities({}), host) if "one.yaml" in each.path]
-    expected = ["hold-near-renewal"] * (renewal < 80) + ["calls-reorder-session"] * (calls > 1 and sessions)
+    expected = ["hold-near-renewal"] * (renewal < 20) + ["calls-reorder-session"] * (calls > 1 and sessions)
     assert [each.check.name for each in found] == expected
 
 
@@ -42,9 +42,9 @@ def test_host_file_must_renew_locks_and_keep_sessions_in_order_for_single_dispat
     [
         (host_file(), []),
         (host_file(None), []),
-        (host_file(timedelta(minutes=80)), []),
-        # Five batches of tasks are held for 75 minutes.
-        (host_file(timedelta(minutes=79)), ["hold-near-timeout"] * 5),
+        (host_file(timedelta(minutes=20)), []),
+        # Five batches of tasks are held for 15 minutes.
+        (host_file(timedelta(minutes=19)), ["hold-near-timeout"] * 5),
         (host_file(prefetch=99), ["prefetch-bounds-batch"]),
         (host_file(prefetch=100), []),
     ],
