@@ -2,7 +2,7 @@
 The entities that a set of tasks needs, computed from its files alone.
 
 1. A source needs its queue, its topic and subscription with the declared rule, or its hub and consumer group. Sessions
-   are as the task says. Deliveries outlast a night of failed holds, and in a new entity three days.
+   are as the task says. A new one has the most deliveries that the service allows, one that exists at least ten.
 2. A target or rejects entity needs a queue, topic or hub. A new one detects duplicates for as long as its sources
    redeliver. A new queue has sessions if all tasks that send to it keep the order of sessions.
 3. `topology.yaml` overrides what is chosen here for new entities, and names the entities of applications.
@@ -31,7 +31,7 @@ from shared.rules.syntax import Scope, Set
 
 LOCK = timedelta(minutes=1)
 SHORTEST_LOCK = timedelta(seconds=30)
-NIGHT, WEEKEND = timedelta(hours=12), timedelta(days=3)
+WEEKEND = timedelta(days=3)
 FEWEST_DELIVERIES, MOST_DELIVERIES = 10, 2000
 SHORTEST_WINDOW, LONGEST_WINDOW = timedelta(minutes=10), timedelta(days=7)
 NEW_PARTITIONS = 4
@@ -165,13 +165,13 @@ class _Collector:
             return
         needed.is_source = True
         self.must(needed, "requires_session", source.sessions, f"{by} says `sessions: {_yaml(source.sessions)}`", task)
-        deliveries = deliveries_for(hold, WEEKEND)
-        least = deliveries_for(hold, NIGHT)
+        # A lock that cannot be renewed, such as that of an ambiguous session, costs a delivery each time.
+        deliveries = deliveries_for(LOCK, WEEKEND)
         needed.needs["lock_duration"] = Need(LOCK, "short enough after a crash, renewed by Busway", least=SHORTEST_LOCK)
         known = needed.needs.get("max_delivery_count")
         if known is None or (isinstance(known.value, int) and known.value < deliveries):
-            reason = f"each hold of {_hours(hold)} that fails is a delivery"
-            needed.needs["max_delivery_count"] = Need(deliveries, reason, least=least)
+            reason = f"each hold of {_hours(hold)} or lock that fails is a delivery"
+            needed.needs["max_delivery_count"] = Need(deliveries, reason, least=FEWEST_DELIVERIES)
         if needed.name.kind is Kind.SUBSCRIPTION:
             needed.needs["dead_lettering_on_filter_evaluation_exceptions"] = Need(
                 True, "an error in the rule must be visible"
@@ -210,7 +210,7 @@ class _Collector:
     def add_windows(self) -> None:
         """Let each new target remember ids for as long as its sources redeliver."""
         for task in self.configuration.tasks:
-            deliveries = 1 if task.source.dead_letter else deliveries_for(task.limits.hold, WEEKEND)
+            deliveries = 1 if task.source.dead_letter else deliveries_for(LOCK, WEEKEND)
             window = min(max(SHORTEST_WINDOW, LOCK * deliveries), LONGEST_WINDOW)
             for target in task.targets():
                 needed = self.target(target, task.task)

@@ -56,7 +56,7 @@ def test_a_source_gets_sessions_its_rule_and_deliveries_that_outlast_an_outage(n
     assert values(source) == {
         "requires_session": True,
         "lock_duration": timedelta(minutes=1),
-        "max_delivery_count": 58,
+        "max_delivery_count": 2000,
         "dead_lettering_on_filter_evaluation_exceptions": True,
     }
     assert source.needs["max_delivery_count"].least == 10
@@ -64,7 +64,7 @@ def test_a_source_gets_sessions_its_rule_and_deliveries_that_outlast_an_outage(n
     assert (source.rule.filter, source.rule.action) == ("replication IS NULL", "SET replication = 1")
 
 
-@pytest.mark.parametrize(("minutes", "deliveries"), [(75, 58), (110, 40), (10, 432), (1, 2000)])
+@pytest.mark.parametrize(("minutes", "deliveries"), [(50, 87), (15, 288), (1, 2000)])
 def test_deliveries_times_the_hold_are_three_days_within_the_limit_of_the_service(
     minutes: int, deliveries: int
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_new_target_remembers_ids_as_long_as_its_sources_redeliver(needs: Conf
     short = task("a", "connection: west, queue: q", "connection: east, queue: out")
     long = task("b", "connection: west, queue: r", "connection: east, queue: out", "limits: {hold: PT10M}\n")
     target = found(needs(short, long), "EAST", Kind.QUEUE, "out")
-    assert values(target)["duplicate_detection_history_time_window"] == timedelta(minutes=432)
+    assert values(target)["duplicate_detection_history_time_window"] == timedelta(minutes=2000)
     assert target.needed_by == ["a", "b"]
 
 
@@ -170,7 +170,7 @@ east:
         (
             (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
             "west: {queues: {q: {max_delivery_count: 3}}}",
-            "says max_delivery_count 3, but each hold of 75 min that fails is a delivery, which needs at least 10",
+            "says max_delivery_count 3, but each hold of 15 min or lock that fails is a delivery, which needs at least 10",
         ),
         (
             (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
