@@ -170,7 +170,7 @@ class _Collector:
         needed.needs["lock_duration"] = Need(LOCK, "short enough after a crash, renewed by Busway", least=SHORTEST_LOCK)
         known = needed.needs.get("max_delivery_count")
         if known is None or (isinstance(known.value, int) and known.value < deliveries):
-            reason = f"each hold of {_hours(hold)} or lock that fails is a delivery"
+            reason = f"each hold of {_hours(hold)} or lock is a delivery"
             needed.needs["max_delivery_count"] = Need(deliveries, reason, least=FEWEST_DELIVERIES)
         if needed.name.kind is Kind.SUBSCRIPTION:
             needed.needs["dead_lettering_on_filter_evaluation_exceptions"] = Need(

@@ -170,7 +170,7 @@ east:
         (
             (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
             "west: {queues: {q: {max_delivery_count: 3}}}",
-            "says max_delivery_count 3, but each hold of 15 min or lock that fails is a delivery, which needs at least 10",
+            "says max_delivery_count 3, but each hold of 15 min or lock is a delivery, which needs at least 10",
         ),
         (
             (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
