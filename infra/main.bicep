@@ -53,10 +53,14 @@ param plan string = 'flex-consumption'
 @allowed([512, 2048, 4096])
 param instanceMemory int = 2048
 
-@description('The most instances: of each function on Flex Consumption (at least 40), of the app on Premium.')
+@description('The most instances of the app; on Flex Consumption the sum over all functions, lanes and timers too.')
 @minValue(1)
 @maxValue(1000)
 param maximumInstances int = 40
+
+@description('What a publish or a changed setting does on Flex Consumption: Recreate ends running batches at once, RollingUpdate (preview) lets them end.')
+@allowed(['Recreate', 'RollingUpdate'])
+param siteUpdateStrategy string = 'Recreate'
 
 @description('Instances on Flex Consumption that are always ready, for each function of a task: { \'orders-west-to-east\': 1 }')
 param alwaysReady { *: int } = {}
@@ -293,6 +297,7 @@ module app 'modules/function-app.bicep' = {
     plan: plan
     instanceMemory: instanceMemory
     maximumInstances: maximumInstances
+    siteUpdateStrategy: siteUpdateStrategy
     alwaysReady: empty(unknownTasks)
       ? alwaysReadyFunctions
       : fail('alwaysReady names ${join(unknownTasks, ', ')}, which is not a task')

@@ -15,8 +15,12 @@ param plan string
 @allowed([512, 2048, 4096])
 param instanceMemory int
 
-@description('The most instances: of each function on Flex Consumption, of the app on Premium.')
+@description('The most instances of the app; on Flex Consumption the sum over all functions, lanes and timers too.')
 param maximumInstances int
+
+@description('What a publish or a changed setting does on Flex Consumption: Recreate ends running batches at once, RollingUpdate (preview) lets them end.')
+@allowed(['Recreate', 'RollingUpdate'])
+param siteUpdateStrategy string
 
 @description('Instances on Flex Consumption that are always ready, by the function group (`function:NAME`).')
 param alwaysReady { name: string, instanceCount: int }[]
@@ -110,6 +114,9 @@ var flexProperties = {
       maximumInstanceCount: maximumInstances
       alwaysReady: alwaysReady
     }
+    siteUpdateStrategy: {
+      type: siteUpdateStrategy
+    }
   }
 }
 
@@ -126,7 +133,7 @@ var premiumProperties = {
 }
 
 // azd finds the app by its tag.
-resource site 'Microsoft.Web/sites@2024-04-01' = {
+resource site 'Microsoft.Web/sites@2024-11-01' = {
   name: name
   location: location
   tags: union(tags, { 'azd-service-name': 'app' })

@@ -14,7 +14,7 @@ from shared.config.storage_queues import STORAGE_QUEUE
 HOLD_MARGIN = timedelta(minutes=5)
 
 _MIB = 2**20
-# A delivery may be held for 75 minutes, and an outage may last for days.
+# A delivery may be held for 15 minutes, and an outage may last for days.
 _FEW_DELIVERIES = 100
 # An instance that works on as many gains little from more.
 _MANY_SESSIONS = 200

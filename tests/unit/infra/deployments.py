@@ -102,6 +102,7 @@ def variants(others: Json) -> dict[str, Json]:
         "alwaysReady": {"orders": 2},
         "instanceMemory": 4096,
         "maximumInstances": 100,
+        "siteUpdateStrategy": "RollingUpdate",
         "operatorPrincipalId": "me",
         "workbook": False,
         "journalAppendOnly": True,

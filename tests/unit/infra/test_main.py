@@ -317,6 +317,10 @@ def test_flex_consumption_has_the_instances_that_the_parameters_name(predicted: 
         "maximumInstanceCount": 100,
         "alwaysReady": [{"name": "function:orders", "instanceCount": 2}],
     }
+    # FN01: the preview is chosen, never the default.
+    assert config["siteUpdateStrategy"] == {"type": "RollingUpdate"}
+    default = predicted["public"].one("Microsoft.Web/sites")["functionAppConfig"]
+    assert default["siteUpdateStrategy"] == {"type": "Recreate"}
     (plan,) = predicted["private"].of("Microsoft.Web/serverfarms")
     assert plan["sku"]["name"] == "FC1"
 
