@@ -2,7 +2,7 @@
 What the worker does at SIGTERM, which the platform sends before it kills the process.
 
 Batches stop waiting and give back what they hold, through the host; then the measurements are exported, and the process
-ends as it would have without a handler. The time until SIGKILL is not documented (docs/decisions/0004).
+ends as it would have without a handler. The time until SIGKILL is not documented (docs/decisions/0091).
 """
 
 import os

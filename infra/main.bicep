@@ -186,6 +186,8 @@ var withoutPrivateEndpoints = filter(
 )
 
 var unknownTasks = filter(objectKeys(alwaysReady), task => !contains(tasks.functions, task))
+// Functions without an instance of their own starve without an error. Four timers, and those for HTTP together, are Busway's.
+var neededInstances = length(flatten(map(items(tasks.functions), each => each.value))) + 5
 var alwaysReadyFunctions = flatten(map(
   items(alwaysReady),
   each => map(tasks.functions[?each.key] ?? [], name => { name: 'function:${name}', instanceCount: each.value })
@@ -296,7 +298,9 @@ module app 'modules/function-app.bicep' = {
     location: location
     plan: plan
     instanceMemory: instanceMemory
-    maximumInstances: maximumInstances
+    maximumInstances: plan == 'flex-consumption' && neededInstances > maximumInstances
+      ? fail('maximumInstances is ${maximumInstances}, expected at least ${neededInstances}: each function and lane needs one')
+      : maximumInstances
     siteUpdateStrategy: siteUpdateStrategy
     alwaysReady: empty(unknownTasks)
       ? alwaysReadyFunctions

@@ -3,7 +3,7 @@ The deadline of a delivery.
 
 The host abandons what is not settled when the function fails. Each time, every such message loses a delivery attempt,
 and one without attempts left goes to the source's dead-letter queue. So a delivery whose target is unavailable waits
-for much longer than its locks last: docs/decisions/0004.
+for much longer than its locks last: docs/decisions/0091.
 """
 
 from collections.abc import Awaitable, Callable

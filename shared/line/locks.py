@@ -8,7 +8,7 @@ The locks on the messages of a delivery: renewed, and messages settled one by on
 3. The answer to the renewal of a message has no end. The lock then lasts as long as the longest that was seen.
 4. A renewal is refused now and then although the lock is held: it is lost if it is refused twice.
 
-Sources: docs/decisions/0004.
+Sources: docs/decisions/0091.
 """
 
 import asyncio

@@ -126,6 +126,7 @@ def variants(others: Json) -> dict[str, Json]:
         "public": {
             "tasks": tasks,
             "namespaces": namespaces,
+            "maximumInstances": 300,
             "alertThresholds": {"lag": 60},
             "reconcileImage": "mine.azurecr.io/busway-reconcile:1",
         },
