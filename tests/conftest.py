@@ -19,6 +19,7 @@ LONGEST_FILES = (
     "end_to_end/test_host_ends.py",
     "broker/test_outages.py",
     "faults/test_cuts.py",
+    "faults/test_holds.py",
     "end_to_end/test_demo.py",
     "end_to_end/test_patterns_streams.py",
     "faults/test_outages.py",

@@ -146,3 +146,10 @@ HOLDS = [
     ),
     Scenario("two functions hold sessions of one id", SESSION_QUEUES, _twins, line=_TwinLine),
 ]
+
+SHORT = [
+    each
+    for each in HOLDS
+    if each.line is not Line and each.route in (SESSION_QUEUES, QUEUE_TO_HUB) and " 11 minutes" not in each.name
+]
+"""What also runs with all other tests."""

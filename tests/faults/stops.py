@@ -1,7 +1,7 @@
 """
-The end of a host as on Azure: scale-in (SIGTERM, 10 s of grace, SIGKILL) and function timeout.
+The end of a host as on Azure: stop (SIGTERM, 10 s of grace, SIGKILL) and function timeout; `holds` has drains and restarts.
 
-In both the function notices nothing. What it had in hand comes again; what it had sent by then is duplicated.
+What it had in hand comes again; what it had sent by then and not settled is duplicated.
 """
 
 from local.broker.faults import Effect, Fault, Operation
