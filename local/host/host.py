@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from local.host.checkpoints import FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
 from local.host.platform import MEASURED, Ending, Platform
-from local.host.reserved_port import ReservedPort
 from local.host.settings import Settings, load_host_options
 from local.host.settlement.actions import ActionsCache
+from local.host.settlement.relay import SettlementRelay
 from local.host.trigger_listeners import Triggers
 from local.host.worker import SENT_OUTPUTS, Function
 from local.host.worker_process import SIGTERM_SECONDS, WorkerProcess
@@ -33,7 +33,6 @@ from shared.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from local.host.outputs import Outputs
-    from local.host.settlement.service import SettlementService
     from local.host.triggers.http import HttpListener
 
 _log = logging.getLogger(__name__)
@@ -74,11 +73,10 @@ class Host:
         self._platform = platform
         self._sleep = sleep
         self._stopping = Stopping(sleep)
-        self._port = ReservedPort()
-        self._worker = WorkerProcess(self._port.number)
         self._cache = ActionsCache()
+        self._settlement = SettlementRelay(self._cache)
+        self._worker = WorkerProcess(self._settlement.port)
         self._triggers: Triggers | None = None
-        self._settlement: SettlementService | None = None
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
         self._listeners: list[Listener] = []
@@ -109,12 +107,7 @@ class Host:
             from local.host.outputs import Outputs  # noqa: PLC0415 - imports the SDKs, which most apps need not wait for
 
             self._outputs = self._worker.outputs = Outputs(settings)
-        if any(function.trigger["type"] == "serviceBusTrigger" for function in self.functions):
-            from local.host.settlement.service import SettlementService  # noqa: PLC0415 - imports grpc, likewise
-
-            self._settlement = SettlementService(self._cache)
-            self._port.release()
-            await self._settlement.start(self._port.number)
+        await self._settlement.start()
         self._listen()
 
     def _listen(self) -> None:
@@ -153,9 +146,7 @@ class Host:
         if self._tasks and ending is not Ending.RESTART:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
         await self._worker.stop(0 if ending is Ending.RESTART else SIGTERM_SECONDS)
-        self._port.release()
-        if self._settlement is not None:
-            await self._settlement.stop()
+        await self._settlement.stop()
         _log.info("%d invocations", self._worker.invocations)
         tasks = [*self._tasks, *self._drained]
         for task in tasks:

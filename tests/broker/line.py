@@ -11,11 +11,10 @@ from functions.settlement import HostSettlement
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import StoredMessage
 from local.broker.thread import RunningBroker
-from local.host.reserved_port import ReservedPort
 from local.host.settlement.actions import Actions, ActionsCache
 from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver
-from local.host.settlement.service import SettlementService
+from local.host.settlement.relay import SettlementRelay
 from local.host.triggers.service_bus_source import ServiceBusSource
 from shared.azure.connections import service_bus_client
 from shared.azure.receivers.connection import Connection
@@ -83,9 +82,10 @@ class WireLine:
         self._closing: list[Output] = []
         output = target or self._opened(self._output("east"))
         rejects = Target(self._opened(self._output("west")), "west", "rejected") if has_rejects else None
-        self._cache, port = ActionsCache(), ReservedPort()
-        self._port = port
-        self.settlement = HostSettlement(["--host", "127.0.0.1", "--port", str(port.number)] if has_locks else [])
+        self._cache = ActionsCache()
+        self._relay = SettlementRelay(self._cache)
+        address = ["--host", "127.0.0.1", "--port", str(self._relay.port)]
+        self.settlement = HostSettlement(address if has_locks else [])
         task = Task(
             "copy",
             Origin("west", queue),
@@ -126,9 +126,7 @@ class WireLine:
         return [str(identity(message)) for message in self.stored(namespace, queue)]
 
     async def _run(self, until: Callable[[], bool], deliveries: int) -> None:
-        self._port.release()
-        service = SettlementService(self._cache)
-        await service.start(self._port.number)
+        await self._relay.start()
         connection = await self._connected()
         try:
             while not until():
@@ -147,7 +145,7 @@ class WireLine:
         finally:
             await connection.close()
             await self.settlement.close()
-            await service.stop()
+            await self._relay.stop()
             for each in self._closing:
                 await each.close()
 

@@ -16,7 +16,6 @@ from local.broker.thread import RunningBroker
 from local.host.listener import Stopping
 from local.host.losing import Losing
 from local.host.protos import TypedData
-from local.host.reserved_port import ReservedPort
 from local.host.settings import ServiceBusOptions, Settings
 from local.host.settlement.actions import ActionsCache
 from local.host.settlement.contract import CALLS
@@ -118,16 +117,14 @@ class RunningListeners:
         self._settings = Settings({"SB": broker.connection_string("ns")})
         self._stopping = Stopping()
         self._cache = ActionsCache()
-        self._port = ReservedPort()
         self._listeners: list[ServiceBusBatchListener | ServiceBusSingleListener] = []
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._port.release()
         service = SettlementService(self._cache)
-        await service.start(self._port.number)
+        port = await service.start()
         self._closing.push_async_callback(service.stop)
-        self.client = SettlementClient(self._port.number)
+        self.client = SettlementClient(port)
         self._closing.push_async_callback(self.client.close)
         return self
 

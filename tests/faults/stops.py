@@ -1,5 +1,5 @@
 """
-The end of a host as on Azure: stop (SIGTERM, 10 s of grace, SIGKILL) and function timeout; `holds` has drains and restarts.
+The end of a host as on Azure: SIGTERM with 10 s of grace, and function timeout; `holds` has drains and restarts.
 
 What it had in hand comes again; what it had sent by then and not settled is duplicated.
 """

@@ -40,10 +40,11 @@ class SettlementService:
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
-    async def start(self, port: int) -> None:
-        """Serve at *port* of this machine."""
-        self._server.add_insecure_port(f"{_HOST}:{port}")
+    async def start(self) -> int:
+        """Serve at a port of this machine, and return it."""
+        port: int = self._server.add_insecure_port(f"{_HOST}:0")
         await self._server.start()
+        return port
 
     async def stop(self) -> None:
         """Stop at once."""

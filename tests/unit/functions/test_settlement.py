@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.settlement import HostSettlement
-from local.host.reserved_port import ReservedPort
+from local.host.settlement.actions import ActionsCache
 from local.host.settlement.contract import CALLS, SERVICE
+from local.host.settlement.relay import SettlementRelay
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 
 TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -31,8 +32,6 @@ class Server:
         self._answer = answer or (lambda name, _: CALLS[name][1]())
 
     async def serve(self, ask: Callable[[HostSettlement], Awaitable[object]]) -> object:
-        port = ReservedPort()
-        port.release()
         server = grpc.aio.server()
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             name: grpc.unary_unary_rpc_method_handler(
@@ -41,9 +40,9 @@ class Server:
             for name, (request, _) in CALLS.items()
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        server.add_insecure_port(f"127.0.0.1:{port.number}")
+        port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
-        settlement = HostSettlement(["--host", "127.0.0.1", "--port", str(port.number), "--workerId", "w"])
+        settlement = HostSettlement(["--host", "127.0.0.1", "--port", str(port), "--workerId", "w"])
         try:
             return await ask(settlement)
         finally:
@@ -138,11 +137,11 @@ def test_each_answer_has_one_remedy(code: str, details: str, expected: type[Busw
 
 
 def test_a_host_that_does_not_answer_is_unavailable_and_one_without_address_refuses() -> None:
-    port = ReservedPort()
-    silent = HostSettlement(["--host=127.0.0.1", f"--port={port.number}"])
+    relay = SettlementRelay(ActionsCache())
+    silent = HostSettlement(["--host=127.0.0.1", f"--port={relay.port}"])
     with pytest.raises(TargetUnavailable):
         asyncio.run(silent.complete(TOKEN.bytes_le, timeout_seconds=0.5))
-    port.release()
+    asyncio.run(relay.stop())
     for arguments in ([], ["--host", "127.0.0.1"], ["orders.py", "-x"]):
         with pytest.raises(TargetRefused, match="no --host and --port"):
             asyncio.run(HostSettlement(arguments).complete(TOKEN.bytes_le, timeout_seconds=5))

@@ -12,7 +12,6 @@ from shared.clock import ManualClock
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
-from shared.line.shutdown import Shutdown
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.ttl import Keep
@@ -67,16 +66,14 @@ class Line:
             Target(rejects, "west", "rejected") if has_rejects else None,
             Keep(),
             None,
+            # A batch that has to wait ends at once.
+            hold=timedelta(seconds=1),
         )
 
         async def sleep(seconds: float) -> None:
             self.clock.advance(seconds)
 
-        # With a shutdown a batch that has to wait ends at once.
-        self.shutdown = Shutdown()
-        self.pipeline = Pipeline(
-            task, JournalInMemory(), self.clock, sleep, shutdown=self.shutdown, telemetry=self.recorder
-        )
+        self.pipeline = Pipeline(task, JournalInMemory(), self.clock, sleep, telemetry=self.recorder)
 
     def run(self, *contents: bytes, partition: str | None = None) -> None:
         asyncio.run(self.pipeline.run(contents, partition))
@@ -130,7 +127,6 @@ def test_rejected_messages_are_listed_without_their_content_the_latest_first() -
 
 def test_an_outage_is_reported_from_its_beginning_until_a_target_accepts_again() -> None:
     line = Line()
-    line.shutdown.request()
     line.output.error = TargetRefused("east/orders: it is disabled")
     with pytest.raises(TargetRefused):
         line.run(content(1))
@@ -153,7 +149,6 @@ def test_an_outage_is_reported_from_its_beginning_until_a_target_accepts_again()
 
 def test_an_unavailable_target_is_distinguished_from_one_that_refuses() -> None:
     line = Line()
-    line.shutdown.request()
     line.output.error = TargetUnavailable("east/orders: cannot be reached")
     with pytest.raises(TargetUnavailable):
         line.run(content(1))
@@ -179,7 +174,6 @@ def test_a_hub_reports_how_far_each_partition_is_settled() -> None:
     line = Line(is_hub=True)
     line.run(content(7), content(8), partition="0")
     line.run(content(3), partition="1")
-    line.shutdown.request()
     line.output.error = TargetUnavailable("east/orders: cannot be reached")
     with pytest.raises(TargetUnavailable):
         line.run(content(9), partition="0")
