@@ -145,6 +145,8 @@ class Host:
         self._stopping.finish()
         if self._tasks and ending is not Ending.RESTART:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
+        if self._tasks and ending is not Ending.RESTART and not self._worker.idle_seconds():
+            await self._settlement.open()  # for what runs, which may give back in the short time that is left
         await self._worker.stop(0 if ending is Ending.RESTART else SIGTERM_SECONDS)
         await self._settlement.stop()
         _log.info("%d invocations", self._worker.invocations)

@@ -54,13 +54,14 @@ class SettlementRelay:
         assert task is not None  # noqa: S101 - a coroutine runs in one
         self._running.add(task)
         try:
-            service_reader, service_writer = await asyncio.open_connection(_HOST, await self._opened())
+            service_reader, service_writer = await asyncio.open_connection(_HOST, await self.open())
             await asyncio.gather(_pass_on(reader, service_writer), _pass_on(service_reader, writer))
         finally:
             self._running.discard(task)
             writer.close()
 
-    async def _opened(self) -> int:
+    async def open(self) -> int:
+        """Open the service if that was not done, and return its port."""
         async with self._opening:
             if self._service is None:
                 from local.host.settlement.service import SettlementService  # noqa: PLC0415 - see above
