@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import MessageRejected
+from shared.errors import MessageRejected, TargetRefused
 from shared.journal.log import LogJournal
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -59,7 +59,7 @@ def test_id_of_a_message_forges_no_line_in_the_log(caplog: pytest.LogCaptureFixt
     if has_rejects:
         asyncio.run(line.run(batch))
     else:
-        with pytest.raises(MessageRejected):
+        with pytest.raises(TargetRefused):
             asyncio.run(line.run(batch))
     lines = [record.getMessage() for record in caplog.records]
     assert any("forged" in each for each in lines)
