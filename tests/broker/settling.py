@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -25,6 +26,8 @@ from local.host.triggers.service_bus_single import ServiceBusSingleListener
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Invocation, Outputs
 from shared.clock import SystemClock
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 type Metadata = Mapping[str, TypedData]
 type Act = Callable[["Held"], Awaitable[None]]
@@ -50,19 +53,19 @@ class Refused(Exception):
 class Held:
     """What a running function holds, and its client of the service."""
 
-    def __init__(self, client: "SettlementClient", metadata: Metadata) -> None:
+    def __init__(self, client: "SettlementClient", data: TypedData, metadata: Metadata) -> None:
         self.call = client.call
+        many = data.kind == "collection_model_binding_data"
+        self._contents = [one.content for one in (data.data.model_binding_data if many else [data.data])]
         self._metadata = metadata
 
     @property
     def tokens(self) -> list[str]:
-        many = self._metadata.get("LockTokenArray")
-        return [str(self._metadata["LockToken"].data)] if many is None else list(many.data.string)
+        return [str(uuid.UUID(bytes_le=content[:16])) for content in self._contents]
 
     @property
     def session_id(self) -> str:
-        many = self._metadata.get("SessionIdArray")
-        return str(self._metadata["SessionId"].data if many is None else many.data.string[0])
+        return str(Message.received(self._contents[0][16:], Origin("ns", "s")).session_id)
 
     @property
     def session_locked_until(self) -> str:
@@ -98,13 +101,13 @@ class _ActingWorker:
 
     async def invoke(
         self,
-        function: Function,  # noqa: ARG002 - see `Worker`, here and below
-        data: TypedData,  # noqa: ARG002
+        function: Function,  # noqa: ARG002 - see `Worker`
+        data: TypedData,
         trigger_metadata: Metadata,
         **_: object,
     ) -> Invocation:
         try:
-            await self._act(Held(self._client, trigger_metadata))
+            await self._act(Held(self._client, data, trigger_metadata))
         except ValueError as error:
             return Invocation(str(error))
         return Invocation(None)
