@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 import grpc
 import grpc.aio
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.core.session_store import SessionStore
 from local.broker.errors import Refusal
@@ -22,6 +23,7 @@ from local.host.settlement.actions import ActionsCache
 from local.host.settlement.contract import CALLS
 from local.host.settlement.service import SettlementService
 from local.host.triggers.service_bus_batch import ServiceBusBatchListener
+from local.host.triggers.service_bus_listener import ServiceBusListener
 from local.host.triggers.service_bus_single import ServiceBusSingleListener
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Invocation, Outputs
@@ -31,6 +33,15 @@ from shared.message.message import Message
 
 type Metadata = Mapping[str, TypedData]
 type Act = Callable[["Held"], Awaitable[None]]
+
+
+def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
+    """Send texts to a queue of the namespace `ns`."""
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
 
 
 def is_held(broker: RunningBroker, queue: str, session_id: str) -> bool:
@@ -120,7 +131,7 @@ class RunningListeners:
         self._settings = Settings({"SB": broker.connection_string("ns")})
         self._stopping = Stopping()
         self._cache = ActionsCache()
-        self._listeners: list[ServiceBusBatchListener | ServiceBusSingleListener] = []
+        self._listeners: list[ServiceBusListener] = []
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
 from shared.clock import ManualClock
-from tests.broker.settling import is_held
+from tests.broker.settling import is_held, send
 from tests.end_to_end.host_process import HostProcess
 
 
@@ -46,14 +45,6 @@ def broker() -> Iterator[RunningBroker]:
 def start(broker: RunningBroker, folder: Path, *arguments: str, **settings: str) -> HostProcess:
     address = broker.connection_string("ns")
     return HostProcess("noting", folder, {"SB": address, "EH": address, "RAW_QUEUE": "raw", **settings}, *arguments)
-
-
-def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
-        client.get_queue_sender(queue) as sender,
-    ):
-        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
 
 
 def left(broker: RunningBroker, path: str) -> int:
