@@ -17,18 +17,10 @@ from benchmarks.measurement import Measurement
 
 BENCHMARKS = (
     "benchmarks.broker",
-    "benchmarks.rules",
-    "benchmarks.editors",
-    "benchmarks.chain_of_editors",
     "benchmarks.worker_cost",
     "benchmarks.cold_start",
     "benchmarks.journal",
-    "benchmarks.clients",
-    "benchmarks.keyed_editors",
-    "benchmarks.clients_sessions",
     "benchmarks.reconcile",
-    "benchmarks.batch_editors",
-    "benchmarks.kafka",
 )
 _HOLDS = {None: "", True: "yes", False: "[red]no[/red]"}
 _MANY = 100

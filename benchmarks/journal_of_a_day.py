@@ -92,13 +92,13 @@ to '{file}' (format csv, header false, quote '', escape '', delimiter '\x01')
 """
 
 
-def make(folder: Path, pairs: int, *, hot: int = 0, hours: int = HOURS, sessions: int | None = None) -> None:
+def make(folder: Path, pairs: int, *, hot: int = 0, hours: int = HOURS) -> None:
     """Write the journal of *pairs* messages and their outcomes below *folder*; *hot* percent are of one session."""
     database = duckdb.connect()
     database.execute(f"set threads = {_CORES}")
     start, hour = round(START.timestamp() * MILLION), 3600 * MILLION
     step = max(hours - 1, 0.5) * hour / pairs
-    keys = sessions or max(pairs // 200, 1)
+    keys = max(pairs // 200, 1)
     batch = min(max(int(_LONGEST_FLUSH * MILLION / step), 1), _BATCH)
     database.execute(_MESSAGES.format(start=start, step=step, batch=batch, every=EVERY, hot=hot, sessions=keys))
     folder.mkdir(parents=True)

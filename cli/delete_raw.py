@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.options import JournalFolder, SparkMemory
 from cli.reconcile import OUT, check_spark, journal_at, run_job
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
@@ -29,10 +30,8 @@ def delete_raw(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="The folder of the reconciliations, which has the compacted hours.")
     ] = OUT,
-    memory: Annotated[str, typer.Option(help="Memory of Spark, written as for Java.")] = "4g",
-    folder: Annotated[
-        Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with journal.yaml.")
-    ] = Path("config"),
+    memory: SparkMemory = "4g",
+    folder: JournalFolder = Path("config"),
 ) -> None:
     """
     Delete raw journal files whose records the reconciliation has compacted.

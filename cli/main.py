@@ -24,9 +24,6 @@ _COMMANDS = {
     "demo": _Entry("cli.demo.command", "demo", "Run two sites, send 2,000 messages to them, and check what arrives."),
     "start": _Entry("cli.start", "start", "Run the function app and two sites on this machine."),
     "new": _Entry("cli.project.new_command", "new", "Write a project that holds only a configuration."),
-    "import": _Entry(
-        "cli.sample_import.command", "import_sample", "Write task files from those of Microsoft's C# sample."
-    ),
     "check": _Entry("cli.check", "check", "Report every problem in the configuration."),
     "plan": _Entry("cli.topology.plan_command", "plan", "Compare the entities that tasks need with those that exist."),
     "apply": _Entry("cli.topology.apply_command", "apply", "Create and change entities as the tasks need them."),

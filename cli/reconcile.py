@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from cli.options import JournalFolder, SparkMemory
 from cli.output import print_problems
 from cli.stack import ROOT
 from shared.errors import ConfigError, Problem, TargetUnavailable
@@ -75,10 +76,8 @@ def reconcile(
             "reported as silent. Can be repeated.",
         ),
     ] = None,
-    memory: Annotated[str, typer.Option(help="Memory of Spark, written as for Java.")] = "4g",
-    folder: Annotated[
-        Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with journal.yaml.")
-    ] = Path("config"),
+    memory: SparkMemory = "4g",
+    folder: JournalFolder = Path("config"),
 ) -> None:
     """
     Reconcile the journals of a day, or of each closed hour: a verdict for every message, and a page with the findings.

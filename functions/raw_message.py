@@ -59,9 +59,7 @@ class _Converter(InConverter, binding=None):  # type: ignore[misc,call-arg] # th
             return _raw_message(data.value, partition, locked_until)
         if data.type == "collection_model_binding_data":
             return [_raw_message(each, partition, locked_until) for each in data.value.model_binding_data]
-        msg = (
-            f"trigger data: got {data.type!r}, expected ModelBindingData; this host needs `trigger: stock` in the task"
-        )
+        msg = f"trigger data: got {data.type!r}, expected ModelBindingData: this host has no SDK types for triggers"
         raise ValueError(msg)
 
 

@@ -1,6 +1,5 @@
 """One Azure Function per replication task, and one per tap."""
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import List, Protocol  # noqa: UP035 - see its use
@@ -11,7 +10,6 @@ from functions.output_bindings import with_outputs
 from functions.queue_message import queue_content, queue_trigger
 from functions.raw_message import RawMessage
 from functions.settlement import HostSettlement
-from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
 from shared.codecs.envelope import event_key
 from shared.config.journal_assembly import OutputBinding
 from shared.config.journal_models import TapFile
@@ -25,8 +23,6 @@ from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import HeldSession
-
-_LOGGER = logging.getLogger("busway.tasks")
 
 # Event Hubs: a failed batch is retried until it succeeds; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"
@@ -80,7 +76,6 @@ def register(
         return
     if task.journal is False:
         journal = None
-    _warn_of_stock_trigger(task)
     if task.levers.dispatch == "single":
         gathering = Gathering(pipeline, has_sessions=task.source.sessions)
         _declare(app, task, _gathered(task, gathering, sessions), setting, task.task)
@@ -108,7 +103,6 @@ def register_tap(
     ) -> None:
         await tap.see(batch, partition)
 
-    _warn_of_stock_trigger(file)
     _register(app, file, see, setting, journal, sessions=sessions, name=file.task)
 
 
@@ -120,11 +114,6 @@ def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) 
 
     decorated = app.timer_trigger(arg_name="timer", schedule=file.tap.peek or "", run_on_startup=False)(look)
     app.function_name(file.task)(decorated)
-
-
-def _warn_of_stock_trigger(file: TaskFile | TapFile) -> None:
-    if file.trigger == "stock":
-        _LOGGER.warning("%s: uses the stock trigger, which changes messages: %s", file.task, STOCK_LOSSES)
 
 
 def _register(
@@ -160,17 +149,7 @@ def _function(file: TaskFile | TapFile, run: Run, sessions: HostSettlement) -> C
         with _session(file, sessions, batch, first.session_locked_until) as session:
             await run(batch, first.partition, tokens, session)
 
-    async def replicate_events(messages: List[func.EventHubEvent]) -> None:  # noqa: UP006 - the worker refuses list[…]
-        await run(event_contents(messages), event_partition(messages))
-
-    async def replicate_message(messages: func.ServiceBusMessage) -> None:
-        batch = [service_bus_content(messages)]
-        with _session(file, sessions, batch) as session:
-            await run(batch, lock_tokens=lock_tokens(messages), session=session)
-
-    if file.trigger == "raw":
-        return replicate
-    return replicate_message if file.source.hub is None else replicate_events
+    return replicate
 
 
 def _gathered(task: TaskFile, gathering: Gathering, sessions: HostSettlement) -> Callable[..., Awaitable[None]]:
@@ -178,12 +157,7 @@ def _gathered(task: TaskFile, gathering: Gathering, sessions: HostSettlement) ->
         with _session(task, sessions, [messages.content]):
             await gathering.run(messages.content, messages.lock_token)
 
-    async def replicate_stock(messages: func.ServiceBusMessage) -> None:
-        content = service_bus_content(messages)
-        with _session(task, sessions, [content]):
-            await gathering.run(content, next(iter(lock_tokens(messages)), None))
-
-    return replicate_one if task.trigger == "raw" else replicate_stock
+    return replicate_one
 
 
 def _session(
@@ -208,15 +182,10 @@ def _from_queue(gathering: Gathering) -> Callable[..., Awaitable[None]]:
     return replicate_queue_message
 
 
-def _is_single(file: TaskFile | TapFile) -> bool:
-    return isinstance(file, TaskFile) and file.levers.dispatch == "single"
-
-
 def _trigger(app: func.FunctionApp, file: TaskFile | TapFile, setting: str) -> Decorator:
     source = file.source
-    # Batches of the stock binding mix up the properties of messages from Service Bus, not those of events.
-    takes_many = source.hub is not None or (file.trigger == "raw" and not _is_single(file))
-    cardinality = func.Cardinality.MANY if takes_many else func.Cardinality.ONE
+    is_single = isinstance(file, TaskFile) and file.levers.dispatch == "single"
+    cardinality = func.Cardinality.ONE if is_single else func.Cardinality.MANY
     # Leave the sessions flag out rather than set it to false: a dead-letter sub-queue has no sessions.
     sessions = True if source.sessions else None
     decorator: Decorator

@@ -1,16 +1,12 @@
 """
-The same copy twice in one worker: by Busway, and as most people write it with the stock binding and the SDK.
+Tasks of Busway that copy messages, with one route and a rule, or two routes of which the second takes the message.
 
-Busway's tasks have one route with a rule, or two routes of which the second takes the message and changes it.
+The second route changes the message.
 """
 
 from collections.abc import Sequence
-from typing import Any, List  # noqa: UP035 - see its use
 
 import azure.functions as func
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
-from azure.servicebus._pyamqp._encode import encode_payload
-from azure.servicebus._pyamqp.message import BatchMessage
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -38,13 +34,6 @@ from shared.telemetry.providers import instruments
 LIMIT = 1 << 20
 
 app = func.FunctionApp()
-
-
-def encoded(batch: ServiceBusMessageBatch) -> bytearray:
-    """Return the bytes that the SDK would put on the wire for *batch*."""
-    content = bytearray()
-    encode_payload(content, BatchMessage(*batch._message))  # noqa: SLF001 - what send_messages does with it
-    return content
 
 
 class DroppingExporter(MetricExporter):
@@ -163,38 +152,3 @@ _add(
     ),
     _PLAIN,
 )
-
-
-@app.function_name("naive")
-@app.service_bus_queue_trigger(
-    arg_name="messages",
-    connection="WEST",
-    queue_name="source",
-    cardinality=func.Cardinality.MANY,
-    data_type=func.DataType.BINARY,
-)
-async def naive(messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - the worker refuses list[…]
-    """Rebuild each message with its properties and three stamps; skip messages that were at the target before."""
-    batch = ServiceBusMessageBatch(LIMIT)
-    for message in messages:
-        properties: dict[Any, Any] = dict(message.application_properties or {})
-        if properties.get("repl-path") == "east":
-            continue
-        properties["repl-path"] = "west"
-        properties["repl-enqueue-time"] = str(message.enqueued_time_utc)
-        properties["repl-sequence"] = str(message.sequence_number)
-        batch.add_message(
-            ServiceBusMessage(
-                message.get_body(),
-                application_properties=properties,
-                session_id=message.session_id,
-                message_id=message.message_id,
-                content_type=message.content_type,
-                correlation_id=message.correlation_id,
-                subject=message.subject,
-                to=message.to,
-                reply_to=message.reply_to,
-                reply_to_session_id=message.reply_to_session_id,
-            )
-        )
-    encoded(batch)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import LONGER_THAN_A_LOCK, DryRun, Folder, OlderThan, Wait, Where
 from cli.topology.options import AdminAddresses
 from shared.dead_letters.unclear import Unclear
 
@@ -23,25 +23,12 @@ Entity = Annotated[
         help="A queue or TOPIC/Subscriptions/NAME, or a task.",
     ),
 ]
-Where = Annotated[
-    str | None,
-    typer.Option(metavar="SQL", help="Only messages for which a rule is true, as in the filter of a subscription."),
-]
 Reason = Annotated[str | None, typer.Option(help="Only messages with this reason.")]
-OlderThan = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="Only messages enqueued longer ago, such as 90s, 2h or 7d.")
-]
 Numbers = Annotated[
     list[int] | None, typer.Option("--number", help="Only the message with this sequence number. Can be repeated.")
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N of them.", metavar="N")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 All = Annotated[bool, typer.Option("--all", help="All messages, if nothing else selects some.")]
-Wait = Annotated[
-    float,
-    typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
-]
-_LONGER_THAN_A_LOCK = 330.0
 
 
 def _make(command: str, about: str) -> typer.Typer:
@@ -138,7 +125,7 @@ def _make(command: str, about: str) -> typer.Typer:
                 help="What to do with a message that an interrupted run may have sent, if the target does not show it."
             ),
         ] = Unclear.LEAVE,
-        wait: Wait = _LONGER_THAN_A_LOCK,
+        wait: Wait = LONGER_THAN_A_LOCK,
         file: Annotated[
             Path | None,
             _OPTIONS(metavar="FILE", help="Send the messages that `export` has written to FILE; nothing is removed."),
@@ -209,7 +196,7 @@ def _make(command: str, about: str) -> typer.Typer:
         ] = None,
         yes: Annotated[bool, _OPTIONS("--yes", help="Drop messages that were not exported.")] = False,
         dry_run: DryRun = False,
-        wait: Wait = _LONGER_THAN_A_LOCK,
+        wait: Wait = LONGER_THAN_A_LOCK,
         config: Folder = Path("config"),
     ) -> None:
         """

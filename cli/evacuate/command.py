@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import LONGER_THAN_A_LOCK, Folder, Rate, Wait
 from cli.topology.options import AdminAddresses, Authority
 from shared.dead_letters.unclear import Unclear
-
-_LONGER_THAN_A_LOCK = 330.0
 
 
 def evacuate(
@@ -28,19 +26,14 @@ def evacuate(
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be moved.")] = False,
-    rate: Annotated[
-        float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")
-    ] = None,
+    rate: Rate = None,
     unclear: Annotated[
         Unclear,
         typer.Option(
             help="What to do with a message that an interrupted run may have sent, if the target does not show it."
         ),
     ] = Unclear.LEAVE,
-    wait: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
-    ] = _LONGER_THAN_A_LOCK,
+    wait: Wait = LONGER_THAN_A_LOCK,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),

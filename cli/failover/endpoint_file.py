@@ -24,7 +24,6 @@ class EndpointFile:
         *,
         private_key: bytes | None = None,
         key: str = "",
-        domains: Sequence[str] = NAMESPACES,
         validity: timedelta | None = None,
     ) -> None:
         """
@@ -37,7 +36,6 @@ class EndpointFile:
         self._clock = clock
         self._private_key = private_key
         self._key = key
-        self._domains = domains
         self._validity = validity
 
     @property
@@ -111,7 +109,7 @@ class EndpointFile:
                 raise FailoverRefused(f"{where}: is signed, expected key_setting and key_id in failover.yaml")
             # With a validity, an expired document is one to renew, in the middle of an outage perhaps.
             now = self._clock.now() if self._validity is None else datetime.min.replace(tzinfo=UTC)
-            return read_document(content, where, now, domains=self._domains)
+            return read_document(content, where, now, domains=NAMESPACES)
         except EndpointUnresolved as error:
             raise FailoverRefused(str(error)) from error
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import DryRun, Folder
 from cli.topology.options import AdminAddresses, Authority
 
 Tasks = Annotated[list[str], typer.Argument(metavar="TASK...", help="Names of tasks.")]
@@ -17,7 +17,7 @@ Az = Annotated[
         "--az", help="Only print the command of the Azure CLI that does it by app settings; it restarts the app."
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Timeout = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")]
 _PAUSE_SECONDS = 30.0
 _DRAIN_SECONDS = 600.0
 
@@ -27,9 +27,7 @@ def pause(
     *,
     reason: Reason = None,
     by: By = None,
-    timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")
-    ] = _PAUSE_SECONDS,
+    timeout: Timeout = _PAUSE_SECONDS,
     az: Az = False,
     dry_run: DryRun = False,
     admin: AdminAddresses = None,
@@ -62,9 +60,7 @@ def drain(
     *,
     reason: Reason = None,
     by: By = None,
-    timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")
-    ] = _DRAIN_SECONDS,
+    timeout: Timeout = _DRAIN_SECONDS,
     dry_run: DryRun = False,
     admin: AdminAddresses = None,
     authority: Authority = None,

@@ -61,7 +61,7 @@ class Host:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
 
-        With *wire* a function with an SDK type gets the bytes of the wire without the conversion by Azure's host. With
+        With *wire* a function gets the bytes of the wire without the conversion by Azure's host. With
         another *clock*, pass a *sleep* too: it is used for the pauses between retries and before listening again.
         """
         self.app_folder = app_folder.resolve()

@@ -8,7 +8,7 @@ records it but, here, the log: it is what the watch for losses has to find.
 import logging
 from collections.abc import Sequence
 
-from local.host.received_message import annotations_of, number_of
+from local.host.annotations import annotations_of, number_of
 from shared.azure.receivers.raw_link import Delivery
 
 _log = logging.getLogger(__name__)

@@ -58,24 +58,6 @@ class CollectionModelBindingData(NamedTuple):
     model_binding_data: Sequence[ModelBindingData]
 
 
-class CollectionBytes(NamedTuple):
-    """A byte[][] of the host."""
-
-    bytes: Sequence[bytes]
-
-
-class CollectionString(NamedTuple):
-    """A string[] of the host."""
-
-    string: Sequence[str]
-
-
-class CollectionSInt64(NamedTuple):
-    """A long[] of the host."""
-
-    sint64: Sequence[int]
-
-
 class ParameterBinding:
     """A value for the function's parameter *name*, or from its output binding of that name."""
 

@@ -53,10 +53,14 @@ class Triggers:
         return listeners
 
     def _listener(self, function: Function, stopping: Stopping) -> Listener:
-        match function.trigger["type"]:
+        kind = function.trigger["type"]
+        if kind in ("serviceBusTrigger", "eventHubTrigger") and not function.has_sdk_type:
+            problem = "this host passes encoded messages alone, expected an SDK type such as RawMessage"
+            raise ConfigError([Problem(f"{function.name}.{function.parameter}", problem)])
+        match kind:
             case "serviceBusTrigger":
-                kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
-                return kind(
+                listener = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
+                return listener(
                     function,
                     ServiceBusSource.of(function, self.settings),
                     self.options.service_bus,

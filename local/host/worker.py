@@ -57,11 +57,6 @@ class Function:
         """Return whether the parameter is an SDK type, for which the host passes ModelBindingData."""
         return (self.trigger.get("properties") or {}).get("SupportsDeferredBinding") is True
 
-    @property
-    def data_type(self) -> str:
-        """Return BINARY, STRING or UNDEFINED: the data type of a body that the binding asks for."""
-        return str(self.trigger.get("dataType") or "UNDEFINED").upper()
-
 
 @dataclass(frozen=True, slots=True)
 class Invocation:

@@ -45,6 +45,8 @@ _COMPARISONS = {
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
+_REMOVED = {("trigger",): "remove it: the stock trigger was removed, and every task receives encoded messages"}
+"""Hints for keys of earlier versions, by their places in a file."""
 _SECONDS = {"microseconds": 1e-6, "second": 1, "seconds": 1}
 _LENGTHS = {
     "string_too_short": ("min_length", "at least", "character"),
@@ -58,6 +60,8 @@ def problem_of(model: type[BaseModel], where: str, fault: Mapping[str, Any], doc
     """Return a fault as a problem at *where*; *document* is what was validated."""
     kind = fault["type"]
     if kind == "extra_forbidden":
+        if fault["loc"] in _REMOVED:
+            return Problem(where, "unknown key", _REMOVED[fault["loc"]])
         unknown = str(fault["loc"][-1])
         known = [key for key in keys_at(model, fault["loc"][:-1], document) if key.lower() != unknown.lower()]
         near = difflib.get_close_matches(unknown, known, 1)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from shared.clock import Clock
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
@@ -21,17 +20,14 @@ def heartbeat_timer(
     configuration: Configuration,
     settings: Mapping[str, str],
     recorders: Mapping[str, TaskRecorder],
-    *,
-    outputs: Mapping[str, Output] | None = None,
-    clock: Clock | None = None,
 ) -> HeartbeatTimer | None:
     """Return what sends the heartbeats; None if no task has any, or without a place for the status."""
     tasks = [each for each in configuration.tasks if each.heartbeat is not None]
     if not tasks or store_problem(configuration, settings) is not None:
         return None
-    opened = outputs or open_outputs(configuration, settings)
+    opened = open_outputs(configuration, settings)
     routes = [each for task in tasks for each in _routes(task, opened[task.source.connection], recorders[task.task])]
-    return HeartbeatTimer(routes, partial(open_store, configuration, settings), clock)
+    return HeartbeatTimer(routes, partial(open_store, configuration, settings))
 
 
 def heartbeat_schedule(configuration: Configuration) -> str:

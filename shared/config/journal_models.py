@@ -76,7 +76,6 @@ class TapFile(Strict):
     source: Source
     """The queue to peek at, or a subscription or consumer group that nothing else reads."""
     tap: Tap
-    trigger: Literal["raw", "stock"] = "raw"
 
     def functions(self) -> list[str]:
         """Return the name of the tap's function."""

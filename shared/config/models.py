@@ -231,8 +231,6 @@ class TaskFile(Strict):
     task: Annotated[str, Field(pattern=NAME)]
     """Name of the task, which is also the function's name."""
     source: Source
-    trigger: Literal["raw", "stock"] = "raw"
-    """How the host passes messages: `raw` as encoded bytes, `stock` decoded, with the losses in docs/fidelity.md."""
     editors: Annotated[tuple[EditorStep, ...], Field(strict=False)] = ()
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
     rejects: Target | None = None

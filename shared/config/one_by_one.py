@@ -24,8 +24,8 @@ def one_by_one_problems(task: TaskFile, journal: JournalFile | None, place: str,
     if task.rejects is None:
         text = "has no rejects, expected a queue, topic or hub for rejected messages"
         yield Problem(place, text, "its source has no dead-letter queue")
-    if task.trigger == "stock" or task.throughput is not None or task.model_fields_set & {"lanes", "dispatch"}:
-        yield Problem(place, f"has trigger, lanes, dispatch or throughput, expected none of them: {reason}")
+    if task.throughput is not None or task.model_fields_set & {"lanes", "dispatch"}:
+        yield Problem(place, f"has lanes, dispatch or throughput, expected none of them: {reason}")
     if task.heartbeat is not None:
         yield Problem(f"{place}: heartbeat", f"has heartbeats, expected none: {reason}", "remove it")
     if any(route.via == "binding" for route in task.routes):

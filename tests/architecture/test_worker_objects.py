@@ -36,7 +36,7 @@ def used_attributes(source: str) -> set[str]:
 
 def test_modules_with_objects_of_the_worker_do_not_import_protobuf() -> None:
     found = modules_with_worker_objects()
-    assert {"functions.raw_message", "functions.stock_binding"} <= found.keys()
+    assert {"functions.raw_message"} <= found.keys()
     assert {module for module, names in found.items() if any(within(name, PROTOBUF) for name in names)} == set()
 
 

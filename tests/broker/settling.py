@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -9,6 +10,7 @@ from typing import Any, Self, cast
 
 import grpc
 import grpc.aio
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.core.session_store import SessionStore
 from local.broker.errors import Refusal
@@ -21,13 +23,25 @@ from local.host.settlement.actions import ActionsCache
 from local.host.settlement.contract import CALLS
 from local.host.settlement.service import SettlementService
 from local.host.triggers.service_bus_batch import ServiceBusBatchListener
+from local.host.triggers.service_bus_listener import ServiceBusListener
 from local.host.triggers.service_bus_single import ServiceBusSingleListener
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Invocation, Outputs
 from shared.clock import SystemClock
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 type Metadata = Mapping[str, TypedData]
 type Act = Callable[["Held"], Awaitable[None]]
+
+
+def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
+    """Send texts to a queue of the namespace `ns`."""
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
 
 
 def is_held(broker: RunningBroker, queue: str, session_id: str) -> bool:
@@ -50,19 +64,19 @@ class Refused(Exception):
 class Held:
     """What a running function holds, and its client of the service."""
 
-    def __init__(self, client: "SettlementClient", metadata: Metadata) -> None:
+    def __init__(self, client: "SettlementClient", data: TypedData, metadata: Metadata) -> None:
         self.call = client.call
+        many = data.kind == "collection_model_binding_data"
+        self._contents = [one.content for one in (data.data.model_binding_data if many else [data.data])]
         self._metadata = metadata
 
     @property
     def tokens(self) -> list[str]:
-        many = self._metadata.get("LockTokenArray")
-        return [str(self._metadata["LockToken"].data)] if many is None else list(many.data.string)
+        return [str(uuid.UUID(bytes_le=content[:16])) for content in self._contents]
 
     @property
     def session_id(self) -> str:
-        many = self._metadata.get("SessionIdArray")
-        return str(self._metadata["SessionId"].data if many is None else many.data.string[0])
+        return str(Message.received(self._contents[0][16:], Origin("ns", "s")).session_id)
 
     @property
     def session_locked_until(self) -> str:
@@ -98,13 +112,13 @@ class _ActingWorker:
 
     async def invoke(
         self,
-        function: Function,  # noqa: ARG002 - see `Worker`, here and below
-        data: TypedData,  # noqa: ARG002
+        function: Function,  # noqa: ARG002 - see `Worker`
+        data: TypedData,
         trigger_metadata: Metadata,
         **_: object,
     ) -> Invocation:
         try:
-            await self._act(Held(self._client, trigger_metadata))
+            await self._act(Held(self._client, data, trigger_metadata))
         except ValueError as error:
             return Invocation(str(error))
         return Invocation(None)
@@ -117,7 +131,7 @@ class RunningListeners:
         self._settings = Settings({"SB": broker.connection_string("ns")})
         self._stopping = Stopping()
         self._cache = ActionsCache()
-        self._listeners: list[ServiceBusBatchListener | ServiceBusSingleListener] = []
+        self._listeners: list[ServiceBusListener] = []
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

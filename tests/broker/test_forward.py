@@ -18,7 +18,6 @@ from shared.amqp.values import binary, int_, string
 from shared.azure.connections import event_hub_client
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
-from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
@@ -27,6 +26,7 @@ from shared.message.metadata import OFFSET, PATH, SEQUENCE
 from shared.protocols import Outgoing
 from tests.fidelity.parts import changes, is_same_value, parts
 from tests.forwarding import KEYS, TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
+from tests.memory_sink import MemorySink
 from tests.messages import ORIGIN, delivered
 from tests.raw_kafka import produce_with_header
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData
 from azure.eventhub.aio import EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.protocol import performatives
@@ -22,6 +21,7 @@ from shared.azure.receivers.raw_link import Delivery, LinkClosed
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection, session_timeout
 from shared.clock import ManualClock
 from tests.broker.recording_proxy import RecordingProxy, Sent
+from tests.broker.settling import send
 
 LOCK = timedelta(seconds=10)
 _SASL_INIT = 0x41
@@ -42,14 +42,6 @@ def broker(clock: ManualClock) -> Iterator[RunningBroker]:
     config = NamespaceConfig(name="ns", queues=queues, hubs=(HubConfig(name="hub"),), released_go_last=True)
     with RunningBroker([config], clock) as running:
         yield running
-
-
-def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
-        client.get_queue_sender(queue) as sender,
-    ):
-        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
 
 
 def connected(

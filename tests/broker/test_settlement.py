@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import State
@@ -19,7 +18,7 @@ from local.broker.thread import RunningBroker
 from shared.amqp.codec import encode
 from shared.amqp.values import map_, string
 from shared.clock import ManualClock
-from tests.broker.settling import Held, Refused, RunningListeners, is_held
+from tests.broker.settling import Held, Refused, RunningListeners, is_held, send
 
 _SECOND = timedelta(seconds=1)
 LOCK = 60 * _SECOND
@@ -36,14 +35,6 @@ def broker() -> Iterator[RunningBroker]:
     )
     with RunningBroker([NamespaceConfig(name="ns", queues=queues)], ManualClock(START)) as running:
         yield running
-
-
-def send(broker: RunningBroker, queue: str, *bodies: str, session_id: str | None = None) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
-        client.get_queue_sender(queue) as sender,
-    ):
-        sender.send_messages([ServiceBusMessage(body, session_id=session_id) for body in bodies])
 
 
 def left(broker: RunningBroker, path: str) -> list[tuple[str, int, bool]]:

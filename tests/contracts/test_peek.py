@@ -13,11 +13,11 @@ from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.azure.peek import peeker_opener
 from shared.errors import TargetUnavailable
-from shared.journal.in_memory import MemorySink
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.record import Role
 from shared.journal.tap import Tap
 from shared.message.arrival import Origin
+from tests.memory_sink import MemorySink
 
 LONG_AGO = 1_600_000_000_000
 

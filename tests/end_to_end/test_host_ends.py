@@ -10,11 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from tests.broker.settling import Refused, SettlementClient
+from tests.broker.settling import Refused, SettlementClient, send
 from tests.end_to_end.host_process import HostProcess
 
 GRACE_SECONDS = 4
@@ -37,14 +36,6 @@ def host(broker: RunningBroker, tmp_path: Path) -> Iterator[HostProcess]:
     with started(broker, tmp_path, f"--grace-seconds={GRACE_SECONDS}") as process:
         process.wait_until_ready()
         yield process
-
-
-def send(broker: RunningBroker, queue: str, *bodies: str) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
-        client.get_queue_sender(queue) as sender,
-    ):
-        sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
 
 def left(broker: RunningBroker, queue: str) -> list[tuple[int, bool]]:

@@ -22,13 +22,11 @@ NAMESPACE = NamespaceConfig(
     queues=(
         QueueConfig(name="raw", max_delivery_count=3, lock_duration=timedelta(seconds=5)),
         QueueConfig(name="raw-single", lock_duration=timedelta(seconds=5), max_delivery_count=3),
-        QueueConfig(name="stock-batch"),
-        QueueConfig(name="stock-single"),
         QueueConfig(name="session-single", requires_session=True, lock_duration=timedelta(seconds=5)),
         QueueConfig(name="session-pairs", requires_session=True, lock_duration=timedelta(seconds=5)),
     ),
     topics=(TopicConfig(name="sessions", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
-    hubs=(HubConfig(name="hub", consumer_groups=("stock",)),),
+    hubs=(HubConfig(name="hub", consumer_groups=("single",)),),
 )
 """One broker and one host for all tests here; each test tells its messages by a word of its own in the body."""
 
@@ -173,24 +171,8 @@ def test_calls_of_one_session_run_side_by_side_if_host_json_says_so(
         assert pairing.stop() == 0
 
 
-def test_stock_batch_shifts_correlation_ids_as_the_real_host_does(host: HostProcess, client: ServiceBusClient) -> None:
-    identifiers = [None, "first", None, "second"]
-    send(client, "stock-batch", *(ServiceBusMessage("shift", correlation_id=one) for one in identifiers))
-    host.wait_for(lambda: len(host.messages("stock_batch")) == 4)
-    assert [message["correlation_id"] for message in host.messages("stock_batch")] == ["first", "second", None, None]
-
-
-def test_stock_single_gets_body_and_properties(host: HostProcess, client: ServiceBusClient) -> None:
-    message = ServiceBusMessage(b"body", message_id="m", application_properties={"n": 1, "text": "t"})
-    send(client, "stock-single", message)
-    host.wait_for(lambda: host.messages("stock_single"))
-    (got,) = host.messages("stock_single")
-    assert (got["body"], got["message_id"], got["properties"]) == ("body", "m", {"n": 1, "text": "t"})
-    assert got["delivery_count"] == 1
-
-
 def test_every_message_is_settled_in_the_end(host: HostProcess, broker: RunningBroker) -> None:
-    paths = ("raw", "raw/$DeadLetterQueue", "raw-single", "sessions/Subscriptions/all", "session-single", "stock-batch")
+    paths = ("raw", "raw/$DeadLetterQueue", "raw-single", "sessions/Subscriptions/all", "session-single")
 
     def left(namespace: Namespace) -> Any:
         return [path for path in paths if list(namespace.store(path).peek(0))]

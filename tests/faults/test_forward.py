@@ -13,10 +13,10 @@ import pytest
 from cli.kafka_consumer import GroupReader
 from local.kafka.cluster import KafkaCluster
 from shared.errors import TargetUnavailable
-from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
 from shared.journal.task import TaskJournal
 from tests.forwarding import TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
+from tests.memory_sink import MemorySink
 
 DOWN = TargetUnavailable("down")
 _SECONDS = 60

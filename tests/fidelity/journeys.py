@@ -19,7 +19,6 @@ from local.broker.thread import RunningBroker
 from local.event_grid import EventGrid, Subscription
 from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotBind, CannotReceive
-from local.host.received_message import ReceivedMessage
 from shared.azure.connections import event_hub_client, service_bus_client
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.azure.senders.service_bus import ServiceBusOutput
@@ -35,7 +34,7 @@ from tests.fidelity.specimens import SPECIMEN, SPECIMENS
 
 ONE_HOP = ("SS", "SE", "ES", "EE")
 FIVE_HOPS = ("SSSSSS", "SESESS", "EEEEEE", "ESESEE")
-WIRE, AZURE, STOCK = "wire", "azure", "stock"
+WIRE, AZURE = "wire", "azure"
 # Sent by an output binding of the host: in envelopes that a second task opens, or the body alone.
 ENVELOPE, BODY = "envelope", "body"
 # Through a queue of a storage account.
@@ -73,7 +72,7 @@ class Journey(NamedTuple):
             return f"task: bodies\nsource: {ends[0]}\nroutes: [{route}]\nloop_prevention: off\n"
         return (
             f"task: {self.entity(stage)}\nsource: {ends[0]}\nroutes: [{{target: {ends[1]}}}]\n"
-            f"trigger: {'stock' if self.mode == STOCK else 'raw'}\nloop_prevention: {{max_hops: 5}}\n"
+            "loop_prevention: {max_hops: 5}\n"
             "rejects: {connection: s9, queue: rejected}\n"
         )
 
@@ -84,8 +83,6 @@ class Journey(NamedTuple):
                 reencode(content, 0)
             elif self.mode == BODY:
                 body_text(Message.received(content, Origin("cloud", "specimens")))
-            elif self.mode == STOCK:
-                ReceivedMessage(content, b"").body()
         except (CannotBind, CannotReceive, MessageRejected):
             return False
         return True
@@ -132,7 +129,6 @@ loop_prevention: off
 
 JOURNEYS = [
     *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
-    *(Journey(STOCK, kinds) for kinds in ONE_HOP),
     *(Journey(mode, "SS") for mode in (ENVELOPE, BODY, STORAGE, GRID)),
 ]
 # No task reads these: they show what the services themselves preserve.
@@ -205,7 +201,7 @@ def observe(folder: Path) -> Observations:
 
 
 def _host(journey: Journey) -> str:
-    return {STOCK: AZURE, ENVELOPE: WIRE, BODY: WIRE, STORAGE: WIRE, GRID: WIRE}.get(journey.mode, journey.mode)
+    return {ENVELOPE: WIRE, BODY: WIRE, STORAGE: WIRE, GRID: WIRE}.get(journey.mode, journey.mode)
 
 
 def _made(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from shared.message.mapping import (
     SERVICE_BUS_SESSION_ID,
     TIME_TO_LIVE,
 )
-from tests.fidelity.journeys import AZURE, BODY, ENVELOPE, FIVE_HOPS, GRID, STOCK, STORAGE, WIRE, Journey, Observations
+from tests.fidelity.journeys import AZURE, BODY, ENVELOPE, FIVE_HOPS, GRID, STORAGE, WIRE, Journey, Observations
 from tests.fidelity.parts import changes, is_same_value, parts
 from tests.fidelity.specimens import SPECIMENS, Specimen
 
@@ -40,8 +40,6 @@ COLUMNS: dict[str, list[Journey]] = {
     "EH → EH": [Journey(WIRE, "EE")],
     "5 hops": [Journey(WIRE, kinds) for kinds in FIVE_HOPS],
     "Azure's host, 1 and 5 hops": [Journey(AZURE, kinds) for kinds in ("SS", "EE", *FIVE_HOPS)],
-    "stock, from SB": [Journey(STOCK, "SS")],
-    "stock, from EH": [Journey(STOCK, "EE")],
     "binding, envelope": [Journey(ENVELOPE, "SS")],
     "storage queue": [Journey(STORAGE, "SS")],
     "Event Grid": [Journey(GRID, "SS")],
@@ -65,11 +63,9 @@ NOTES = {
     "refused": "The host cannot read it or pass it to a function ([mapping.md](mapping.md#poison-for-the-host)). "
     "An event is retried forever and its partition waits; a message ends in the source's dead-letter queue, and what "
     "was received with it is delivered later. Nothing is lost, nothing is sent.",
-    "json": "The stock binding passes values on as JSON.",
     "body": "An output binding carries the text of the body and nothing else; the host sets a content type"
     " of its own, and Service Bus assigns a message id.",
     "text": "Not UTF-8 text: it goes to `rejects`, unchanged.",
-    "stock": "The stock binding leaves it out, or joins the sections.",
 }
 
 
@@ -121,7 +117,7 @@ def cell(journey: Journey, key: str, observed: Observations) -> Cell:
     found = changes(before, parts(observed.arrived[journey][key]))
     if journey.mode == BODY:
         return _result_of_body(specimen, found)
-    if journey.mode not in (WIRE, ENVELOPE, STORAGE, GRID):
+    if journey.mode == AZURE:
         # The host writes values with other widths; Busway alone does not change them.
         found = {place: each for place, each in found.items() if not is_same_value(place, *each)}
     return _result(specimen, journey.mode, found)
@@ -143,11 +139,8 @@ def _result(specimen: Specimen, mode: str, found: Mapping[str, tuple[bytes, byte
         return Cell("dropped", "hop")
     if specimen.name in _LEFT_OUT:
         return Cell("dropped", "target")
-    assert mode not in (WIRE, ENVELOPE, STORAGE, GRID), f"Busway changed {specimen}: {found}"
-    word = _word(specimen, before, after)
-    if mode == AZURE:
-        return Cell(word, "created" if specimen.place == _CREATION_TIME else "host")
-    return Cell(word, "json" if word.startswith("becomes") else "stock")
+    assert mode == AZURE, f"Busway changed {specimen}: {found}"
+    return Cell(_word(specimen, before, after), "created" if specimen.place == _CREATION_TIME else "host")
 
 
 def _result_of_body(specimen: Specimen, found: Mapping[str, tuple[bytes, bytes]]) -> Cell:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from local.host.received_message import annotations_of, number_of
+from local.host.annotations import annotations_of, number_of
 from local.host.settlement.failure import SESSION_LOCK_LOST, Failure, ServiceBusFailure
 from local.host.settlement.outcome import Outcome
 from local.host.triggers.service_bus_source import ServiceBusSource

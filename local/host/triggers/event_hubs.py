@@ -18,13 +18,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from local.host.annotations import annotations_of, text_of
 from local.host.checkpoints import Checkpoints, Partition
 from local.host.dotnet_values import CannotReceive
 from local.host.event_hubs_connection import EventHub, Position
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.received_message import annotations_of, text_of
 from local.host.settings import EventHubsOptions, HostOptions, Settings
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input

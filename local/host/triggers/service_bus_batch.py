@@ -13,22 +13,15 @@ sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners, comm
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from local.host.dotnet_values import CannotReceive
-from local.host.invocation import invoke_with_retries
-from local.host.listener import Stopping, keep_listening
-from local.host.losing import Losing
-from local.host.settings import ServiceBusOptions
-from local.host.settlement.actions import Actions, ActionsCache
-from local.host.settlement.outcome import ABANDONED, COMPLETED, Outcome
+from local.host.settlement.actions import Actions
+from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver
-from local.host.triggers.service_bus_source import ServiceBusSource
-from local.host.worker import Function, Worker
-from local.host.worker_input import receiver_metadata, service_bus_input
+from local.host.triggers.service_bus_listener import ServiceBusListener
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
-from shared.clock import Clock
-from shared.errors import TargetUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -36,60 +29,33 @@ _TRY_TIMEOUT = 60.0
 _TIMEOUT = "com.microsoft:timeout"
 
 
-class ServiceBusBatchListener:
+@dataclass(eq=False)
+class ServiceBusBatchListener(ServiceBusListener):
     """Invokes one function with batches from one queue or subscription."""
 
-    def __init__(
-        self,
-        function: Function,
-        source: ServiceBusSource,
-        options: ServiceBusOptions,
-        worker: Worker,
-        clock: Clock,
-        *,
-        stopping: Stopping,
-        wire: bool,
-        losing: Losing,
-        cache: ActionsCache,
-    ) -> None:
-        """Prepare; nothing is opened before `run`."""
-        self.function = function
-        self.is_listening = asyncio.Event()
-        self._source = source
-        self._options = options
-        self._worker = worker
-        self._clock = clock
-        self._wire = wire
-        self._stopping = stopping
-        self._losing = losing
-        self._cache = cache
-        self._link: RawLink | None = None
-        self._accepting: asyncio.Task[RawLink] | None = None
-
-    async def run(self) -> None:
-        """Listen until stopped; see `Listener`."""
-        await keep_listening(self.function.name, self._stopping, self._listen)
+    _link: RawLink | None = field(default=None, init=False)
+    _accepting: asyncio.Task[RawLink] | None = field(default=None, init=False)
 
     def stop(self) -> None:
         """Accept nothing more; see `Listener`."""
-        self._stopping.request()
+        self.stopping.request()
         if self._link is not None:
             self._link.interrupt()
         if self._accepting is not None:
             self._accepting.cancel()
 
     async def _listen(self, let_in: Callable[[], None]) -> None:
-        connection = await self._source.open()
+        connection = await self.source.open()
         try:
-            if self._source.has_sessions:
+            if self.source.has_sessions:
                 self.is_listening.set()
-                while not self._stopping:
+                while not self.stopping:
                     await self._next_session(connection, let_in)
             else:
-                self._link = await connection.attach(self._options.prefetch_count)
+                self._link = await connection.attach(self.options.prefetch_count)
                 let_in()
                 self.is_listening.set()
-                receiver = Receiver(self._source, connection, self._link)
+                receiver = Receiver(self.source, connection, self._link)
                 await self._batches(receiver, _TRY_TIMEOUT, until_idle=False)
                 await self._link.withdraw()
         finally:
@@ -97,13 +63,13 @@ class ServiceBusBatchListener:
             await connection.close()
 
     async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
-        attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT, drains=True)
+        attach = connection.attach(self.options.prefetch_count, session_wait=_TRY_TIMEOUT, drains=True)
         self._accepting = asyncio.create_task(attach)
         try:
             self._link = await self._accepting
             let_in()
         except asyncio.CancelledError:
-            if not self._stopping:
+            if not self.stopping:
                 raise
             return
         except LinkClosed as error:
@@ -113,8 +79,8 @@ class ServiceBusBatchListener:
         finally:
             self._accepting = None
         try:
-            idle = self._options.session_idle_timeout.total_seconds()
-            await self._batches(Receiver(self._source, connection, self._link), idle, until_idle=True)
+            idle = self.options.session_idle_timeout.total_seconds()
+            await self._batches(Receiver(self.source, connection, self._link), idle, until_idle=True)
         except LinkClosed as error:
             _log.warning("%s: session ended: %s", self.function.name, error)
             if connection.raw.is_broken:
@@ -125,68 +91,39 @@ class ServiceBusBatchListener:
 
     async def _batches(self, receiver: Receiver, wait: float, *, until_idle: bool) -> None:
         """Process batches until stopped, until the session is released, or with *until_idle* until none has come."""
-        while not self._stopping:
-            deliveries = await receiver.link.receive(self._options.max_message_batch_size, wait)
-            if self._stopping:
+        while not self.stopping:
+            deliveries = await receiver.link.receive(self.options.max_message_batch_size, wait)
+            if self.stopping:
                 await receiver.connection.raw.release(receiver.link, deliveries)
                 return
             actions = Actions(receiver)
             if deliveries:
-                with self._cache.holding(actions, deliveries):
+                with self.cache.holding(actions, deliveries):
                     await self._process(actions, deliveries)
             if actions.releases_session or (until_idle and not deliveries):
                 return
 
     async def _process(self, actions: Actions, deliveries: Sequence[Delivery]) -> None:
         receiver = actions.receiver
-        deliveries, lost = self._losing.divide(self.function.name, deliveries)
+        deliveries, lost = self.losing.divide(self.function.name, deliveries)
         if lost:
-            await settle(self.function, actions, lost, COMPLETED)
+            await self._settle(actions, lost, COMPLETED)
         if not deliveries:
             return
-        now = int(self._clock.now().timestamp() * 1000)
-        connection, link = receiver.connection, receiver.link
+        link = receiver.link
         try:
-            invocation = await invoke_with_retries(
-                self._worker,
-                self.function,
-                lambda: service_bus_input(
-                    self.function,
-                    deliveries,
-                    now,
-                    receiver_metadata(connection.namespace, connection.name, link.locked_until),
-                    wire=self._wire,
-                ),
-                self._stopping,
-            )
+            invocation = await self._invoke(receiver, deliveries)
         except CannotReceive as error:
             _log.error("%s: %d messages stay locked: %s", self.function.name, len(deliveries), error)
-            if self._source.has_sessions:
+            if self.source.has_sessions:
                 raise LinkClosed(str(error), error.reason) from error
             return
-        if invocation.succeeded and not self._source.auto_complete:
+        if invocation.succeeded and not self.source.auto_complete:
             return
-        if self._source.has_sessions:
+        if self.source.has_sessions:
             link.raise_if_closed()  # the session is lost, so that no answer would come
         outcome = COMPLETED if invocation.succeeded else ABANDONED
-        unsettled = await settle(self.function, actions, actions.unsettled(deliveries), outcome)
-        if unsettled and self._source.has_sessions:
+        unsettled = await self._settle(actions, actions.unsettled(deliveries), outcome)
+        if unsettled and self.source.has_sessions:
             # As in .NET's receive loop, a failed settlement closes the session's receiver.
             raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")
-
-
-async def settle(function: Function, actions: Actions, deliveries: Sequence[Delivery], outcome: Outcome) -> int:
-    """
-    Settle, and return the number of settlements that the service did not confirm.
-
-    They are logged: a message whose lock was lost is delivered again, unless another receiver has settled it.
-    """
-    try:
-        failures = await actions.settle_all(deliveries, outcome)
-    except TargetUnavailable as error:
-        _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(deliveries), error)
-        raise
-    if failures:
-        reasons = ", ".join(sorted(set(failures.values())))
-        _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(failures), reasons)
-    return len(failures)

@@ -18,25 +18,19 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
 from local.host.dotnet_values import CannotReceive
-from local.host.invocation import invoke_with_retries
-from local.host.listener import Stopping, keep_listening
-from local.host.losing import Losing
-from local.host.settings import ServiceBusOptions
-from local.host.settlement.actions import Actions, ActionsCache
+from local.host.settlement.actions import Actions
 from local.host.settlement.failure import Failure
 from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver, message_locked_until
-from local.host.triggers.service_bus_batch import settle
-from local.host.triggers.service_bus_source import ServiceBusSource
-from local.host.worker import Function, Worker
-from local.host.worker_input import receiver_metadata, service_bus_input
+from local.host.triggers.service_bus_listener import ServiceBusListener
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
-from shared.clock import Clock, SystemClock
+from shared.clock import SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 
 _log = logging.getLogger(__name__)
@@ -50,57 +44,34 @@ _ACCEPTS_BY_PROCESSOR = 2
 _LONGEST_BUFFER = timedelta(seconds=10)
 
 
-class ServiceBusSingleListener:
+@dataclass(eq=False)
+class ServiceBusSingleListener(ServiceBusListener):
     """Invokes one function with single messages from one queue or subscription."""
 
-    def __init__(
-        self,
-        function: Function,
-        source: ServiceBusSource,
-        options: ServiceBusOptions,
-        worker: Worker,
-        clock: Clock,
-        *,
-        stopping: Stopping,
-        wire: bool,
-        losing: Losing,
-        cache: ActionsCache,
-    ) -> None:
-        """Prepare; nothing is opened before `run`."""
-        self.function = function
-        self.is_listening = asyncio.Event()
-        self._source = source
-        self._options = options
-        self._worker = worker
-        self._clock = clock
-        self._wire = wire
-        self._stopping = stopping
-        self._losing = losing
-        self._cache = cache
-        self._links: set[RawLink] = set()
-        self._accepting: set[asyncio.Task[RawLink]] = set()
-        calls = options.max_concurrent_sessions * options.max_concurrent_calls_per_session
-        self._accepts = asyncio.Semaphore(min(calls, _ACCEPTS_BY_PROCESSOR * (os.cpu_count() or 1)))
+    _links: set[RawLink] = field(default_factory=set, init=False)
+    _accepting: set[asyncio.Task[RawLink]] = field(default_factory=set, init=False)
+    _accepts: asyncio.Semaphore = field(init=False)
 
-    async def run(self) -> None:
-        """Listen until stopped; see `Listener`."""
-        await keep_listening(self.function.name, self._stopping, self._listen)
+    def __post_init__(self) -> None:
+        """Accept sessions as slowly as .NET does."""
+        calls = self.options.max_concurrent_sessions * self.options.max_concurrent_calls_per_session
+        self._accepts = asyncio.Semaphore(min(calls, _ACCEPTS_BY_PROCESSOR * (os.cpu_count() or 1)))
 
     def stop(self) -> None:
         """Accept nothing more; see `Listener`."""
-        self._stopping.request()
+        self.stopping.request()
         for link in self._links:
             link.interrupt()
         for accepting in self._accepting:
             accepting.cancel()
 
     async def _listen(self, let_in: Callable[[], None]) -> None:
-        connection = await self._source.open()
+        connection = await self.source.open()
         try:
-            if self._source.has_sessions:
+            if self.source.has_sessions:
                 self.is_listening.set()
                 async with asyncio.TaskGroup() as sessions:
-                    for _ in range(self._options.max_concurrent_sessions):
+                    for _ in range(self.options.max_concurrent_sessions):
                         sessions.create_task(self._sessions(connection, let_in))
             else:
                 await self._messages(connection, let_in)
@@ -110,11 +81,11 @@ class ServiceBusSingleListener:
             await connection.close()
 
     async def _messages(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
-        link = await connection.attach(self._options.prefetch_count)
+        link = await connection.attach(self.options.prefetch_count)
         let_in()
         self.is_listening.set()
 
-        receiver = Receiver(self._source, connection, link)
+        receiver = Receiver(self.source, connection, link)
 
         async def process(delivery: Delivery) -> None:
             renew = partial(receiver.renew_message_lock, delivery)
@@ -124,19 +95,19 @@ class ServiceBusSingleListener:
             finally:
                 renewing.cancel()
 
-        most = self._options.max_concurrent_calls
+        most = self.options.max_concurrent_calls
         await self._pump(receiver, process, most, _TRY_TIMEOUT, until_idle=False)
         await link.withdraw()
 
     async def _sessions(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
-        while not self._stopping:
+        while not self.stopping:
             accepting = asyncio.create_task(self._accept(connection))
             self._accepting.add(accepting)
             try:
                 link = await accepting
                 let_in()
             except asyncio.CancelledError:
-                if not self._stopping:
+                if not self.stopping:
                     raise
                 return
             except LinkClosed as error:
@@ -149,18 +120,18 @@ class ServiceBusSingleListener:
 
     async def _accept(self, connection: ServiceBusConnection) -> RawLink:
         async with self._accepts:
-            return await connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
+            return await connection.attach(self.options.prefetch_count, session_wait=_TRY_TIMEOUT)
 
     async def _session(self, connection: ServiceBusConnection, link: RawLink) -> None:
-        receiver = Receiver(self._source, connection, link)
-        most = self._options.max_concurrent_calls_per_session
-        idle = self._options.session_idle_timeout.total_seconds()
+        receiver = Receiver(self.source, connection, link)
+        most = self.options.max_concurrent_calls_per_session
+        idle = self.options.session_idle_timeout.total_seconds()
         # Once for the session, not for each message: a session that is never idle loses its lock in the end.
         renewing = asyncio.create_task(self._renew(receiver.renew_session_lock, lambda: _session_locked_until(link)))
         try:
             await self._pump(receiver, partial(self._process, receiver), most, idle, until_idle=True)
-            if self._stopping:
-                await self._stopping.over()
+            if self.stopping:
+                await self.stopping.over()
         except LinkClosed as error:
             _log.warning("%s: session ended: %s", self.function.name, error)
             if connection.raw.is_broken:
@@ -198,12 +169,12 @@ class ServiceBusSingleListener:
 
         self._links.add(link)
         try:
-            while not self._stopping and not link.is_interrupted:
+            while not self.stopping and not link.is_interrupted:
                 if len(running) >= most:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     continue
                 deliveries = await link.receive(most - len(running), wait, gathers=False)
-                if self._stopping or link.is_interrupted:
+                if self.stopping or link.is_interrupted:
                     await receiver.connection.raw.release(link, deliveries)
                     return
                 running |= {asyncio.create_task(one(delivery)) for delivery in deliveries}
@@ -222,42 +193,29 @@ class ServiceBusSingleListener:
 
     async def _process(self, receiver: Receiver, delivery: Delivery) -> None:
         actions = Actions(receiver)
-        if self._losing.divide(self.function.name, [delivery])[1]:
-            await settle(self.function, actions, [delivery], COMPLETED)
+        if self.losing.divide(self.function.name, [delivery])[1]:
+            await self._settle(actions, [delivery], COMPLETED)
             return
-        now = int(self._clock.now().timestamp() * 1000)
-        connection, link = receiver.connection, receiver.link
-        with self._cache.holding(actions, [delivery]):
+        with self.cache.holding(actions, [delivery]):
             try:
-                invocation = await invoke_with_retries(
-                    self._worker,
-                    self.function,
-                    lambda: service_bus_input(
-                        self.function,
-                        [delivery],
-                        now,
-                        receiver_metadata(connection.namespace, connection.name, link.locked_until),
-                        wire=self._wire,
-                    ),
-                    self._stopping,
-                )
+                invocation = await self._invoke(receiver, [delivery])
             except CannotReceive as error:
                 _log.error("%s: a message stays locked: %s", self.function.name, error)
                 return
             if actions.releases_session:
-                link.interrupt()
-            if invocation.succeeded and not self._source.auto_complete:
+                receiver.link.interrupt()
+            if invocation.succeeded and not self.source.auto_complete:
                 return
             outcome = COMPLETED if invocation.succeeded else ABANDONED
-            await settle(self.function, actions, actions.unsettled([delivery]), outcome)
+            await self._settle(actions, actions.unsettled([delivery]), outcome)
 
     async def _renew(self, renew: Callable[[], Awaitable[datetime]], first_end: Callable[[], datetime]) -> None:
         """Renew a lock until cancelled, or until the configured duration has passed."""
-        end = self._clock.now() + self._options.max_auto_lock_renewal_duration
+        end = self.clock.now() + self.options.max_auto_lock_renewal_duration
         await self._pause(_NO_RENEWAL)
         try:
             locked_until = first_end()
-            while (now := self._clock.now()) < end:
+            while (now := self.clock.now()) < end:
                 await self._pause(renewal_delay(locked_until - now))
                 locked_until = await renew()
         except (TargetUnavailable, Failure, CannotReceive) as error:
@@ -265,11 +223,11 @@ class ServiceBusSingleListener:
 
     async def _pause(self, duration: timedelta) -> None:
         """Sleep by this host's clock, which a test may move; it does not move for a sleeper."""
-        if isinstance(self._clock, SystemClock):
+        if isinstance(self.clock, SystemClock):
             await asyncio.sleep(duration.total_seconds())
             return
-        end = self._clock.now() + duration
-        while self._clock.now() < end:  # noqa: ASYNC110 - the clock of a test sets no event
+        end = self.clock.now() + duration
+        while self.clock.now() < end:  # noqa: ASYNC110 - the clock of a test sets no event
             await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -25,13 +25,12 @@ from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
-from local.host import newtonsoft
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.protos import TypedData
 from local.host.settings import QueuesOptions, Settings
 from local.host.worker import Function, Worker
-from local.host.worker_input import Input, fields_of_json
+from local.host.worker_input import Input, json_data
 from shared.azure.storage_queue_errors import source_error
 from shared.azure.storage_queues import POISON_SUFFIX, queue_service
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
@@ -55,6 +54,8 @@ class StorageQueueListener:
         self._queue = settings.resolve(str(function.trigger.get("queueName") or ""), f"{path}.queueName")
         if not self._queue:
             raise ConfigError([Problem(path, "expected queueName")])
+        if str(function.trigger.get("dataType")).upper() != "BINARY":
+            raise ConfigError([Problem(path, "this host passes bytes alone, expected `data_type` BINARY")])
         self._setting = str(function.trigger.get("connection") or "AzureWebJobsStorage")
         self._settings = settings.values
         self.function = function
@@ -122,7 +123,7 @@ class StorageQueueListener:
         renewing = asyncio.create_task(self._renew(queue, message))
         try:
             invocation = await invoke_with_retries(
-                self._worker, self.function, lambda: _input(self.function, message, body), self._stopping
+                self._worker, self.function, lambda: _input(message, body), self._stopping
             )
         finally:
             renewing.cancel()
@@ -183,25 +184,19 @@ def _trying(action: str, queue: str) -> Iterator[None]:
         raise source_error(f"queue {queue}", action, error) from error
 
 
-def _input(function: Function, message: QueueMessage, body: bytes) -> Input:
+def _input(message: QueueMessage, body: bytes) -> Input:
     """Return the input of a function for one message: its body, and the trigger metadata."""
-    text = body.decode(errors="replace")
     metadata = {
-        "QueueTrigger": TypedData(string=text),
+        "QueueTrigger": TypedData(string=body.decode(errors="replace")),
         "Id": TypedData(string=str(message.id)),
         "PopReceipt": TypedData(string=str(message.pop_receipt)),
-        "DequeueCount": TypedData(json=newtonsoft.dumps(message.dequeue_count)),
+        "DequeueCount": json_data(message.dequeue_count),
         "InsertionTime": _time(message.inserted_on),
         "ExpirationTime": _time(message.expires_on),
         "NextVisibleTime": _time(message.next_visible_on),
     }
-    if function.data_type == "BINARY":
-        return Input(TypedData(bytes=body), metadata)
-    names = {name.casefold(): name for name in metadata}
-    for name, value in fields_of_json(text).items():
-        metadata[names.get(name.casefold(), name)] = value
-    return Input(TypedData(string=text), metadata)
+    return Input(TypedData(bytes=body), metadata)
 
 
 def _time(time: datetime | None) -> TypedData:
-    return TypedData(json=newtonsoft.dumps((time or datetime.max.replace(tzinfo=UTC)).isoformat()))
+    return json_data((time or datetime.max.replace(tzinfo=UTC)).isoformat())

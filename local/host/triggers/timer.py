@@ -11,14 +11,12 @@ Source: TimerListener and TimerInfo of Azure/azure-webjobs-sdk-extensions.
 import asyncio
 from datetime import datetime
 
-from local.host import newtonsoft
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping
 from local.host.ncrontab import parse_schedule
-from local.host.protos import TypedData
 from local.host.settings import Settings
 from local.host.worker import Function, Worker
-from local.host.worker_input import Input
+from local.host.worker_input import Input, json_data
 from shared.clock import Clock
 from shared.errors import ConfigError, Problem
 
@@ -71,5 +69,5 @@ class TimerListener:
         }
         info = {"Schedule": {"AdjustForDST": True}, "ScheduleStatus": status, "IsPastDue": False}
         self._last = now
-        data = Input(TypedData(json=newtonsoft.dumps(info)), {})
+        data = Input(json_data(info), {})
         await invoke_with_retries(self._worker, self.function, lambda: data, self._stopping)

@@ -29,7 +29,6 @@ _STATES = {
 
 _NULL = 0x40
 _TRUE = 0x41
-_FALSE = 0x42
 _SENDER = 0x42
 _BOOLEAN = 0x56
 

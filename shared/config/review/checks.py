@@ -233,20 +233,11 @@ PARTITION_MISSING = _check(
 BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
-    "Azure's Functions host cannot pass events with binary, list or array properties to the raw trigger. A batch "
+    "Azure's Functions host cannot pass events with binary, list, array or map properties to a function. A batch "
     "with such an event fails before Busway is called and is retried endlessly: nothing is lost, but the "
     "partition is stuck.",
-    "if no sender uses such properties, set `binary_properties: false` in the source; if one does, set `trigger: "
-    "stock` in the task, which passes binaries as base64 text. No trigger can pass an event with a map as a "
-    "property",
-)
-STOCK_TRIGGER = _check(
-    _WARNING,
-    "stock-trigger",
-    "The stock trigger passes messages with the property types of JSON and without most of their header, and "
-    "refuses bodies that are not data: from a queue they end in its dead-letter queue, from a hub they block "
-    "their partition.",
-    "remove `trigger: stock`, unless a hub's events have binary properties or the host has no SDK types for triggers",
+    "if no sender uses such properties, set `binary_properties: false` in the source; if one does, have it send "
+    "them as text, such as base64",
 )
 MISSING_REJECTS = _check(
     _WARNING,

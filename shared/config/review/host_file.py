@@ -108,7 +108,7 @@ def largest_batch(network: Network, host: HostFile) -> str | None:
 
 
 def _takes_batches(task: TaskFile) -> bool:
-    return task.source.hub is None and task.trigger == "raw" and task.levers.dispatch == "batch"
+    return task.source.hub is None and task.levers.dispatch == "batch"
 
 
 def _batch(host: HostFile, task: TaskFile) -> tuple[int, str]:

@@ -23,10 +23,7 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _partitions(network, task)
         yield from _forwarding(network, task)
         yield from _rejects(network, task)
-        if task.trigger == "stock":
-            seen = f"uses the stock trigger for {network.label(task.source)}"
-            yield Finding(checks.STOCK_TRIGGER, network.place(task, "trigger"), seen)
-        elif task.source.hub is not None and task.source.binary_properties is not False:
+        if task.source.hub is not None and task.source.binary_properties is not False:
             yield Finding(
                 checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"receives from the hub {task.source.hub}"
             )

@@ -27,7 +27,6 @@ COMMANDS = (
     "export",
     "failover",
     "host",
-    "import",
     "new",
     "package",
     "plan",

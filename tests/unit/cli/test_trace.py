@@ -25,7 +25,6 @@ from shared.clock import ManualClock
 from shared.config.files import load
 from shared.errors import TargetUnavailable
 from shared.journal.hops import hops
-from shared.journal.in_memory import MemorySink
 from shared.journal.search import files_in, search
 from shared.journal.task import TaskJournal
 from shared.line.pipeline import Pipeline
@@ -39,6 +38,7 @@ from shared.protocols import Output
 from shared.rules.rule import parse_filter
 from tests.azurite import running_azurite
 from tests.fakes import OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
+from tests.memory_sink import MemorySink
 from tests.messages import annotations, delivered
 
 EXAMPLE = Path(__file__).parents[3] / "config/examples/all-active"

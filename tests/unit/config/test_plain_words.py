@@ -19,7 +19,6 @@ from tests.unit.config.task_files import CONNECTIONS, TASK
 WHOLE = """
 task: copy
 source: {connection: west, topic: t, subscription: s, sessions: true, rule: {filter: "a = 1", action: "SET b = 1"}}
-trigger: raw
 editors:
   - validate: {max_size: 5, on_failure: drop}
   - filter: "a = 1"
@@ -93,6 +92,7 @@ def test_no_text_of_pydantic_reaches_a_user(folder: Path, path: tuple[int | str,
         ("task: copy", "task: copy\nlimits: {hodl: PT5M}", "limits.hodl", "did you mean 'hold'?"),
         ("task: copy", "task: copy\neditors: [{validate: {max_sise: 5}}]", "editors[0].validate.max_sise", "max_size"),
         ("task: copy", "task: copy\nlimits: {task: PT5M}", "limits.task", ""),
+        ("task: copy", "task: copy\ntrigger: stock", "trigger", "the stock trigger was removed"),
     ],
 )
 def test_a_key_is_suggested_only_on_its_level(

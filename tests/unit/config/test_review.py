@@ -320,16 +320,13 @@ def test_the_page_of_checks_lists_them_all() -> None:
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
-def test_hub_source_has_findings_on_both_triggers(found: Callable[..., Any]) -> None:
+def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found: Callable[..., Any]) -> None:
     findings = found(
-        task("raw", "{connection: hubs, hub: telemetry}", to("north")),
-        task("stock", "{connection: hubs, hub: other}", to("north"), more="trigger: stock\n"),
-        task("queue", "{connection: west, queue: orders}", to("north", "queue: more"), more="trigger: stock\n"),
+        task("telemetry", "{connection: hubs, hub: telemetry}", to("north")),
+        task("other", "{connection: hubs, hub: other, binary_properties: false}", to("north")),
     )
-    assert [each for each in findings if each[0] in ("binary-properties", "stock-trigger")] == [
-        ("binary-properties", "document 1: source.hub"),
-        ("stock-trigger", "document 2: trigger"),
-        ("stock-trigger", "document 3: trigger"),
+    assert [each for each in findings if each[0] == "binary-properties"] == [
+        ("binary-properties", "document 1: source.hub")
     ]
 
 

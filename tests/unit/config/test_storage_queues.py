@@ -102,7 +102,7 @@ ONE_BY_ONE = "the host delivers each message of a storage queue by itself"
         (out_of(f"queue: {'a' * 60}"), "is not a name of a storage queue, expected 3 to 56 lower-case letters"),
         (
             out_of(more="lanes: 2\n" + REJECTS),
-            "has trigger, lanes, dispatch or throughput, expected none of them: " + ONE_BY_ONE,
+            "has lanes, dispatch or throughput, expected none of them: " + ONE_BY_ONE,
         ),
         (
             out_of(more="heartbeat: {every: PT1M}\n" + REJECTS),

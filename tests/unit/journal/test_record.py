@@ -12,7 +12,6 @@ import pytest
 
 from shared.amqp.values import string
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.journal.in_memory import MemorySink
 from shared.journal.record import FIELDS, Role
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
@@ -34,6 +33,7 @@ from tests.fakes import (
     clock_at_delivery,
     sleep_by,
 )
+from tests.memory_sink import MemorySink
 from tests.messages import ENQUEUED, delivered
 
 JSON_TYPES = {"int": int, "string": str, "hex": str, "boolean": bool, "list": list}

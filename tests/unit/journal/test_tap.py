@@ -8,7 +8,6 @@ import pytest
 
 from shared.amqp.values import long, string
 from shared.errors import TargetUnavailable
-from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
 from shared.journal.sink import Stream
 from shared.journal.tap import Tap
@@ -18,6 +17,7 @@ from shared.message.metadata import stamp
 from shared.message.rule_properties import RuleProperties
 from shared.rules import Action, Rule, TrueFilter, parse_action
 from tests.fakes import clock_at_delivery, sleep_by
+from tests.memory_sink import MemorySink
 from tests.messages import ENQUEUED, delivered
 
 WEST = Origin("west", "orders")

@@ -1,110 +1,29 @@
 """How long a batch is held while its target is unavailable, and the renewal of its locks, in virtual time."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import DEFAULT_HOLD
 from shared.line.locks import LOCK_MARGIN_SECONDS, UNKNOWN_LOCK_SECONDS
-from shared.line.pausing import Pause, ReadOrder
 from shared.line.pipeline import Pipeline
-from shared.line.rejection import REASON
 from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown
-from shared.line.task import Task
-from shared.message.arrival import Origin
-from shared.message.ttl import Keep
-from shared.protocols import Outcome, Outgoing, Output
+from shared.protocols import Outcome
 from shared.rules import parse_filter
 from tests.fakes import (
-    JournalInMemory,
     OutputThatAccepts,
     OutputThatFailsOnce,
     OutputThatIsDown,
-    OutputThatRejects,
-    SessionInMemory,
-    SettlementInMemory,
-    clock_at_delivery,
 )
-from tests.messages import ENQUEUED, LOCK_MILLISECONDS, delivered
+from tests.messages import ENQUEUED, delivered
+from tests.unit.line.virtual_line import LOCK, Line, token
 
-LOCK = LOCK_MILLISECONDS / 1000
 NIGHT = timedelta(hours=2, minutes=20)
-YEAR_10000 = 253_402_300_800_000
-
-
-def token(number: int) -> bytes:
-    return bytes([number]) * 16
-
-
-class Line[AnOutput: Output]:
-    def __init__(
-        self,
-        output: AnOutput,
-        *,
-        rejects: Output | None = None,
-        has_locks: bool = True,
-        error: BuswayError | None = None,
-        accepted: AcceptedSends | None = None,
-        read_order: ReadOrder | None = None,
-        other: Output | None = None,
-        **options: Any,
-    ) -> None:
-        """Send to *output*; what has an even number to *other*, if there is one."""
-        self.output = output
-        self.clock = clock_at_delivery()
-        self.locks = SettlementInMemory(self.clock, error=error)
-        self.session = SessionInMemory(self.locks)
-        self.at: dict[Any, Any] = {}
-        self.shutdown = Shutdown()
-        self.journal = JournalInMemory()
-        routes = [Route(Target(output, "east", "orders"))]
-        if other is not None:
-            routes.insert(0, Route(Target(other, "north", "orders"), parse_filter("sys.MessageId IN ('m-2', 'm-4')")))
-        self.task = Task(
-            "copy",
-            Origin("west", "orders"),
-            [],
-            Router(routes),
-            None if rejects is None else Target(rejects, "west", "rejected"),
-            Keep(),
-            None,
-            settlement=self.locks if has_locks else None,
-            **options,
-        )
-        self.pipeline = Pipeline(
-            self.task,
-            self.journal,
-            self.clock,
-            self._sleep,
-            shutdown=self.shutdown,
-            accepted=accepted,
-            pause=None if read_order is None else Pause("copy", read_order, self.clock),
-        )
-
-    def deliver(self, *numbers: int, session: SessionInMemory | None = None, **options: Any) -> Mapping[Outcome, int]:
-        """Deliver a batch, with locks that begin now; those of a *session* say the year 10000."""
-        self.locks.begin()
-        until = round((self.clock.now().timestamp() + LOCK) * 1000) if session is None else YEAR_10000
-        batch = [delivered(number, locked_until=until, **options) for number in numbers]
-        tokens = [token(number) for number in numbers]
-        return asyncio.run(self.pipeline.run(batch, None, tokens, session))
-
-    def outcomes(self) -> list[Outcome]:
-        return [each.outcome for each in self.journal.records]
-
-    async def _sleep(self, seconds: float) -> None:
-        assert seconds > 0
-        self.clock.advance(seconds)
-        for when in [each for each in self.at if each <= self.clock.monotonic()]:
-            self.at.pop(when)()
-        await asyncio.sleep(0)
 
 
 def test_a_batch_is_held_over_many_lock_renewals_and_sent_when_the_target_recovers() -> None:
@@ -352,117 +271,6 @@ def test_a_hub_and_one_of_its_partitions_are_separate_targets() -> None:
     down.put_up()
     assert line.deliver(1, 2) == {Outcome.SENT: 2}
     assert (up.ids("hub"), down.ids("hub")) == (["m-2"], ["m-1"])
-
-
-# Invalid and refused messages
-
-
-def at_fault(message: Outgoing) -> bool:
-    return message.message_id == "m-2"
-
-
-@pytest.mark.parametrize("has_session", [False, True])
-def test_without_rejects_a_message_at_fault_is_dead_lettered_alone(has_session: bool) -> None:
-    line = Line(OutputThatRejects(at_fault))
-    session = line.session if has_session else None
-    assert line.deliver(1, 2, 3, session=session, session_id="s") == {Outcome.SENT: 2, Outcome.REJECTED: 1}
-    assert line.locks.dead == [(token(2), "TargetRefusedMessage", "copy, sent: target/entity: no")]
-    assert line.locks.completed == []
-    assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
-
-
-def test_the_lock_of_a_dead_lettered_message_is_not_renewed() -> None:
-    line = Line(RejectsThenAway())
-    line.at[100] = line.output.put_up
-    line.deliver(1, 2)
-    assert {*line.locks.asked} == {token(1)}
-
-
-class RejectsThenAway(OutputThatIsDown):
-    def answer(self, message: Outgoing, /) -> BuswayError | None:
-        return MessageRejected("Poison", "no") if message.message_id == "m-2" else super().answer(message)
-
-    async def send(
-        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
-    ) -> list[BuswayError | None]:
-        one_by_one = [
-            await super(RejectsThenAway, self).send(entity, [each], timeout_seconds=timeout_seconds)
-            for each in messages
-        ]
-        return [answer for answers in one_by_one for answer in answers]
-
-
-def test_without_the_right_to_settle_the_batch_is_redelivered_and_no_message_sent_twice() -> None:
-    line = Line(OutputThatRejects(at_fault), error=TargetRefused("no Listen claim"))
-    for _ in range(3):
-        with pytest.raises(TargetRefused):
-            line.deliver(1, 2, 3)
-    assert line.output.ids("orders") == ["m-1", "m-3"]
-
-
-def test_message_that_rejects_refuses_is_dead_lettered_at_its_source() -> None:
-    line = Line(OutputThatRejects(at_fault), rejects=OutputThatRejects(lambda _: True))
-    assert line.deliver(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
-    assert [each for each, *_ in line.locks.dead] == [token(2)]
-    assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
-
-
-# The same message twice in a batch, with its first lock expired
-
-
-def test_a_message_that_is_in_a_batch_twice_is_sent_once() -> None:
-    line = Line(OutputThatAccepts())
-    assert line.deliver(1, 2, 3, 2, 3) == {Outcome.SENT: 5}
-    assert line.output.ids("orders") == ["m-1", "m-2", "m-3"]
-
-
-def test_invalid_message_twice_in_a_batch_is_rejected_once() -> None:
-    rejects = OutputThatAccepts()
-    line = Line(OutputThatRejects(at_fault), rejects=rejects)
-    assert line.deliver(2, 1, 2) == {Outcome.SENT: 1, Outcome.REJECTED: 2}
-    assert rejects.ids("rejected") == ["m-2"]
-
-
-def test_last_lock_of_a_message_twice_in_a_batch_counts() -> None:
-    line = Line(OutputThatRejects(at_fault))
-    batch = [delivered(2), delivered(1), delivered(2)]
-    asyncio.run(line.pipeline.run(batch, None, [b"old" * 5 + b".", b"\x01" * 16, b"new" * 5 + b"."]))
-    assert [each for each, *_ in line.locks.dead] == [b"new" * 5 + b"."]
-
-
-# The limit of rejects in a row
-
-
-def test_a_run_of_rejects_stops_the_task_at_its_limit() -> None:
-    rejects = OutputThatAccepts()
-    line = Line(OutputThatRejects(lambda _: True), rejects=rejects, rejects_in_a_row=3, hold=timedelta(minutes=5))
-    for _ in range(2):
-        with pytest.raises(TargetRefused, match="stopped after 3 rejected messages in a row"):
-            line.deliver(*range(1, 8))
-    assert rejects.ids("rejected") == ["m-1", "m-2", "m-3"]
-    assert line.clock.monotonic() > 400, "a task that stands must not use up the deliveries"
-
-
-def test_a_sent_message_resets_the_count_of_rejects_in_a_row() -> None:
-    rejects = OutputThatAccepts()
-    line = Line(OutputThatRejects(lambda message: message.message_id != "m-4"), rejects=rejects, rejects_in_a_row=3)
-    assert line.deliver(*range(1, 8)) == {Outcome.REJECTED: 6, Outcome.SENT: 1}
-
-
-def test_a_stopped_task_continues_when_its_target_accepts_again() -> None:
-    rejects, broken = OutputThatAccepts(), [True]
-    line = Line(OutputThatRejects(lambda _: bool(broken)), rejects=rejects, rejects_in_a_row=2)
-    line.at[100] = broken.clear
-    assert line.deliver(1, 2, 3, 4) == {Outcome.REJECTED: 2, Outcome.SENT: 2}
-    assert line.output.ids("orders") == ["m-3", "m-4"]
-    reasons = [dict(message.application_properties())[REASON].payload for message in rejects.messages("rejected")]
-    assert reasons == ["TargetRefusedMessage"] * 2
-
-
-def test_without_a_limit_any_number_of_messages_in_a_row_is_rejected() -> None:
-    rejects = OutputThatAccepts()
-    line = Line(OutputThatRejects(lambda _: True), rejects=rejects, rejects_in_a_row=None)
-    assert line.deliver(*range(1, 201)) == {Outcome.REJECTED: 200}
 
 
 # The cache of accepted sends

@@ -8,7 +8,7 @@ from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Outcome, Outgoing
 from tests.fakes import OutputThatAccepts
 from tests.messages import ENQUEUED, delivered
-from tests.unit.line.test_deadline import Line, token
+from tests.unit.line.virtual_line import Line, token
 
 
 class OutputThatHolds(OutputThatAccepts):

@@ -10,7 +10,7 @@ from shared.line.pausing import ORDER_SECONDS, Order
 from shared.protocols import Outcome
 from tests.fakes import OutputThatAccepts
 from tests.messages import delivered
-from tests.unit.line.test_deadline import LOCK, Line, token
+from tests.unit.line.virtual_line import LOCK, Line, token
 
 HELD = 600
 

@@ -45,29 +45,6 @@ def session_single(message: RawMessage) -> None:
     note("session_single", [raw(message)])
 
 
-def stock(message: func.ServiceBusMessage) -> dict[str, object]:
-    return {
-        "body": message.get_body().decode(),
-        "message_id": message.message_id,
-        "correlation_id": message.correlation_id,
-        "properties": message.application_properties,
-        "delivery_count": message.delivery_count,
-        "expires": message.expires_at_utc,
-    }
-
-
-@app.service_bus_queue_trigger(
-    arg_name="messages", queue_name="stock-batch", connection="SB", cardinality="many", data_type="binary"
-)
-def stock_batch(messages: List[func.ServiceBusMessage]) -> None:
-    note("stock_batch", [stock(message) for message in messages])
-
-
-@app.service_bus_queue_trigger(arg_name="message", queue_name="stock-single", connection="SB", data_type="binary")
-def stock_single(message: func.ServiceBusMessage) -> None:
-    note("stock_single", [stock(message)])
-
-
 @app.event_hub_message_trigger(
     arg_name="events", event_hub_name="hub", connection="EH", cardinality=func.Cardinality.MANY
 )
@@ -76,14 +53,9 @@ def raw_events(events: List[RawMessage]) -> None:
     note("raw_events", [raw(event) for event in events])
 
 
-@app.event_hub_message_trigger(
-    arg_name="event", event_hub_name="hub", connection="EH", consumer_group="stock", data_type=func.DataType.BINARY
-)
-def stock_event(event: func.EventHubEvent) -> None:
-    note(
-        "stock_event",
-        [{"body": event.get_body().decode(), "sequence": event.sequence_number, "partition_key": event.partition_key}],
-    )
+@app.event_hub_message_trigger(arg_name="event", event_hub_name="hub", connection="EH", consumer_group="single")
+def raw_event(event: RawMessage) -> None:
+    note("raw_event", [raw(event)])
 
 
 @app.timer_trigger(arg_name="timer", schedule="* * * * * *")

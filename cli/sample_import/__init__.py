@@ -1,1 +1,0 @@
-"""`busway import`: task files from the function.json files of Microsoft's C# sample."""
