@@ -181,7 +181,7 @@ class ClockServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop; no more time passes."""
+        """Stop the clock."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
