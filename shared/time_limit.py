@@ -10,10 +10,12 @@ Functions run in the main thread; in any other thread, and on Windows, nothing i
 waits, or other processes and threads compute, does not count, so that a busy machine rejects nothing.
 """
 
+import _weakrefset
 import asyncio
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Self, cast
@@ -27,7 +29,9 @@ REASON = "EditTimeExceeded"
 _TICK = 0.01
 _LARGE = 256 * 1024
 # A library in Rust, such as cbor2, drops an error that is raised while it checks a type: a later tick raises it.
-_TYPE_CHECKS = ("<frozen abc>", "<frozen _collections_abc>")
+_TYPE_CHECKS = {"<frozen abc>", "<frozen _collections_abc>"}
+# Python drops an error that is raised while it deletes an object, and what was to be done then is not done.
+_DELETIONS = {_weakrefset.__file__, weakref.__file__}
 
 
 class TimeLimit:
@@ -123,15 +127,15 @@ class TimeLimit:
             _running = None
             signal.setitimer(signal.ITIMER_PROF, 0)
 
-    def tick(self, *, may_raise: bool) -> None:
-        """Count a tick; raises MessageRejected beyond the limit, if it may."""
+    def tick(self, frame: FrameType | None) -> None:
+        """Count a tick; raises MessageRejected beyond the limit, if the code of *frame* passes errors on."""
         self._has_ticked = True
         self._ticks += 1
         if self._ticks == 1:
             self._began = time.thread_time() - _TICK
         # Another thread may have computed in the meantime, such as the function of a user.
         is_own = time.thread_time() - self._began > self._most * _TICK
-        if may_raise and self._is_armed and self._ticks > self._most and is_own:
+        if self._is_armed and self._ticks > self._most and is_own and not _drops_errors(frame):
             # If a library takes the error for one of its own and goes on, it is raised again after the same time.
             self._ticks = 0
             raise MessageRejected(
@@ -158,4 +162,15 @@ def _is_available() -> bool:
 
 def _tick(_: int, frame: FrameType | None) -> None:
     if _running is not None:
-        _running.tick(may_raise=frame is None or frame.f_code.co_filename not in _TYPE_CHECKS)
+        _running.tick(frame)
+
+
+def _drops_errors(frame: FrameType | None) -> bool:
+    """Return whether an error that is raised in *frame* does not reach the work's caller."""
+    if frame is not None and frame.f_code.co_filename in _TYPE_CHECKS:
+        return True
+    while frame is not None and frame.f_code.co_filename != __file__:
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename in _DELETIONS:
+            return True
+        frame = frame.f_back
+    return False

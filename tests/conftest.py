@@ -14,17 +14,16 @@ HERE = Path(__file__).parent
 LONGEST_FILES = (
     "jobs/test_verdicts.py",
     "jobs/test_replays.py",
-    "end_to_end/test_patterns_page_first_half.py",
-    "end_to_end/test_patterns_page_second_half.py",
-    "end_to_end/test_host_ends.py",
-    "broker/test_outages.py",
-    "faults/test_cuts.py",
-    "faults/test_holds.py",
     "end_to_end/test_demo.py",
+    "end_to_end/test_patterns_page_commands.py",
+    "faults/test_holds.py",
+    "end_to_end/test_host_ends.py",
+    "end_to_end/test_failover_page.py",
     "end_to_end/test_patterns_streams.py",
+    "broker/test_outages.py",
     "faults/test_outages.py",
     "faults/test_kills.py",
-    "end_to_end/test_failover_page.py",
+    "faults/test_cuts.py",
     "end_to_end/test_dead_letters.py",
     "end_to_end/test_repair.py",
     "broker/test_clients_without_a_token.py",
@@ -48,6 +47,7 @@ LONGEST_FILES = (
 SLOW = "BUSWAY_SLOW"
 SLOW_FILES = (
     "jobs/test_bad_input.py",
+    "jobs/test_hidden_losses.py",
     "jobs/test_windows.py",
     "jobs/test_verdicts.py",
     "jobs/test_replays.py",
@@ -64,6 +64,7 @@ SLOW_FILES = (
     "faults/test_evacuation.py",
     "faults/test_replay.py",
     "faults/test_upgrade.py",
+    "end_to_end/test_demo.py",
     "end_to_end/test_slow_pages.py",
     "end_to_end/test_pause.py",
     "end_to_end/test_project.py",
@@ -75,6 +76,9 @@ SLOW_FILES = (
 )
 ALWAYS_RUN = (
     "test_every_planted_message_is_found_and_no_other",
+    "test_a_loss_that_other_records_seem_to_explain_is_found",
+    "test_all_expectations_hold_for_recorded_webhooks",
+    "test_a_bad_line_in_a_file_is_reported_before_the_start",
     "test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed",
     "test_the_archive_is_the_release_before_this_one",
 )

@@ -86,3 +86,8 @@ class Deadline:
                 return True
             await self._sleep(left if self.locks is None else min(left, self.locks.next_renewal()))
         return False
+
+    async def outlast_session(self) -> None:
+        """Wait until the lock of a session that could not be renewed has ended, or the process ends."""
+        if self.locks is not None and not self.is_over and (seconds := self.locks.seconds_of_session):
+            await self._sleep(seconds)

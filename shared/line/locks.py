@@ -100,6 +100,7 @@ class Locks:
         self._refused: set[bytes] = set()
         self._lost: set[bytes] = set()
         self._settled: set[bytes] = set()
+        self._ending: float | None = None
 
     @property
     def has_session(self) -> bool:
@@ -142,9 +143,20 @@ class Locks:
             needed = attempt_seconds + (seconds if key in self._refused else 0.0)
             if end - margin < now + needed:
                 del self._ends[key]
-                if key != _SESSION:  # until its end, what the session has sent can be completed
+                if key == _SESSION:  # until its end, what the session has sent can be completed
+                    self._ending = end
+                else:
                     self._lost.add(key)
         return bool(self._ends) or not had
+
+    @property
+    def seconds_of_session(self) -> float:
+        """
+        Return the seconds until the host has lost a session whose lock is about to end; 0 for all other locks.
+
+        Until then it delivers the messages again at once, and each time costs them a delivery.
+        """
+        return 0.0 if self._ending is None else max(self._ending - self._now(), 0.0) + RENEWAL_RETRY_SECONDS
 
     async def renew(self) -> None:
         """Renew the locks that have less than half of their time left; raises LockLost if that of a session is lost."""

@@ -160,8 +160,10 @@ class Pipeline:
                     with self._telemetry.in_hand(len(batch), oldest):
                         return await self._run_all(received, batch, tokens, deadline)
             except BuswayError:
-                if locks is not None and deadline.is_over and not self._task.one_by_one:
-                    await locks.give_back()
+                if locks is not None:
+                    await deadline.outlast_session()
+                    if deadline.is_over and not self._task.one_by_one:
+                        await locks.give_back()
                 raise
 
     async def _run_all(

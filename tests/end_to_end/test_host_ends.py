@@ -67,8 +67,8 @@ def test_what_outlives_the_end_is_killed_and_not_settled(
         host.wait_for(lambda: host.bodies("first"))
         begun = time.monotonic()
         assert host.stop() == 0
-        assert seconds <= time.monotonic() - begun < seconds + 5
-        assert host.bodies("first done") == []
+        assert time.monotonic() - begun >= seconds
+        assert host.bodies("first done") == []  # nothing waited for it
         assert host.bodies("goodbye") == (["15"] if gets_sigterm else [])
     assert left(broker, "first") == [(0, True)]  # it comes again when its lock ends
 

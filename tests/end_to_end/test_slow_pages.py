@@ -1,4 +1,4 @@
-"""The commands of pages that take longest, such as those of docs/storage-queues.md and docs/event-grid.md."""
+"""The commands of the pages of patterns that `test_patterns_page_commands` does not run."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line, strikes
 from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB, Kind
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import Scenario, named
 
 _MOST_OPERATIONS = 60
 
@@ -99,3 +99,14 @@ CUTS = [
         for route in (QUEUES, SESSIONS)
     ),
 ]
+
+SHORT = named(
+    CUTS,
+    f"source cut at every operation ({SESSIONS})",
+    f"target cut at every operation ({SESSIONS})",
+    f"target cut at every operation ({HUB_TO_SESSIONS})",
+    f"acknowledgement of a send lost ({SESSIONS})",
+    f"acknowledgement of a send lost ({HUBS})",
+    f"acknowledgement of a settlement lost ({QUEUES})",
+)
+"""What also runs with all other tests: each kind once, and again where a route has code of its own."""

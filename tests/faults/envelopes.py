@@ -11,7 +11,7 @@ from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
 from tests.faults.routes import CARRIER, ENVELOPES
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import Scenario, named
 
 _SENDS = frozenset({Operation.SEND})
 _HELD_SECONDS = 600.0
@@ -75,3 +75,11 @@ ENVELOPED = [
     Scenario("kill -9 between two texts", ENVELOPES, partial(_end, is_killed=True), explains=_OPENED, repeats=True),
     Scenario("scale-in between two texts", ENVELOPES, partial(_end, is_killed=False), explains=_OPENED, repeats=True),
 ]
+
+SHORT = named(
+    ENVELOPED,
+    f"output of the host fails: {Effect.FILL} ({ENVELOPES})",
+    f"acknowledgement of a text lost ({ENVELOPES})",
+    f"kill -9 between two texts ({ENVELOPES})",
+)
+"""What also runs with all other tests: each kind once, and again where a route has code of its own."""

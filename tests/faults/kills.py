@@ -20,7 +20,7 @@ from tests.faults.routes import (
     SESSIONS_IN_LANES,
     SESSIONS_TO_HUB,
 )
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import Scenario, named
 
 # Longer than any scenario.
 _HELD_SECONDS = 600.0
@@ -152,3 +152,18 @@ KILLS = [
         for route in (SESSIONS, HUB_TO_SESSIONS, SESSIONS_IN_LANES)
     ),
 ]
+
+SHORT = named(
+    KILLS,
+    f"kill -9 at start: opening the source ({SESSIONS})",
+    f"kill -9 at start: first message in transit ({HUBS})",
+    f"kill -9 between receive and send ({QUEUES})",
+    f"kill -9 between receive and send ({HUB_TO_SESSIONS})",
+    f"kill -9 between receive and send, second batch ({SESSIONS})",
+    f"kill -9 between send and settle ({SESSIONS})",
+    f"kill -9 between send and settle ({HUBS})",
+    f"kill -9 while settling ({QUEUES})",
+    f"kill -9 mid-batch ({HUB_TO_SESSIONS})",
+    f"kill -9 mid-batch ({SESSIONS_IN_LANES})",
+)
+"""What also runs with all other tests: each kind once, and again where a route has code of its own."""

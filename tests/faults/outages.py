@@ -15,7 +15,7 @@ from tests.faults.routes import (
     SESSIONS_IN_LANES,
     SESSIONS_TO_HUB,
 )
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import Scenario, named
 from tests.faults.virtual_time import LineWithHostAhead, LineWithHostBehind, VirtualLine
 
 _OUTAGE_SECONDS = 600.0
@@ -219,3 +219,24 @@ OUTAGES = [
         for route in (SESSIONS, HUB_TO_SESSIONS)
     ),
 ]
+
+SHORT = named(
+    OUTAGES,
+    f"target down for 10 minutes ({SESSIONS})",
+    f"target down for 10 minutes ({HUBS})",
+    f"target throttles every other send ({HUB_TO_SESSIONS})",
+    f"target throttles every other send ({SESSIONS_IN_LANES})",
+    f"target never answers a send ({SESSIONS_IN_LANES})",
+    f"lock lost while the target is busy ({QUEUES_IN_LANES})",
+    f"lock lost while the target is busy ({SESSIONS})",
+    f"lock lost before settling ({QUEUES})",
+    f"lock lost before settling ({SESSIONS})",
+    f"host frozen for longer than a lock ({SESSIONS})",
+    f"sent again within the duplicate window ({SESSIONS})",
+    f"sent again after the duplicate window ({SESSIONS})",
+    f"redelivered to the same host after the duplicate window ({SESSIONS})",
+    f"two hosts on one source, one killed ({QUEUES})",
+    f"host's clock 5 s ahead ({SESSIONS})",
+    f"host's clock 5 s behind ({HUB_TO_SESSIONS})",
+)
+"""What also runs with all other tests: each kind once, and again where a route has code of its own."""

@@ -1,7 +1,7 @@
 """A scenario: a route, the faults on it, the permitted results, and the row of the table."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -83,3 +83,9 @@ class Row:
             found_any = "some" if balance.duplicates else "no"
             objections.append(f"{found_any} duplicates, expected {'some' if self.scenario.repeats else 'none'}")
         return objections
+
+
+def named(scenarios: Sequence[Scenario], *names: str) -> list[Scenario]:
+    """Return those of *scenarios* that have *names*; KeyError if one is missing."""
+    of_name = {str(each): each for each in scenarios}
+    return [of_name[name] for name in names]

@@ -1,16 +1,18 @@
 """
 One virtual time for the broker in this process and for hosts in others.
 
-It advances only while the pipeline or a host sleeps between two attempts, or when the scenario advances it. Sleepers
-advance it in small steps, each a round trip through the broker's thread and the host's event loop. So network traffic
-takes a few virtual seconds, never a virtual minute, however slow the machine is.
+It advances only while the pipeline or a host sleeps between two attempts, or when the scenario advances it. It advances
+in small steps. The next step waits until the event loop of each process has handled the one before, and what came in
+meanwhile. It also waits for calls that a process has marked with `RemoteClock.held`. So network traffic takes a few
+virtual seconds, never a virtual minute, however slow the machine is.
 """
 
 import asyncio
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -25,7 +27,10 @@ from tests.faults.routes import Route
 _PORT = "BUSWAY_TEST_CLOCK"
 _SKEW = "BUSWAY_TEST_SKEW"
 _STEP_SECONDS = 0.5
-_PAUSE_SECONDS = 0.002
+# Each turn of an event loop reads what its sockets have received.
+_TURNS = 3
+# Far longer than a loaded machine needs for a step.
+_ANSWER_SECONDS = 60.0
 # An attempt to connect to an unavailable target takes less.
 _STANDSTILL_SECONDS = 1.0
 _LEAP_SECONDS = 30.0
@@ -40,18 +45,27 @@ logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(messag
 logging.getLogger("azure").setLevel(logging.WARNING)
 clock = RemoteClock.of_environment()
 print_ready = lambda host: print("ready", 0, *[function.name for function in host.functions], flush=True)
-asyncio.run(run(Path(sys.argv[1]), clock=clock, sleep=clock.sleep, http_port=0, on_ready=print_ready))
+async def main():
+    clock.follow_in_this_loop()
+    await run(Path(sys.argv[1]), clock=clock, sleep=clock.sleep, http_port=0, on_ready=print_ready)
+asyncio.run(main())
 """
+
+type _Time = tuple[datetime, float]
 
 
 class RemoteClock:
     """The scenario's clock as a host sees it, *skew* seconds ahead."""
 
     def __init__(self, connection: "Connection[object, object]", skew: float) -> None:
-        """Read the time over *connection*."""
+        """Follow the steps that come over *connection*."""
         self._connection = connection
         self._skew = timedelta(seconds=skew)
         self._turn = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sleepers: dict[asyncio.Future[None], float] = {}
+        _, self._time = self._step()
+        threading.Thread(target=self._follow, name="virtual-time", daemon=True).start()
 
     @classmethod
     def of_environment(cls) -> Self:
@@ -59,40 +73,101 @@ class RemoteClock:
         connection = Client(("127.0.0.1", int(os.environ[_PORT])))
         return cls(connection, float(os.environ[_SKEW]))
 
+    def follow_in_this_loop(self) -> None:
+        """Let each step wait for the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
     def now(self) -> datetime:
         """Return the virtual time in UTC, skewed."""
-        return self._advance(0)[0] + self._skew
+        return self._time[0] + self._skew
 
     def monotonic(self) -> float:
         """Return the virtual seconds that have passed."""
-        return self._advance(0)[1]
+        return self._time[1]
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until *seconds* of virtual time have passed; other sleepers advance it too."""
-        end = self.monotonic() + seconds
-        while (left := end - self.monotonic()) > 0:
-            await asyncio.to_thread(self._advance, min(left, _STEP_SECONDS))
-            await asyncio.sleep(_PAUSE_SECONDS)
+        """Wait until *seconds* of virtual time have passed."""
+        self.follow_in_this_loop()
+        wake = asyncio.get_running_loop().create_future()
+        self._sleepers[wake] = self.monotonic() + seconds
+        self._send("until", min(self._sleepers.values()))
+        try:
+            await wake
+        finally:
+            del self._sleepers[wake]
+            self._send("until", min(self._sleepers.values(), default=None))
 
-    def _advance(self, seconds: float) -> tuple[datetime, float]:
-        """Advance the clock by *seconds* and return the time."""
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no virtual time pass while the context is open."""
+        self._send("hold", 1)
+        try:
+            yield
+        finally:
+            self._send("hold", -1)
+
+    def _send(self, *words: object) -> None:
         with self._turn:
-            self._connection.send(seconds)
-            answer = self._connection.recv()
+            self._connection.send(words)
+
+    def _step(self) -> tuple[int, _Time]:
+        answer = self._connection.recv()
         assert isinstance(answer, tuple)
-        return answer
+        number, *now = answer
+        return number, (now[0], now[1])
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                number, self._time = self._step()
+                if self._loop is None or self._loop.is_closed():
+                    self._send("done", number)
+                else:
+                    self._loop.call_soon_threadsafe(self._wake, number)
+            except (EOFError, OSError, RuntimeError):
+                return
+
+    def _wake(self, number: int) -> None:
+        for wake, end in self._sleepers.items():
+            if end <= self.monotonic() and not wake.done():
+                wake.set_result(None)
+        self._finish(number, _TURNS)
+
+    def _finish(self, number: int, turns: int) -> None:
+        if turns == 0:
+            self._send("done", number)
+        else:
+            asyncio.get_running_loop().call_soon(self._finish, number, turns - 1)
+
+
+class _Follower:
+    """A process that follows the clock."""
+
+    def __init__(self, connection: "Connection[object, object]", number: int) -> None:
+        """Begin with the step after *number*."""
+        self.connection = connection
+        self.done = number
+        self.until: float | None = None
+        """When its next sleeper is to wake up."""
+        self.holds = 0
 
 
 class ClockServer:
     """Lets hosts read and advance the clock of a broker while its context is open."""
 
     def __init__(self, broker: RunningBroker, clock: ManualClock) -> None:
-        """Serve *clock*; an advance also triggers what is due in *broker*."""
+        """Serve *clock*; a step also triggers what is due in *broker*."""
         self._broker = broker
         self._clock = clock
         self._listener = Listener(("127.0.0.1", 0))
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._accept, name="virtual-time", daemon=True)
+        self._followers: list[_Follower] = []
+        self._number = 0
+        self._changed = threading.Condition()
+        self._turn = threading.Lock()
+        self._threads = [
+            threading.Thread(target=target, name="virtual-time", daemon=True) for target in (self._accept, self._run)
+        ]
 
     @property
     def port(self) -> int:
@@ -101,16 +176,69 @@ class ClockServer:
 
     def __enter__(self) -> Self:
         """Start to serve."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop; later requests get no answer."""
-        self._is_stopped = True
+        """Stop the clock."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
         # Unblock the thread, which waits for a connection.
         Client(("127.0.0.1", self.port)).close()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._listener.close()
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock by *seconds* in one step, and wait until all processes have followed."""
+        with self._turn:
+            self._broker.advance(seconds)
+            with self._changed:
+                self._number += 1
+                for each in self._followers:
+                    self._announce(each)
+                has_followed = self._changed.wait_for(self._has_followed, _ANSWER_SECONDS)
+        assert has_followed or self._is_stopped, f"a process did not follow the clock within {_ANSWER_SECONDS} s"
+
+    def advance_in_steps(self, seconds: float) -> None:
+        """Advance the clock by *seconds* in small steps, until a process sleeps; wait while one holds the clock."""
+        end = self._clock.monotonic() + seconds
+        while (left := end - self._clock.monotonic()) > 0:
+            with self._changed:
+                if self._next_end() is not None:
+                    return
+                self._changed.wait_for(lambda: not self._is_held(), _ANSWER_SECONDS)
+            self.advance(min(left, _STEP_SECONDS))
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopped or self._is_awaited())
+                if self._is_stopped:
+                    return
+                end = self._next_end()
+            if end is not None:
+                self.advance(min(max(end - self._clock.monotonic(), 0.0), _STEP_SECONDS))
+
+    def _next_end(self) -> float | None:
+        return min((each.until for each in self._followers if each.until is not None), default=None)
+
+    def _is_held(self) -> bool:
+        return any(each.holds for each in self._followers)
+
+    def _is_awaited(self) -> bool:
+        return self._next_end() is not None and not self._is_held()
+
+    def _has_followed(self) -> bool:
+        return self._is_stopped or all(each.done >= self._number for each in self._followers)
+
+    def _announce(self, follower: _Follower) -> None:
+        try:
+            follower.connection.send((self._number, self._clock.now(), self._clock.monotonic()))
+        except OSError:
+            follower.done = self._number  # it has ended, and its thread will notice
 
     def _accept(self) -> None:
         while True:
@@ -122,15 +250,32 @@ class ClockServer:
 
     def _serve(self, connection: "Connection[object, object]") -> None:
         with connection:
-            while True:
-                try:
-                    seconds = connection.recv()
-                    assert isinstance(seconds, int | float)
-                    if seconds > 0:
-                        self._broker.advance(seconds)
-                    connection.send((self._clock.now(), self._clock.monotonic()))
-                except (EOFError, OSError):
-                    return
+            with self._changed:
+                follower = _Follower(connection, self._number)
+                self._announce(follower)
+                self._followers.append(follower)
+            try:
+                while True:
+                    self._take(follower, connection.recv())
+            except (EOFError, OSError):
+                pass
+            finally:
+                with self._changed:
+                    self._followers.remove(follower)
+                    self._changed.notify_all()
+
+    def _take(self, follower: _Follower, words: object) -> None:
+        with self._changed:
+            match words:
+                case ("until", float() | int() | None as end):
+                    follower.until = end
+                case ("hold", int(change)):
+                    follower.holds += change
+                case ("done", int(number)):
+                    follower.done = number
+                case _:
+                    raise TypeError(words)
+            self._changed.notify_all()
 
 
 class VirtualHost(HostProcess):
@@ -157,7 +302,7 @@ class VirtualLine(Line):
 
     def advance(self, seconds: float) -> None:
         """Advance the clock while nobody sleeps."""
-        self.broker.advance(seconds)
+        self._server.advance(seconds)
 
     def wait_until_passed(self, seconds: float) -> None:
         """Wait until the virtual time is *seconds* after the start; advance it while nobody sleeps."""
@@ -166,7 +311,7 @@ class VirtualLine(Line):
             before = self.clock.monotonic()
             time.sleep(_STANDSTILL_SECONDS)
             if self.clock.monotonic() == before:
-                self.advance(_LEAP_SECONDS)
+                self._server.advance_in_steps(_LEAP_SECONDS)
 
     def _make_host(self, folder: Path, settings: Mapping[str, str], arguments: Sequence[str]) -> HostProcess:
         all_settings = self._settings() | dict(settings) | {_PORT: str(self._server.port), _SKEW: str(self.skew)}

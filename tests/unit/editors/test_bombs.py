@@ -5,6 +5,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from shared.amqp.values import string
 from shared.codecs.cbor import Cbor
 from shared.config.testing import Carried, edited, message
+from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.protocols import Outcome
 from shared.time_limit import REASON, TimeLimit
@@ -151,6 +153,47 @@ def test_limit_is_not_raised_in_the_type_checks_of_a_library(monkeypatch: pytest
     results = asyncio.run(TimeLimit(0.01).each(lambda _: Cbor().write([[]] * 300_000), [message(b"")]))
     assert dropped == []
     assert len(results) == 1
+
+
+class ThingWithAnEnd:
+    """Takes longer than the limit to be deleted."""
+
+    ends = 0
+
+    def __del__(self) -> None:
+        until = time.thread_time() + 0.03
+        while time.thread_time() < until:
+            pass
+        type(self).ends += 1
+
+
+class ThingInASet:
+    """Has weak references."""
+
+
+def test_limit_is_not_raised_while_an_object_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints such an error and goes on, and the rest of the deletion is not done."""
+    dropped: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+    in_set = weakref.WeakSet[ThingInASet]()
+
+    def delete_things(_: Message) -> None:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            in_set.add(ThingInASet())
+
+    def delete_slowly(_: Message) -> None:
+        ThingWithAnEnd()
+        until = time.thread_time() + 0.1
+        while time.thread_time() < until:
+            pass
+
+    results = asyncio.run(TimeLimit(0.01).each(delete_things, [message(b"")] * 20))
+    results += asyncio.run(TimeLimit(0.01).each(delete_slowly, [message(b"")]))
+    assert dropped == []
+    assert vars(in_set)["data"] == set()
+    assert isinstance(results[-1], MessageRejected)
+    assert ThingWithAnEnd.ends == 1
 
 
 def test_larger_body_has_a_longer_time_limit() -> None:

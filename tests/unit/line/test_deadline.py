@@ -148,10 +148,34 @@ def test_what_is_sent_is_completed_before_a_batch_fails() -> None:
 def test_what_a_session_has_sent_is_completed_before_its_lock_ends_if_that_cannot_be_renewed() -> None:
     line = Line(OutputThatIsDown(), other=OutputThatAccepts())
     line.session.error = TargetRefused("two functions have sessions of one id")
+    in_time: list[bytes] = []
+    line.at[UNKNOWN_LOCK_SECONDS] = lambda: in_time.extend(line.locks.completed)
     with pytest.raises(TargetUnavailable):
         line.deliver(1, 2, session=line.session, session_id="s")
-    assert line.clock.monotonic() < UNKNOWN_LOCK_SECONDS
-    assert line.locks.completed == [token(2)]
+    assert in_time == [token(2)]
+
+
+@pytest.mark.parametrize("error", [TargetRefused("two functions have sessions of one id"), TargetUnavailable("gone")])
+@pytest.mark.parametrize("seconds_left", [LOCK, 5.0, 0.0])
+def test_a_session_that_cannot_be_renewed_fails_once_its_lock_has_ended_so_that_each_lock_costs_one_delivery(
+    seconds_left: float, error: BuswayError
+) -> None:
+    """Until its end, the host delivers what has failed again at once."""
+    line = Line(OutputThatIsDown())
+    line.session.error = error
+    line.session.locked_until = round((line.clock.now().timestamp() + seconds_left) * 1000)
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1, session=line.session, session_id="s")
+    assert seconds_left < line.clock.monotonic() < seconds_left + 5
+
+
+def test_a_session_that_cannot_be_renewed_is_given_back_at_once_when_the_process_ends() -> None:
+    line = Line(OutputThatIsDown())
+    line.session.error = TargetRefused("two functions have sessions of one id")
+    line.at[1.0] = line.shutdown.request
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1, session=line.session, session_id="s")
+    assert (line.clock.monotonic() < UNKNOWN_LOCK_SECONDS / 2, line.locks.released) == (True, 1)
 
 
 def test_a_message_that_cannot_be_completed_by_itself_is_recognized_when_it_is_delivered_again() -> None:
