@@ -36,6 +36,11 @@ class EventHub:
         self._credential = async_credential() if connection.connection_string is None else None
 
     @property
+    def connection_name(self) -> str:
+        """Return the app setting of the connection."""
+        return self._connection.name
+
+    @property
     def namespace(self) -> str:
         """Return the host name of the namespace."""
         return self._connection.host_name

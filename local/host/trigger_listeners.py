@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from local.host.checkpoints import Checkpoints
+from local.host.event_hubs_connection import EventHub
 from local.host.listener import Listener, Stopping
 from local.host.losing import Losing
 from local.host.platform import Platform
@@ -74,8 +75,8 @@ class Triggers:
             case "eventHubTrigger":
                 return EventHubsListener(
                     function,
-                    self.settings,
-                    self.options,
+                    _hub_of(function, self.settings),
+                    self.options.event_hubs,
                     self.worker,
                     self.clock,
                     stopping=stopping,
@@ -93,3 +94,15 @@ class Triggers:
                 return TimerListener(function, self.settings, self.worker, self.clock, stopping)
             case other:
                 raise ConfigError([Problem(function.name, f"this host has no {other}")])
+
+
+def _hub_of(function: Function, settings: Settings) -> EventHub:
+    trigger = function.trigger
+    path = f"{function.name}.{function.parameter}"
+    if not trigger.get("eventHubName"):
+        raise ConfigError([Problem(path, "expected eventHubName")])
+    return EventHub(
+        settings.connection(settings.resolve(str(trigger.get("connection")), path), path),
+        settings.resolve(str(trigger["eventHubName"]), f"{path}.eventHubName"),
+        settings.resolve(str(trigger.get("consumerGroup") or "$Default"), f"{path}.consumerGroup"),
+    )

@@ -179,7 +179,7 @@ def test_an_error_names_its_condition() -> None:
 )
 def test_what_the_service_answers_is_translated(condition: bytes, translated: type[MessageRejected]) -> None:
     error = MessageException(condition, description="secret description")
-    answer = Publisher("east/hub", None, NEVER).translated(error)
+    answer = Publisher("east/hub", NEVER, is_named=False).translated(error)
     assert type(answer) is translated
     assert answer.__cause__ is error
     assert "east/hub" in str(answer)
@@ -198,10 +198,10 @@ def test_what_the_service_answers_is_translated(condition: bytes, translated: ty
     ],
 )
 def test_what_the_sdk_raises_is_translated(error: Any, translated: type[TargetRefused]) -> None:
-    assert type(Publisher("east/hub", None, NEVER).translated(error)) is translated
+    assert type(Publisher("east/hub", NEVER, is_named=False).translated(error)) is translated
 
 
 def test_a_busy_service_is_left_alone_for_a_while() -> None:
-    answer = Publisher("east/hub", None, NEVER).translated(MessageException(b"com.microsoft:server-busy"))
+    answer = Publisher("east/hub", NEVER, is_named=False).translated(MessageException(b"com.microsoft:server-busy"))
     assert isinstance(answer, TargetUnavailable)
     assert answer.retry_after is not None

@@ -31,7 +31,7 @@ _DEFAULT_SESSION_TIMEOUT = 64_980
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 
 
-class _Settlement(NamedTuple):
+class Settlement(NamedTuple):
     """What an outcome does with the message that has a lock token, and the state to answer with."""
 
     settle: Callable[[bytes], None]
@@ -143,7 +143,7 @@ class ConsumerLink(OutgoingLink):
     def _enlist(self, transaction: Transaction, delivery_id: int, tag: bytes, disposition: Disposition) -> bytes | None:
         """Add the settlement to a transaction and return the outcome to answer with; None without an outcome."""
         try:
-            settlement = self._settlement(performatives.outcome_of(disposition.state))
+            settlement = settlement_of(self._store, performatives.outcome_of(disposition.state))
             if settlement is None:
                 return None
 
@@ -159,7 +159,7 @@ class ConsumerLink(OutgoingLink):
             return performatives.rejected(refusal)
         return settlement.answer
 
-    def _check_settlement(self, settlement: _Settlement, tag: bytes) -> None:
+    def _check_settlement(self, settlement: Settlement, tag: bytes) -> None:
         if self.session.connection.namespace.store(self.path) is not self._store:
             raise Refusal(errors.NOT_FOUND, f"The messaging entity '{self.path}' has been deleted.")
         settlement.check(tag)
@@ -173,45 +173,11 @@ class ConsumerLink(OutgoingLink):
 
     def _settle(self, tag: bytes, state: Value) -> bytes | None:
         """Apply an outcome and return the state to answer with; None for a state that is not an outcome."""
-        settlement = self._settlement(state)
+        settlement = settlement_of(self._store, state)
         if settlement is None:
             return None
         settlement.settle(tag)
         return settlement.answer
-
-    def _settlement(self, state: Value | None) -> _Settlement | None:
-        """Return what an outcome does with a message; None for a state that is not an outcome."""
-        if state is None:
-            return None
-        store = self._store
-        code, fields = fields_of(state, "delivery state")
-        match code:
-            case performatives.ACCEPTED:
-                return _Settlement(store.complete, store.check_lock, performatives.ACCEPTED_STATE)
-            case performatives.RELEASED:
-                return _Settlement(store.release, store.check_lock, performatives.RELEASED_STATE)
-            case performatives.MODIFIED:
-                changes = _texts_and_values(fields.value(2))
-                # Abandoning counts as a failed attempt even without delivery-failed: @azure/service-bus omits it.
-                settle = store.defer if fields.flag(1) else store.abandon
-                return _Settlement(partial(settle, changes=changes), store.check_lock, encode(state))
-            case performatives.REJECTED:
-                dead_letter = self._dead_lettering(fields.value(0))
-                return _Settlement(dead_letter, store.check_dead_letter, performatives.REJECTED_STATE)
-            case _:
-                return None
-
-    def _dead_lettering(self, error: Value | None) -> Callable[[bytes], None]:
-        changes: dict[str, Value] = {}
-        reason, description = "", ""
-        if error is not None:
-            _, fields = fields_of(error, "error")
-            changes = _texts_and_values(fields.value(2))
-            reason = _text(changes.pop(_REASON, None))
-            description = _text(changes.pop(_DESCRIPTION, None)) or fields.text(1) or ""
-            if fields.text(0) != errors.DEAD_LETTER:
-                reason = reason or fields.text(0) or ""
-        return lambda tag: self._store.dead_letter(tag, reason, description, changes)
 
 
 class SessionConsumerLink(ConsumerLink):
@@ -284,6 +250,41 @@ class SessionConsumerLink(ConsumerLink):
         """Deliver the messages that are ready in the session."""
         if self._credit > 0 and self._granted is not None:
             self._sessions.dispatch_session(self._granted)
+
+
+def settlement_of(store: MessageStore, state: Value | None) -> Settlement | None:
+    """Return what an outcome does with a message of *store*; None for a state that is not an outcome."""
+    if state is None:
+        return None
+    code, fields = fields_of(state, "delivery state")
+    match code:
+        case performatives.ACCEPTED:
+            return Settlement(store.complete, store.check_lock, performatives.ACCEPTED_STATE)
+        case performatives.RELEASED:
+            return Settlement(store.release, store.check_lock, performatives.RELEASED_STATE)
+        case performatives.MODIFIED:
+            changes = _texts_and_values(fields.value(2))
+            # Abandoning counts as a failed attempt even without delivery-failed: @azure/service-bus omits it.
+            settle = store.defer if fields.flag(1) else store.abandon
+            return Settlement(partial(settle, changes=changes), store.check_lock, encode(state))
+        case performatives.REJECTED:
+            dead_letter = _dead_lettering(store, fields.value(0))
+            return Settlement(dead_letter, store.check_dead_letter, performatives.REJECTED_STATE)
+        case _:
+            return None
+
+
+def _dead_lettering(store: MessageStore, error: Value | None) -> Callable[[bytes], None]:
+    changes: dict[str, Value] = {}
+    reason, description = "", ""
+    if error is not None:
+        _, fields = fields_of(error, "error")
+        changes = _texts_and_values(fields.value(2))
+        reason = _text(changes.pop(_REASON, None))
+        description = _text(changes.pop(_DESCRIPTION, None)) or fields.text(1) or ""
+        if fields.text(0) != errors.DEAD_LETTER:
+            reason = reason or fields.text(0) or ""
+    return lambda tag: store.dead_letter(tag, reason, description, changes)
 
 
 def _texts_and_values(value: Value | None) -> dict[str, Value]:

@@ -39,14 +39,7 @@ class HubPublisherLink(IncomingLink):
 
     def accept(self, message: bytes, message_format: int) -> None:
         """Append an event, or all events of a batch to one partition."""
-        events: list[EventContent]
-        if message_format == BATCH_FORMAT:
-            key = read_partition_key(message)
-            events = [read_event(each, key) for each in read_batch(message)]
-        else:
-            events = [read_event(message)]
-            key = events[0].partition_key
-        (self._partition or self.hub.partition_for(key)).append(events)
+        publish(self.hub, self._partition, message, message_format)
 
 
 class HubReaderLink(OutgoingLink):
@@ -107,6 +100,18 @@ class HubReaderLink(OutgoingLink):
             "runtime_info_retrieval_time_utc": timestamp(now),
         }
         return b"\x00\x53\x71" + encode(map_((symbol(name), value) for name, value in pairs.items()))
+
+
+def publish(hub: Hub, partition: Partition | None, message: bytes, message_format: int) -> None:
+    """Append an event, or all events of a batch, to *partition* or that of their key; a Refusal if one is invalid."""
+    events: list[EventContent]
+    if message_format == BATCH_FORMAT:
+        key = read_partition_key(message)
+        events = [read_event(each, key) for each in read_batch(message)]
+    else:
+        events = [read_event(message)]
+        key = events[0].partition_key
+    (partition or hub.partition_for(key)).append(events)
 
 
 def _offered(session: LinkSession, attach: Attach) -> tuple[str, ...]:

@@ -21,12 +21,7 @@ class PublisherLink(IncomingLink):
 
     def accept(self, message: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""
-        entity = self._entity
-        contents = _contents(message, message_format)
-        entity.check(*contents)
-        accept = entity.incoming.accept
-        for content in contents:
-            accept(content)
+        publish(self._entity, message, message_format)
 
     def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole, when the transaction is committed."""
@@ -79,6 +74,15 @@ class TransferLink(PublisherLink):
 
     def _sending(self, contents: list[Content]) -> Work:
         return self._transfer(contents, to=self._destination)
+
+
+def publish(entity: Queue | Topic, message: bytes, message_format: int) -> None:
+    """Publish a message to *entity*, or a batch as a whole; a Refusal if it does not accept it."""
+    contents = _contents(message, message_format)
+    entity.check(*contents)
+    accept = entity.incoming.accept
+    for content in contents:
+        accept(content)
 
 
 def _contents(message: bytes, message_format: int) -> list[Content]:

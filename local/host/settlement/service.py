@@ -26,17 +26,56 @@ _HOST = "127.0.0.1"
 _OPTIONS = (("grpc.max_send_message_length", 2**31 - 1), ("grpc.max_receive_message_length", 2**31 - 1))
 
 
+class CallFailed(Exception):
+    """A call without an answer: the name of its status and the details."""
+
+    def __init__(self, status: str, details: str) -> None:
+        """Keep both."""
+        super().__init__(f"{status}: {details}")
+        self.status = status
+        self.details = details
+
+
+class SettlementCalls:
+    """The calls of the service, whatever carries them."""
+
+    def __init__(self, cache: ActionsCache) -> None:
+        """Act on the messages and sessions in *cache*."""
+        self._cache = cache
+
+    async def answer(self, name: str, encoded: bytes) -> bytes:
+        """Return the encoded answer to the encoded request of the call *name*; raises CallFailed."""
+        request = CALLS[name][0].FromString(encoded)
+        try:
+            answer = await (self._on_message if name in _MESSAGE_CALLS else self._on_session)(name, request)
+        except (Failure, Malformed) as error:
+            raise CallFailed("UNKNOWN", str(error)) from error
+        return bytes((EMPTY() if answer is None else answer).SerializeToString())
+
+    async def _on_message(self, name: str, request: Any) -> Any:
+        found = self._cache.of_message(request.locktoken)
+        if found is None:
+            raise CallFailed("FAILED_PRECONDITION", f"LockToken {request.locktoken} not found.")
+        delivery, actions = found
+        return await _MESSAGE_CALLS[name](request, delivery, actions)
+
+    async def _on_session(self, name: str, request: Any) -> Any:
+        actions = self._cache.of_session(request.sessionId)
+        if actions is None:
+            raise CallFailed("FAILED_PRECONDITION", f"SessionId {request.sessionId} not found.")
+        return await _SESSION_CALLS[name](request, actions)
+
+
 class SettlementService:
     """The running service; it ends with `stop`."""
 
     def __init__(self, cache: ActionsCache) -> None:
         """Act on the messages and sessions in *cache*."""
-        self._cache = cache
+        self._calls = SettlementCalls(cache)
         self._server = grpc.aio.server(options=_OPTIONS)
-        calls = {**dict.fromkeys(_MESSAGE_CALLS, self._on_message), **dict.fromkeys(_SESSION_CALLS, self._on_session)}
-        handlers = {
-            name: grpc.unary_unary_rpc_method_handler(partial(call, name), CALLS[name][0].FromString, _encoded)
-            for name, call in calls.items()
+        names = (*_MESSAGE_CALLS, *_SESSION_CALLS)
+        handlers: dict[str, Any] = {
+            name: grpc.unary_unary_rpc_method_handler(partial(self._on_call, name)) for name in names
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
@@ -50,34 +89,12 @@ class SettlementService:
         """Stop at once."""
         await self._server.stop(None)
 
-    async def _on_message(self, name: str, request: Any, context: Any) -> Any:
-        found = self._cache.of_message(request.locktoken)
-        if found is None:
-            return await _unknown(context, f"LockToken {request.locktoken} not found.")
-        delivery, actions = found
-        return await _answer(_MESSAGE_CALLS[name](request, delivery, actions), context)
-
-    async def _on_session(self, name: str, request: Any, context: Any) -> Any:
-        actions = self._cache.of_session(request.sessionId)
-        if actions is None:
-            return await _unknown(context, f"SessionId {request.sessionId} not found.")
-        return await _answer(_SESSION_CALLS[name](request, actions), context)
-
-
-def _encoded(answer: Any) -> bytes:
-    return bytes(answer.SerializeToString())
-
-
-async def _unknown(context: Any, text: str) -> None:
-    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-
-
-async def _answer(call: Awaitable[Any], context: Any) -> Any:
-    try:
-        answer = await call
-    except (Failure, Malformed) as error:
-        return await context.abort(grpc.StatusCode.UNKNOWN, str(error))
-    return EMPTY() if answer is None else answer
+    async def _on_call(self, name: str, request: bytes, context: Any) -> bytes:
+        try:
+            return await self._calls.answer(name, request)
+        except CallFailed as error:
+            await context.abort(grpc.StatusCode[error.status], error.details)
+            raise  # not reached: `abort` raises
 
 
 async def _complete(_: Any, delivery: Delivery, actions: Actions) -> None:

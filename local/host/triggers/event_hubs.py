@@ -25,12 +25,12 @@ from local.host.event_hubs_connection import EventHub, Position
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
-from local.host.settings import EventHubsOptions, HostOptions, Settings
+from local.host.settings import EventHubsOptions
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.clock import Clock
-from shared.errors import ConfigError, Problem, TargetUnavailable
+from shared.errors import TargetUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ class EventHubsListener:
     def __init__(
         self,
         function: Function,
-        settings: Settings,
-        options: HostOptions,
+        hub: EventHub,
+        options: EventHubsOptions,
         worker: Worker,
         clock: Clock,
         *,
@@ -60,20 +60,10 @@ class EventHubsListener:
         steal_after: float | None,
     ) -> None:
         """Prepare; nothing is opened before `run`. See `Platform` for *steal_after*."""
-        trigger = function.trigger
-        path = f"{function.name}.{function.parameter}"
-        if not trigger.get("eventHubName"):
-            raise ConfigError([Problem(path, "expected eventHubName")])
         self.function = function
         self.is_listening = asyncio.Event()
-        connection = settings.connection(settings.resolve(str(trigger.get("connection")), path), path)
-        self._connection_name = connection.name
-        self._hub = EventHub(
-            connection,
-            settings.resolve(str(trigger["eventHubName"]), f"{path}.eventHubName"),
-            settings.resolve(str(trigger.get("consumerGroup") or "$Default"), f"{path}.consumerGroup"),
-        )
-        self._options: EventHubsOptions = options.event_hubs
+        self._hub = hub
+        self._options = options
         self._worker = worker
         self._clock = clock
         self._checkpoints = checkpoints
@@ -108,7 +98,7 @@ class EventHubsListener:
                 self._owners.create_task(self._partition(partition_id))
 
     async def _partition(self, partition_id: str) -> None:
-        partition = Partition(self._connection_name, self._hub.name, self._hub.consumer_group, partition_id)
+        partition = Partition(self._hub.connection_name, self._hub.name, self._hub.consumer_group, partition_id)
         name = f"{self.function.name}/{partition_id}"
         is_first = True
 

@@ -12,7 +12,7 @@ hands out the next batch of a partition, or of a session, when the one before it
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -43,14 +43,20 @@ CALLS_AT_ONCE = 16
 
 _CLOSE_SECONDS = 1.0
 
+type OpenLink = Callable[[EventHubProducerClient, str | None], Awaitable[PublisherLink]]
+"""Opens a link to the client's hub, or to a partition of it."""
+
 
 class EventHubsOutput:
     """Sends to the hubs of one namespace, with a client for each hub, which is opened at the first event and kept."""
 
-    def __init__(self, site: str, open_client: Callable[[str], EventHubProducerClient]) -> None:
+    def __init__(
+        self, site: str, open_client: Callable[[str], EventHubProducerClient], open_link: OpenLink = PublisherLink.open
+    ) -> None:
         """Use *site* as the namespace's name in errors; *open_client* takes the name of a hub."""
         self._site = site
         self._open_client = open_client
+        self._open_link = open_link
         self._clients: dict[str, EventHubProducerClient] = {}
         self._pools: dict[tuple[str, str | None], PublisherPool] = {}
 
@@ -89,7 +95,9 @@ class EventHubsOutput:
             if hub not in self._clients:
                 self._clients[hub] = self._open_client(hub)
             where = f"{self._site}/{hub}" if partition is None else f"{self._site}/{hub}/Partitions/{partition}"
-            pool = self._pools[hub, partition] = PublisherPool(where, partition, self._clients[hub])
+            pool = self._pools[hub, partition] = PublisherPool(
+                where, partial(self._open_link, self._clients[hub], partition), is_named=partition is not None
+            )
         return pool
 
 
@@ -106,9 +114,9 @@ class _Series:
 class PublisherPool:
     """The links to one hub, or to one named partition of it: as many as there are calls at once."""
 
-    def __init__(self, where: str, partition: str | None, client: EventHubProducerClient) -> None:
-        """Call the place *where* in errors."""
-        self._make = partial(Publisher, where, partition, client)
+    def __init__(self, where: str, open_link: Callable[[], Awaitable[PublisherLink]], *, is_named: bool) -> None:
+        """Call the place *where* in errors; *is_named*: it is a named partition."""
+        self._make = partial(Publisher, where, open_link, is_named=is_named)
         self._all: list[Publisher] = []
         self._idle: list[Publisher] = []
         self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -140,11 +148,11 @@ class PublisherPool:
 class Publisher:
     """A link to one hub, or to one named partition of it; one call at a time."""
 
-    def __init__(self, where: str, partition: str | None, client: EventHubProducerClient) -> None:
-        """Call the place *where* in errors."""
+    def __init__(self, where: str, open_link: Callable[[], Awaitable[PublisherLink]], *, is_named: bool) -> None:
+        """Call the place *where* in errors; *is_named*: it is a named partition."""
         self._where = where
-        self._partition = partition
-        self._client = client
+        self._open_link = open_link
+        self._is_named = is_named
         self._link: PublisherLink | None = None
 
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
@@ -207,7 +215,7 @@ class Publisher:
         by_key: dict[str | None, _Series] = {}
         for position, message in enumerate(messages):
             # A named partition is one series: its events stay in order whatever their keys.
-            key = (message.partition_key or None) if self._partition is None else None
+            key = (message.partition_key or None) if not self._is_named else None
             by_key.setdefault(key, _Series(envelope_of(Outgoing(b"", None, None, key)))).positions.append(position)
         for one in by_key.values():
             positions = iter(one.positions)
@@ -237,7 +245,7 @@ class Publisher:
         if self._link is None:
             try:
                 async with asyncio.timeout_at(deadline):
-                    self._link = await PublisherLink.open(self._client, self._partition)
+                    self._link = await self._open_link()
             except WORLD_ERRORS as error:
                 # Most likely a partition that the hub does not have.
                 raise about_the_link(self.translated(error), self._where) from error

@@ -1,7 +1,7 @@
 """Sends encoded messages to Service Bus, in batches, through the azure-servicebus SDK."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
@@ -53,10 +53,16 @@ _REACTIONS: dict[type[Exception], Reaction] = {
 class ServiceBusOutput:
     """Sends to the queues and topics of one namespace over one client, opened at the first send and kept."""
 
-    def __init__(self, site: str, open_client: Callable[[], ServiceBusClient]) -> None:
+    def __init__(
+        self,
+        site: str,
+        open_client: Callable[[], ServiceBusClient],
+        open_link: Callable[[ServiceBusSender], Awaitable[SenderLink]] = SenderLink.open,
+    ) -> None:
         """Use *site* as the namespace's name in errors."""
         self._site = site
         self._open_client = open_client
+        self._open_link = open_link
         self._client: ServiceBusClient | None = None
         self._places: dict[str, _Place] = {}
 
@@ -65,7 +71,7 @@ class ServiceBusOutput:
     ) -> list[BuswayError | None]:
         """Send *messages* to a queue or topic in order, beside other calls; see `shared.protocols.Output`."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
-        place = self._places.setdefault(entity, _Place(f"{self._site}/{entity}", self._sender_to(entity)))
+        place = self._places.setdefault(entity, _Place(f"{self._site}/{entity}", self._link_to(entity)))
         try:
             link = await place.opened(deadline)
         except (AzureError, OSError) as error:
@@ -86,22 +92,22 @@ class ServiceBusOutput:
         if client is not None:
             await client.close()
 
-    def _sender_to(self, entity: str) -> Callable[[], ServiceBusSender]:
-        def make() -> ServiceBusSender:
+    def _link_to(self, entity: str) -> Callable[[], Awaitable[SenderLink]]:
+        def open_link() -> Awaitable[SenderLink]:
             if self._client is None:
                 self._client = self._open_client()
             # The SDK's queue and topic senders differ only in the name of this argument.
-            return self._client.get_queue_sender(entity)
+            return self._open_link(self._client.get_queue_sender(entity))
 
-        return make
+        return open_link
 
 
 class _Place:
     """A queue or topic, and the link to it, which is opened when it is needed."""
 
-    def __init__(self, name: str, make_sender: Callable[[], ServiceBusSender]) -> None:
+    def __init__(self, name: str, open_link: Callable[[], Awaitable[SenderLink]]) -> None:
         self.name = name
-        self._make_sender = make_sender
+        self._open_link = open_link
         self._link: SenderLink | None = None
         self._opening = asyncio.Lock()
         # Batches that were in flight when the service closed the link because of one of them. Until so many have had
@@ -116,7 +122,7 @@ class _Place:
                 ended, self._link = self._link, None
                 await ended.retire()
             if self._link is None:
-                self._link = await SenderLink.open(self._make_sender())
+                self._link = await self._open_link()
             return self._link
 
     async def deliver(self, chunk: Sequence[Outgoing], deadline: float) -> BuswayError | None:
