@@ -11,6 +11,9 @@ from shared.line.states import OUTCOMES, Stage, State
 from shared.line.task import Task
 from shared.protocols import Entry, Flush, Journal, Outcome, Record
 
+# Some hundred bytes for each message of each.
+_MOST_UNWRITTEN = 100
+
 
 class Records:
     """Writes the records of one task, again until the deadline of the delivery."""
@@ -20,6 +23,7 @@ class Records:
         self._task = task
         self._journal = journal
         self._questions = questions
+        self._unwritten: list[Flush] = []
 
     async def received(
         self, deliveries: Iterable[Sequence[Item]], batch_id: int, deadline: Deadline
@@ -33,9 +37,21 @@ class Records:
         return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
 
     async def decided(self, items: Iterable[Item], batch_id: int, deadline: Deadline) -> BuswayError | None:
-        """Record the outcomes of *items*, whose states are terminal; return the error if that is not possible."""
+        """
+        Record the outcomes of *items*, whose states are terminal; return the error if that is not possible.
+
+        What cannot be recorded is kept until the next outcomes are: its messages are delivered again, and then this
+        instance only remembers that it has sent some of them.
+        """
         records = [_record(self._task.name, item, has_order=self._task.has_order) for item in items]
-        return await self._write(self._journal.decided(records, batch_id), deadline)
+        unwritten, self._unwritten = [*self._unwritten, self._journal.decided(records, batch_id)], []
+        while unwritten:
+            error = await self._write(unwritten[0], deadline)
+            if error is not None:
+                self._unwritten = [*unwritten, *self._unwritten][:_MOST_UNWRITTEN]
+                return error
+            del unwritten[0]
+        return None
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
         try:

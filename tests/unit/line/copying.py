@@ -45,7 +45,7 @@ class Line:
         self.journal = JournalInMemory()
         self.clock = clock_at_delivery()
         self.pauses: list[float] = []
-        task = Task(
+        self.task = Task(
             "copy",
             ORIGIN,
             editors,
@@ -55,7 +55,7 @@ class Line:
             loop_guard,
             settlement=SettlementInMemory(self.clock, error=TargetRefused("no service")) if has_locks else None,
         )
-        self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock, self.pauses))
+        self.pipeline = Pipeline(self.task, self.journal, self.clock, sleep_by(self.clock, self.pauses))
 
     def run(self, *batch: bytes) -> Counter[Outcome]:
         tokens = [bytes([number]) * 16 for number in range(len(batch))]

@@ -1,17 +1,21 @@
 """Redelivered batches, and messages that are in a batch twice."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from shared.amqp.sections import split
 from shared.errors import MessageRejected, TargetUnavailable
+from shared.line.pipeline import Pipeline
 from shared.message.message import Message
-from shared.protocols import Outcome
+from shared.protocols import Outcome, Record
 from tests.fakes import (
+    JournalInMemory,
     OutputThatAccepts,
     OutputThatFailsOnce,
     OutputThatIsDown,
+    sleep_by,
 )
 from tests.messages import ENQUEUED, delivered
 from tests.unit.line.copying import Editing, Line
@@ -27,6 +31,33 @@ def test_a_redelivered_batch_sends_only_the_messages_that_were_not_accepted_befo
     counts = line.run(*[delivered(number, delivery_count=1) for number in range(1, 6)])
     assert counts == {Outcome.SENT: 5}
     assert output.ids("orders") == ["m-1", "m-2", "m-3", "m-4", "m-5"]
+
+
+class JournalThatIsAwayOnce(JournalInMemory):
+    """Refuses the outcomes of the first delivery for as long as it waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = True
+
+    async def _keep(self, records: Sequence[Record]) -> None:
+        if self.is_away:
+            raise TargetUnavailable("the journal is away")
+        await super()._keep(records)
+
+
+def test_outcomes_that_could_not_be_recorded_are_recorded_with_the_next() -> None:
+    line = Line()
+    line.journal = journal = JournalThatIsAwayOnce()
+    line.pipeline = Pipeline(line.task, journal, line.clock, sleep_by(line.clock))
+    with pytest.raises(TargetUnavailable, match="the journal is away"):
+        line.run(delivered(1))
+    journal.is_away = False
+    line.run(delivered(1, delivery_count=1))
+    assert [(record.outcome, record.is_remembered) for record in journal.records] == [
+        (Outcome.SENT, False),
+        (Outcome.SENT, True),
+    ]
 
 
 def test_a_retry_sends_only_the_messages_that_were_not_accepted_before() -> None:
