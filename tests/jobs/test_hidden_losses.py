@@ -137,6 +137,17 @@ def remember_a_part_without_a_record(folder: Path) -> Plan:
     return {journals.task: {1: "undecided"}}
 
 
+def lose_a_copy_and_remember_that_it_was_sent(folder: Path) -> Plan:
+    """Write a message that was delivered again, and whose copy the tap at its target never saw."""
+    journals = running(of_task("remembered-and-gone"), is_seen=True)
+    journals.received(1, AT, AT)
+    journals.outcome(1, AT + SECOND)
+    journals.received(1, AT, AT + MINUTE)
+    journals.outcome(1, AT + MINUTE, remembered=True, check=None, target=None)
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
 def send_a_part_twice_and_remember_the_other(folder: Path) -> Plan:
     """Write a message of which a tap saw two copies of one part, and none of the part that was only remembered."""
     journals = running(of_task("remembered-and-twice"), is_seen=True)
@@ -176,6 +187,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     lose_a_record_of_the_future,
     dead_letter_one_of_two_with_one_id,
     hand_over_what_the_source_gives_up,
+    lose_a_copy_and_remember_that_it_was_sent,
     remember_a_part_without_a_record,
     send_a_part_twice_and_remember_the_other,
     give_a_part_the_id_of_the_other,

@@ -97,7 +97,7 @@ with seeing as (
            count(*) filter (handed_over is null) as accepted,
            bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
            min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,
-           count(distinct coalesce(part, 0)) filter (not is_watched) as parts_unwatched,
+           count(distinct coalesce(part, 0)) filter (remembered is null and not is_watched) as recorded_unwatched,
            len(list_filter(list_distinct(list(coalesce(part, 0)) filter (remembered is not null and not is_watched)),
                            lambda each: not coalesce(list_contains(list(coalesce(part, 0)) filter (remembered is null), each),
                                                      false))) as unrecorded,
@@ -197,7 +197,8 @@ with seeing as (
            coalesce(r.unended, 0) = 0 and not exists (
                from outcomes x where x.task = e.task and x.src_seq = e.src_seq
                and x.src_part is not distinct from e.src_part and x.outcome = 'expired') as was_left,
-           case when v.seen > 0 then p.seen_parts else coalesce(s.parts_unwatched, 0) end as arrived_parts,
+           case when v.seen > 0 then p.seen_parts
+                else coalesce(s.recorded_unwatched, 0) + coalesce(s.unrecorded, 0) end as arrived_parts,
            v.seen > 0 and e.received > 0 and exists (
                from (select unnest(seen_names) as n)
                where not list_contains(

@@ -95,15 +95,20 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     )
     first_seen = F.min(F.when(shows & tap, arrival))
     first_sent = F.min(F.when(shows & task, arrival))
+    recalled = F.collect_set(F.when(sent & again & ~watched, part))
+    original = F.collect_set(F.when(sent & ~again, part))
     grouped = records.groupBy(*schema.KEY).agg(
         _count(received, "instance", "batch_id").alias("received"),
         _count(tap & (F.col("role") == "source"), "tap", "tgt_part", "tgt_seq").alias("entered_by_tap"),
         F.max(F.when(received, F.coalesce(F.col("parts"), F.lit(1)))).alias("parts"),
-        F.collect_set(F.when(sent & again & ~watched, part)).alias("recalled_parts"),
-        F.collect_set(F.when(sent & ~again, part)).alias("original_parts"),
+        recalled.alias("recalled_parts"),
+        original.alias("original_parts"),
         F.collect_set(F.when(sent, part)).alias("sent_parts"),
         F.collect_set(F.when(sent & ~handed_over, part)).alias("accepted_parts"),
-        F.collect_set(F.when(sent & ~watched, part)).alias("parts_unwatched"),
+        # A part that was only remembered names no target: the tap that must see the copy is that of its first record.
+        F.array_union(F.collect_set(F.when(sent & ~again & ~watched, part)), F.array_except(recalled, original)).alias(
+            "parts_unwatched"
+        ),
         F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
         F.collect_set(F.when(F.col("outcome").isin("filtered", "rejected"), part)).alias("withheld_parts"),
         F.collect_set(
