@@ -18,7 +18,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check spark bench bench-ocean capacity bench-full conformance faults fuzz other-brokers format lock broker-wheel clean installed packages java
+.PHONY: help demo sbom test test-fast check simulate spark bench bench-ocean capacity bench-full conformance faults fuzz other-brokers format lock broker-wheel clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,11 @@ check: $(command) ## formatter, linter, plain English, strict types, import cont
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
 	tools/check-bicep
+
+histories ?= 10000
+simulate: $(command) ## random histories of line, broker and host in virtual time, held against oracles; seconds=60, seed=4711 topology=pair: that one
+	$(python) -m tests.simulation --histories $(histories) $(if $(seconds),--seconds $(seconds)) \
+	  $(if $(seed),--seed $(seed)) $(if $(topology),--topology '$(topology)')
 
 spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster of two workers; version=3.5 or 4.2: with that Spark, and Delta
 	BUSWAY_SLOW=1 $(spark_python) -m pytest --quiet tests/jobs

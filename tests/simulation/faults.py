@@ -1,0 +1,101 @@
+"""The faults of a history: which happen, and when, drawn from its seed."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+
+class Operation(StrEnum):
+    """What an instance of the app does over the network."""
+
+    ATTACH = "attach"
+    SEND = "send"
+    SETTLE = "settle"
+    RENEW = "renew"
+    RECORD = "record"
+
+
+class Effect(StrEnum):
+    """What goes wrong with one request."""
+
+    CUT_BEFORE = "cut before the service has acted"
+    CUT_AFTER = "cut after the service has acted"
+    LOST = "answer lost"
+    SLOW = "slow"
+    KILL_BEFORE = "instance killed before the service has acted"
+    KILL_AFTER = "instance killed after the service has acted"
+    BUSY = "throttled"
+    FULL = "target full"
+    INTERNAL = "internal error"
+    LOCKS = "locks lost"
+    SPURIOUS = "renewal refused"
+    REFUSED = "journal refused"
+    TWICE = "written, and answered as if not"
+
+
+_NETWORK = (Effect.CUT_BEFORE, Effect.CUT_AFTER, Effect.LOST, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER)
+
+EFFECTS: Mapping[Operation, Sequence[Effect]] = {
+    Operation.ATTACH: (Effect.CUT_BEFORE, Effect.LOST, Effect.SLOW, Effect.KILL_AFTER, Effect.BUSY),
+    Operation.SEND: (*_NETWORK, Effect.BUSY, Effect.FULL, Effect.INTERNAL),
+    Operation.SETTLE: (*_NETWORK, Effect.LOCKS),
+    Operation.RENEW: (*_NETWORK, Effect.SPURIOUS, Effect.LOCKS),
+    Operation.RECORD: (Effect.REFUSED, Effect.TWICE, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER),
+}
+
+
+class Event(StrEnum):
+    """What happens to the sites and the app, whatever they are doing."""
+
+    OUTAGE = "site unreachable"
+    DISABLE = "target disabled"
+    DELETE = "target deleted and created again"
+    LOCKS = "locks lost"
+    SESSIONS = "sessions detached"
+    KILL = "instance killed"
+    DRAIN = "instance drained"
+    STOP = "instance stopped"
+    SCALE = "scaled out"
+    STEAL = "partition stolen"
+    PAUSE = "task paused"
+    SLOW_EDITOR = "slow editor"
+    JOURNAL = "journal unreachable"
+
+
+class Faults:
+    """Draws the faults of one history; those beyond the first *most* do not happen, the others stay as they are."""
+
+    def __init__(self, seed: int, rate: float, most: int | None = None) -> None:
+        """Let a request go wrong with the probability *rate*."""
+        self._chance = random.Random(seed)
+        self._rate = rate
+        self._most = most
+        self.drawn = 0
+        self.injected: Counter[str] = Counter()
+        self.log: list[tuple[float, str]] = []
+
+    @property
+    def chance(self) -> random.Random:
+        """The source of what is drawn about faults."""
+        return self._chance
+
+    def strike(self, operation: Operation, now: float, where: str) -> Effect | None:
+        """Return what goes wrong with a request."""
+        if self._chance.random() >= self._rate:
+            return None
+        effect = self._chance.choice(EFFECTS[operation])
+        return effect if self.happens(f"{effect} ({operation})", now, where) else None
+
+    def happens(self, what: str, now: float, where: str) -> bool:
+        """Count a fault; return whether it happens."""
+        self.drawn += 1
+        if self._most is not None and self.drawn > self._most:
+            return False
+        self.injected[what] += 1
+        self.log.append((now, f"{where}: {what}"))
+        return True
+
+    def end(self) -> None:
+        """Let nothing go wrong any more."""
+        self._rate = 0.0

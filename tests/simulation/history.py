@@ -1,0 +1,151 @@
+"""One history: made from a seed, then held against the oracles."""
+
+import contextlib
+import gzip
+import json
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tests.simulation.judgement import Evidence, evidence
+from tests.simulation.oracles import lost, objections, planted, remove_copies
+from tests.simulation.topologies import BY_NAME, TOPOLOGIES
+from tests.simulation.world import Scale, World
+
+_SCALES = (
+    Scale(messages=6, rate=0.0, events=0),
+    Scale(messages=6, rate=0.03, events=1),
+    Scale(messages=5, rate=0.05, events=2),
+    Scale(messages=8, rate=0.08, events=3),
+    Scale(messages=6, rate=0.1, events=1, size=90_000),
+    Scale(messages=4, keys=1, rate=0.2, events=2),
+    Scale(messages=5, rate=0.02, events=3, window=1_500.0),
+    Scale(messages=4, rate=0.02, events=4, window=5_000.0),
+)
+_REMOVES = 0.5
+"""The probability that a copy is removed, where a tap watches the target."""
+_WITHHELD = {"filtered", "looped", "expired"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a history."""
+
+    seed: int
+    topology: str | None = None
+    """Its name, None to draw one."""
+    most_faults: int | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """What came of it."""
+
+    plan: Plan
+    topology: str
+    objections: tuple[str, ...]
+    injected: Counter[str]
+    drawn: int
+    log: tuple[tuple[float, str], ...]
+    steps: int
+    seconds: float
+    messages: int
+    evidence: Evidence | None = None
+    """What the job is to judge, None if the oracles have objections already."""
+    world: World | None = None
+
+
+def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
+    """Make the history of *plan*, which is judged as *number* of several."""
+    chance = random.Random(plan.seed)
+    topology = chance.choice(TOPOLOGIES)
+    if plan.topology is not None:
+        topology = BY_NAME[plan.topology]
+    scale = chance.choice(_SCALES)
+    taps = chance.choice((0, 0, 1, 2)) if topology.has_taps else 0
+    loses = chance.choice((None, None, 3, 7)) if taps else None
+    world = World(plan.seed, topology, scale, plan.most_faults, loses)
+    found: list[str] = []
+    proof = None
+    with _seeded(plan.seed):
+        try:
+            if not world.run():
+                found.append("it did not come to rest")
+            outcomes = outcomes_of(world)
+            on_purpose = planted(world)
+            found += objections(world, outcomes, on_purpose)
+            if not found:
+                missing = lost(world, outcomes)
+                # A brief one may have expired. One that was settled unseen may have been sent before, without a record.
+                unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
+                if taps > 1 and not topology.splits and not missing and chance.random() < _REMOVES:
+                    missing |= remove_copies(world, chance)
+                proof = evidence(
+                    world, number, missing - unsure, frozenset(unsure), source_taps=taps > 0, target_taps=taps > 1
+                )
+        except Exception as error:
+            found.append(f"an exception: {error!r}")
+            if keeps_world:
+                raise
+        finally:
+            world.loop.dispose()
+    return History(
+        plan,
+        topology.name,
+        tuple(found),
+        world.faults.injected,
+        world.faults.drawn,
+        tuple(world.faults.log),
+        world.loop.steps,
+        world.loop.time(),
+        len(world.accepted),
+        proof,
+        world if keeps_world else None,
+    )
+
+
+def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:
+    """Return the plan with the fewest faults, from the first on, that still *fails*."""
+    for most in range(run(plan, plan.seed).drawn):
+        shorter = replace(plan, most_faults=most)
+        if fails(run(shorter, plan.seed)):
+            return shorter
+    return plan
+
+
+def lines_of(world: World) -> list[dict[str, object]]:
+    """Return the records of all journals, in the order in which they were written."""
+    return [json.loads(line) for member in world.journal for line in gzip.decompress(member).splitlines()]
+
+
+def outcomes_of(world: World) -> dict[str, str]:
+    """Return why messages were withheld, by their names."""
+    names: dict[tuple[object, ...], str] = {}
+    withheld = []
+    for line in lines_of(world):
+        key = line["task"], line.get("src_part"), line.get("src_seq")
+        if line["role"] == "source":
+            names[key] = str(line.get("message_id"))
+        elif line.get("outcome") in _WITHHELD:
+            withheld.append((key, str(line["outcome"])))
+    return {names[key]: outcome for key, outcome in withheld if key in names and outcome != "looped"}
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Draw from the seed what the product draws at random."""
+    chance, urandom = random.Random(seed), os.urandom
+    state = random.getstate()
+    random.seed(seed)
+    os.urandom = chance.randbytes
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        os.urandom = urandom
+        random.setstate(state)

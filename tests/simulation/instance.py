@@ -1,0 +1,307 @@
+"""
+One instance of the app: the pipelines of its task files, and the listeners of the local host that call them.
+
+Where the real host has a process for the worker, gRPC and sockets, this has the same objects in one event loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from functions.raw_message import EventHubsConverter, ServiceBusConverter
+from functions.settlement import HostSettlement, _translated
+from functions.tasks import _function, _gathered
+from local.host.listener import Listener, Stopping
+from local.host.platform import Ending
+from local.host.protos import TypedData
+from local.host.retry import UNLIMITED, RetryPolicy
+from local.host.settings import EventHubsOptions, ServiceBusOptions
+from local.host.settlement.actions import ActionsCache
+from local.host.settlement.service import CallFailed, SettlementCalls
+from local.host.triggers.event_hubs import EventHubsListener
+from local.host.triggers.service_bus_batch import ServiceBusBatchListener
+from local.host.triggers.service_bus_single import ServiceBusSingleListener
+from local.host.worker import Function, Invocation, Outputs
+from shared.config.assembly import pipelines
+from shared.config.files import Configuration
+from shared.config.journal_assembly import Journals
+from shared.config.models import TaskFile
+from shared.errors import BuswayError
+from shared.line.gathering import Gathering
+from shared.line.pausing import Order, Pause
+from shared.line.shutdown import Shutdown
+from shared.protocols import Output
+from shared.telemetry.opening import open_telemetry
+from tests.simulation.event_loop import OWNER
+from tests.simulation.journal import SimulatedSink
+from tests.simulation.network import Channel
+from tests.simulation.receivers import BusSource, HubSource
+from tests.simulation.senders import event_hubs_output, service_bus_output
+from tests.simulation.site import SkewedClock
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_RETRY = RetryPolicy(UNLIMITED, None, timedelta(seconds=5), timedelta(minutes=5))
+_BESIDE_SECONDS = 2.0
+_QUIET_SECONDS = 1.0
+_SIGTERM_SECONDS = 10.0
+_DRAIN_SECONDS = 3600.0
+_LOOK_SECONDS = 1.0
+_SERVICE_BUS = ServiceBusOptions(
+    max_concurrent_calls=6,
+    max_concurrent_sessions=3,
+    max_auto_lock_renewal_duration=timedelta(hours=2),
+    session_idle_timeout=timedelta(milliseconds=100),
+)
+
+
+class Settlement(HostSettlement):
+    """The settlement service of the host, asked without a socket."""
+
+    def __init__(self, cache: ActionsCache) -> None:
+        """Ask the calls of a host with this *cache*."""
+        super().__init__([])
+        self._calls = SettlementCalls(cache)
+
+    async def call(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
+        """Return the encoded answer to an encoded *request*."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await self._calls.answer(method, request)
+        except TimeoutError as error:
+            raise _translated(method, "DEADLINE_EXCEEDED", "") from error
+        except CallFailed as error:
+            raise _translated(method, error.status, error.details) from error
+
+
+class Worker:
+    """Invokes the functions of the app, as the worker's process does."""
+
+    outputs: Outputs | None = None
+
+    def __init__(self, world: "World") -> None:
+        """Begin without functions."""
+        self.functions: dict[str, Callable[..., Awaitable[None]]] = {}
+        self.running = 0
+        self._world = world
+        self._loop = world.loop
+        self._busy_at = world.loop.time()
+
+    async def invoke(
+        self,
+        function: Function,
+        data: TypedData,
+        trigger_metadata: Mapping[str, TypedData],
+        *,
+        invocation_id: str,
+        retry_count: int = 0,  # noqa: ARG002 - of the worker's interface
+        last_error: str | None = None,  # noqa: ARG002 - likewise
+    ) -> Invocation:
+        """Run a function once."""
+        kind: Any = EventHubsConverter if function.trigger["type"] == "eventHubTrigger" else ServiceBusConverter
+        datum = SimpleNamespace(type=data.kind, value=data.data)
+        metadata = {name: SimpleNamespace(value=each.data) for name, each in trigger_metadata.items()}
+        messages = kind.decode(datum, trigger_metadata=metadata)
+        self.running += 1
+        try:
+            if self._world.slowness:
+                await asyncio.sleep(self._world.slowness)
+            await self.functions[function.name](messages)
+        except BuswayError as error:
+            return Invocation(str(error) or type(error).__name__)
+        except Exception as error:
+            self._loop.failures.append(error)
+            raise
+        finally:
+            self.running -= 1
+            self._busy_at = self._loop.time()
+        return Invocation(None, id=invocation_id)
+
+    def idle_seconds(self) -> float:
+        """Return for how long no function has run."""
+        return 0.0 if self.running else self._loop.time() - self._busy_at
+
+
+class Instance:
+    """One instance; it lives until it is killed, stopped or drained."""
+
+    def __init__(self, world: "World", number: int, configuration: Configuration) -> None:
+        """Assemble the app; `start` lets it listen."""
+        self.name = f"instance-{number}"
+        self.is_dead = False
+        self.batch_limit = world.batch_limit
+        self.is_ending = False
+        self.channels: dict[Channel, None] = {}
+        self.sent: set[tuple[str, str]] = set()
+        """What it knows to be accepted: the place and the name in the body."""
+        self.context = Context()
+        self.context.run(OWNER.set, self)
+        self._world = world
+        self._cache = ActionsCache()
+        self._shutdown = Shutdown()
+        self._stopped = asyncio.Event()
+        self._stopping = Stopping()
+        self._worker = Worker(world)
+        self._clock = SkewedClock(world.loop, world.skew())
+        self._listeners: list[Listener] = []
+        self._configuration = configuration
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self) -> None:
+        """Assemble the app and listen."""
+        self.context.run(self._start)
+
+    def begins_to_send(self, place: str, names: set[str]) -> None:
+        """Note that it sends messages, perhaps again; two owners of a partition, and two copies, each send one."""
+        topology = self._world.topology
+        if topology.kinds or not topology.has_taps:
+            return
+        self._world.sent_again |= {name for name in names if (place, name) in self.sent}
+
+    def claim(self) -> None:
+        """Take the partitions of hubs that others have left, as the balancing of Azure does after a while."""
+        if not self.is_dead and not self.is_ending:
+            for file in self._configuration.tasks:
+                if file.source.hub is not None:
+                    for name in file.functions():
+                        self.context.run(self._listen, self._listener(file, name))
+
+    def kill(self) -> None:
+        """End at once: nothing of it runs any more, and its connections break."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self._world.ended(self)
+        for channel in list(self.channels):
+            channel.cut()
+
+    async def end(self, ending: Ending) -> None:
+        """End as the platform does; see `local.host.host.Host.stop`."""
+        self.is_ending = True
+        if ending is Ending.STOP:
+            self._stopping.announce()
+            await self._quiet(_SIGTERM_SECONDS)
+        else:
+            self._stopping.drain()
+            self._stopping.announce()
+            await asyncio.sleep(_BESIDE_SECONDS)
+        for listener in self._listeners:
+            listener.stop()
+        if ending is Ending.DRAIN:
+            await self._quiet(_DRAIN_SECONDS)
+        self._stopping.finish()
+        self._shutdown.request()
+        self._stopped.set()
+        await asyncio.sleep(_SIGTERM_SECONDS)
+        self.kill()
+
+    def _start(self) -> None:
+        world = self._world
+        outputs: dict[str, Output] = {}
+        for alias, connection in self._configuration.connections.items():
+            site = world.sites[self._configuration.site(alias)]
+            make: Callable[..., Output] = service_bus_output if connection.kind == "service-bus" else event_hubs_output
+            outputs[alias] = make(world.network, self, site)
+        settlement = Settlement(self._cache)
+        sink = SimulatedSink(world, self)
+        pauses = {
+            file.task: Pause(file.task, self._reader_of_orders(file.task), self._clock)
+            for file in self._configuration.tasks
+        }
+        made = pipelines(
+            self._configuration,
+            {},
+            self._shutdown,
+            journals=Journals(self._configuration, {}, self._clock, sink=sink),
+            outputs=outputs,
+            telemetry=_TELEMETRY,
+            pauses=pauses,
+            settlement=settlement,
+            clock=self._clock,
+            sleep=self._sleep,
+        )
+        for file, pipeline in made:
+            for name in file.functions():
+                if file.levers.dispatch == "single":
+                    gathering = Gathering(pipeline, has_sessions=file.source.sessions)
+                    body = _gathered(file, gathering, settlement)
+                else:
+                    body = _function(file, pipeline.run, settlement)
+                self._worker.functions[name] = body
+                self._listen(self._listener(file, name))
+
+    def _listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+        self._tasks.append(self._world.loop.create_task(listener.run(), context=self.context))
+
+    def _listener(self, file: TaskFile, name: str) -> Listener:
+        world, source = self._world, file.source
+        site = world.sites[self._configuration.site(source.connection)]
+        if source.hub is not None:
+            hub = HubSource(world.network, self, site, source.hub, source.consumer_group or "$Default")
+            function = _made(name, "eventHubTrigger", is_many=True, retry=_RETRY)
+            return EventHubsListener(
+                function,
+                hub,  # type: ignore[arg-type] # with the methods that the listener calls
+                replace(EventHubsOptions(), max_event_batch_size=world.batch_size, prefetch_count=20),
+                self._worker,
+                self._clock,
+                stopping=self._stopping,
+                checkpoints=world.checkpoints,
+                wire=True,
+                losing=world.losing,
+                steal_after=world.steal_after(),
+            )
+        path = source.queue or f"{source.topic}/Subscriptions/{source.subscription}"
+        path += "/$DeadLetterQueue" if source.dead_letter else ""
+        is_many = file.levers.dispatch != "single"
+        kind = ServiceBusBatchListener if is_many else ServiceBusSingleListener
+        return kind(
+            _made(name, "serviceBusTrigger", is_many=is_many, retry=None),
+            BusSource(world.network, self, site, path, has_sessions=source.sessions),  # type: ignore[arg-type] # likewise
+            replace(_SERVICE_BUS, max_message_batch_size=world.batch_size),
+            self._worker,
+            self._clock,
+            stopping=self._stopping,
+            wire=True,
+            losing=world.losing,
+            cache=self._cache,
+        )
+
+    def _reader_of_orders(self, task: str) -> Callable[[], Awaitable[Order]]:
+        async def read() -> Order:
+            await asyncio.sleep(self._world.network.delay())
+            return Order.WAIT if task in self._world.paused else Order.RUN
+
+        return read
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, or until the shutdown; as `Shutdown.sleep`, without looking four times a second."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            return
+
+    async def _quiet(self, seconds: float) -> None:
+        end = self._world.loop.time() + seconds
+        while self._worker.idle_seconds() < _QUIET_SECONDS and (left := end - self._world.loop.time()) > 0:  # noqa: ASYNC110 - as the host does
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
+_TELEMETRY = open_telemetry({})
+
+
+def _made(name: str, kind: str, *, is_many: bool, retry: RetryPolicy | None) -> Function:
+    trigger = {
+        "name": "messages",
+        "type": kind,
+        "cardinality": "MANY" if is_many else "ONE",
+        "properties": {"SupportsDeferredBinding": True},
+    }
+    return Function(name, name, trigger, {}, retry)

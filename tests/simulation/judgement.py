@@ -1,0 +1,171 @@
+"""
+The nightly job's judgement of the journals of many histories at once: is it clean exactly when nothing was lost?
+
+Sites, tasks and instances get a name of their own in each history, so that one query judges thousands of histories.
+"""
+
+import asyncio
+import gzip
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from shared.clock import SystemClock
+from shared.config.journal_assembly import actions_of
+from shared.journal.record import Role
+from shared.journal.tap import Tap
+from shared.message.arrival import Origin
+from shared.message.message import Message
+from tests.jobs.twin import connect, judge
+from tests.memory_sink import MemorySink
+from tests.simulation.site import BEGIN
+from tests.simulation.topologies import Input
+from tests.simulation.world import World
+
+_NAMES = re.compile(rb'"(west|east|north)\b')
+_OWN = re.compile(rb'"(task|instance)":"(?!h\d)')
+_END = BEGIN + timedelta(days=2)
+# These say that something is to be looked at; none may be there without a reason.
+ALARMS = frozenset({"missing", "orphan", "altered", "undecided", "in_flight", "looped"})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The journals of one history, and what the job has to say about them."""
+
+    number: int
+    lines: bytes
+    lost: frozenset[str]
+    """The names of messages that were lost on purpose."""
+    unsure: frozenset[str]
+    """Those of messages of which the job may say anything."""
+
+
+def evidence(
+    world: World,
+    number: int,
+    lost: frozenset[str],
+    unsure: frozenset[str],
+    *,
+    source_taps: bool,
+    target_taps: bool,
+) -> Evidence:
+    """Return the journals of *world*, with those of taps that have seen what its sources and targets held."""
+    members = list(world.journal)
+    sink = MemorySink("tap")
+    if source_taps:
+        for each, contents in world.seen.items():
+            _see(world, sink, each, Role.SOURCE, (each.site, each.entity), contents)
+    if target_taps:
+        for each in world.topology.inputs:
+            # What comes from a hub is identified with its partition, which its copies do not name.
+            is_hub = each.entity in world.sites[each.site].namespace.hubs
+            for site, path in () if is_hub else each.targets:
+                _see(world, sink, each, Role.TARGET, (site, path), _at(world, each, site, path))
+    members += [member for parts in sink.members.values() for member in parts]
+    text = b"".join(map(gzip.decompress, members))
+    prefix = b"h%d-" % number
+    text = _OWN.sub(rb'"\1":"' + prefix, _NAMES.sub(rb'"' + prefix + rb"\1", text))
+    return Evidence(number, text, lost, unsure)
+
+
+def judged(histories: Sequence[Evidence]) -> dict[int, list[tuple[str, str]]]:
+    """Return the verdicts of each history: message id and verdict."""
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "a/b/c/d/e.jsonl.gz"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(gzip.compress(b"".join(each.lines for each in histories), 1))
+        database = connect()
+        judge(database, raw=Path(name), end=_END)
+        rows = database.execute("select task, message_id, verdict from verdicts").fetchall()
+    found: dict[int, list[tuple[str, str]]] = {each.number: [] for each in histories}
+    for task, message_id, verdict in rows:
+        found[int(task.removeprefix("h").partition("-")[0])].append((str(message_id), verdict))
+    return found
+
+
+def disagreements(one: Evidence, verdicts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield what the job says wrongly about a history whose oracles found nothing but what was *lost* on purpose."""
+    missing = {message_id for message_id, verdict in verdicts if verdict == "missing"}
+    for message_id in sorted(one.lost - missing):
+        yield f"the night does not report that {message_id} is missing"
+    for message_id, verdict in sorted(verdicts):
+        if verdict in ALARMS and message_id not in one.lost | one.unsure:
+            yield f"the night says that {message_id} is {verdict}"
+
+
+def _see(  # noqa: PLR0917 - what, by whom and where
+    world: World, sink: MemorySink, source: Input, role: Role, place: tuple[str, str], contents: Sequence[bytes]
+) -> None:
+    """Let a tap see *contents* at a place, which is a site and a path."""
+    site, path = place
+    file = next(each for each in world.tasks if each.task == source.task)
+    watched = Origin(source.site, file.source.entity)
+    clock = _ClockOfTap()
+    is_hub = path in world.sites[site].namespace.hubs
+    tap = Tap(
+        "tap",
+        source.task,
+        role,
+        watched=watched,
+        is_hub_watched=file.source.hub is not None,
+        place=watched if role is Role.SOURCE else Origin(site, path),
+        target=f"{site}/{path.partition('/')[0]}",
+        is_hub=is_hub,
+        has_same_numbers=role is Role.SOURCE,
+        sink=sink,
+        actions=actions_of(file),
+        clock=clock,
+    )
+    for partition, batch in _by_partition(world, site, path, contents):
+        for content in batch:
+            enqueued = Message.received(content, watched).arrival.enqueued_time or 0
+            clock.at = datetime.fromtimestamp(enqueued / 1000, UTC)
+            _finish(tap.see([content], partition))
+
+
+class _ClockOfTap(SystemClock):
+    """Says when the message arrived that a tap sees."""
+
+    at = BEGIN
+
+    def now(self) -> datetime:
+        """Return that time."""
+        return self.at
+
+
+def _by_partition(
+    world: World, site: str, path: str, contents: Sequence[bytes]
+) -> Iterator[tuple[str | None, Sequence[bytes]]]:
+    hub = world.sites[site].namespace.hubs.get(path)
+    if hub is None:
+        if contents:
+            yield None, contents
+        return
+    wanted = set(contents)
+    for partition in hub.partitions:
+        batch = [each for each in (event.encode() for event in partition.events) if each in wanted]
+        if batch:
+            yield partition.partition_id, batch
+
+
+def _at(world: World, source: Input, site: str, path: str) -> list[bytes]:
+    """Return what has arrived at a place from *source*."""
+    from tests.simulation.oracles import stored  # noqa: PLC0415 - they import each other
+
+    names = {name for draft in world.accepted if draft.input is source for name in draft.names}
+    is_own = site == source.site
+    return [each.content for each in stored(world, site, path) if each.name in names and not is_own]
+
+
+def _finish(step: object) -> None:
+    """Run a coroutine that waits for nothing."""
+    assert asyncio.iscoroutine(step)
+    try:
+        step.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits")

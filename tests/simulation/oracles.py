@@ -1,0 +1,206 @@
+"""
+The oracles of a history that has come to rest: each is a sentence for what went wrong.
+
+1. Every accepted message is in its targets, in rejects, withheld on record, or at its source.
+2. The first copies of a key are in the order in which the source accepted them.
+3. No message comes back to where it was accepted.
+4. A copy equals its original except its stamps.
+5. What is withheld or rejected is what the task is to withhold or reject, and nothing else.
+6. An instance that knows that a message was accepted does not begin to send it again.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from shared.amqp.codec import decode_all, pairs_of
+from shared.amqp.sections import only_data, split
+from shared.amqp.values import Described
+from tests.faults.conservation import Account, Balance, Copy, balance
+from tests.simulation.topologies import Input
+from tests.simulation.world import Draft, World, encoded
+
+_WITHHELD = ("unwanted", "poison")
+_STAMPS = ("repl-", "replication", "RuleName", "DeadLetter")
+
+
+class Arrival(NamedTuple):
+    """What lies at a place: the name in its body, and its bytes."""
+
+    name: str
+    content: bytes
+
+
+def stored(world: World, site: str, path: str) -> list[Arrival]:
+    """Return what has arrived at a place, in its order."""
+    return [_arrival(content) for content in world.contents(site, path)]
+
+
+def planted(world: World) -> frozenset[str]:
+    """Return the names of the messages that were settled without an invocation."""
+    return frozenset(_arrival(content).name for content in world.losing.contents)
+
+
+def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
+    """
+    Remove all copies of a message at a target, and return its name, if there is one.
+
+    Others have arrived before it and after it: beyond them, a tap that sees nothing may not have been there.
+    """
+    for each in world.topology.inputs:
+        drafts = [draft.name for draft in world.accepted if draft.input is each and draft.kind != "brief"]
+        for site, path in each.targets:
+            namespace = world.sites[site].namespace
+            if site == each.site or path in namespace.hubs or each.entity in world.sites[each.site].namespace.hubs:
+                continue
+            store = namespace.store(path)
+            copies = {number: _arrival(message.encode()).name for number, message in store.messages.items()}
+            own = [number for number, name in copies.items() if name in drafts]
+            inner = {copies[number] for number in own[1:-1]} - {copies[number] for number in (*own[:1], *own[-1:])}
+            if inner:
+                chosen = chance.choice(sorted(inner))
+                for number in [number for number, name in copies.items() if name == chosen]:
+                    del store.messages[number]
+                return frozenset({chosen})
+    return frozenset()
+
+
+class _Place(NamedTuple):
+    """What the messages of an input came to at one of their targets."""
+
+    source: Input
+    site: str
+    path: str
+    arrived: Sequence[Arrival]
+    due: Mapping[str, Draft]
+    """By the names that must arrive."""
+    originals: Mapping[str, Draft]
+    balance: Balance
+
+    def __str__(self) -> str:
+        return f"{self.source.site}/{self.source.entity} to {self.site}/{self.path}"
+
+
+def lost(world: World, outcomes: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of accepted messages that are nowhere; *outcomes* as in `objections`."""
+    return frozenset(place.due[name].name for place in _places(world, outcomes) for name in place.balance.lost)
+
+
+def objections(world: World, outcomes: Mapping[str, str], on_purpose: frozenset[str] = frozenset()) -> Iterator[str]:
+    """
+    Yield what went wrong.
+
+    Shape:  *outcomes* has the reason for which a message was withheld, by its name, as the journal says; the messages
+            *on_purpose* need not be anywhere.
+    """
+    for place in _places(world, outcomes):
+        yield from _objections(world, place, on_purpose)
+    kinds = {draft.name: draft.kind for draft in world.accepted}
+    for name, outcome in outcomes.items():
+        if kinds.get(name) not in {"unwanted", "brief"}:
+            yield f"{name}: {outcome}, and is {kinds.get(name)}"
+    for site in world.sites:
+        for each in _rejects(world, site):
+            if kinds.get(each.name) != "poison":
+                yield f"{each.name}: rejected, and is {kinds.get(each.name)}"
+    if world.sent_again:
+        yield f"sent again although the answer had come: {', '.join(sorted(world.sent_again))}"
+    for source in world.topology.inputs:
+        # The time to live of a brief one may have ended there.
+        waiting = {each.name for each in _at_source(world, source)}
+        waiting -= {draft.name for draft in world.accepted if draft.kind == "brief"}
+        if waiting:
+            yield f"{source.site}/{source.entity}: still at the source: {', '.join(sorted(waiting))}"
+
+
+def _places(world: World, outcomes: Mapping[str, str]) -> Iterator[_Place]:
+    rejected = [each.name for site in world.sites for each in _rejects(world, site)]
+    for source in world.topology.inputs:
+        drafts = [draft for draft in world.accepted if draft.input is source]
+        originals = {name: draft for draft in drafts for name in draft.names}
+        remaining = frozenset(name for each in _at_source(world, source) for name in originals if _is_of(name, each))
+        for site, path in source.targets:
+            arrived = [each for each in stored(world, site, path) if each.name in originals]
+            due = {name: draft for name, draft in originals.items() if _is_due(source, draft, (site, path))}
+            account = Account(
+                accepted=[Copy(draft.key, name) for name, draft in due.items()],
+                delivered=[Copy(originals[each.name].key, each.name) for each in arrived],
+                withheld=frozenset(name for name, draft in due.items() if draft.name in outcomes),
+                rejected=[name for each in rejected for name in originals if _is_of(name, Arrival(each, b""))],
+                remaining=remaining,
+                repeatable=Counter(each.name for each in arrived),
+            )
+            yield _Place(source, site, path, arrived, due, originals, balance(account))
+
+
+def _objections(world: World, place: _Place, on_purpose: frozenset[str]) -> Iterator[str]:
+    result = place.balance
+    counts = Counter(each.name for each in place.arrived)
+    twice = [name for name, count in counts.items() if count > 1]
+    gone = [name for name in result.lost if place.due[name].name not in on_purpose]
+    breaks = [name for name in result.order_breaks if place.due[name].name not in on_purpose]
+    kinds = {name: place.due[name].kind for name in counts if name in place.due}
+    found = {
+        "lost": gone,
+        "arrived although it was to be withheld": [each for each, kind in kinds.items() if kind in _WITHHELD],
+        "arrived although it was to go elsewhere": sorted(counts.keys() - place.due.keys()),
+        "withheld, and arrived": result.contradicted,
+        "out of order": breaks if world.topology.has_order else (),
+        "came back": twice if place.site == place.source.site else (),
+        "twice without a fault": () if world.faults.injected else twice,
+    }
+    yield from (f"{place}: {what}: {', '.join(names)}" for what, names in found.items() if names)
+    for each in place.arrived:
+        draft = place.originals[each.name]
+        if draft.parts == 1 and (difference := _difference(draft, each.content)):
+            yield f"{place}: {each.name} was changed: {difference}"
+
+
+def _is_of(name: str, arrival: Arrival) -> bool:
+    """Return whether a name is that of a message, or of a part of it."""
+    return name == arrival.name or name.startswith(f"{arrival.name}/")
+
+
+def _is_due(source: Input, draft: Draft, place: tuple[str, str]) -> bool:
+    if source.choose is None:
+        return True
+    return place == source.targets[0 if draft.kind == "express" else 1]
+
+
+def _rejects(world: World, site: str) -> list[Arrival]:
+    return stored(world, site, "rejected") if "rejected" in world.sites[site].namespace.queues else []
+
+
+def _at_source(world: World, source: Input) -> Iterator[Arrival]:
+    namespace = world.sites[source.site].namespace
+    if source.entity in namespace.hubs:
+        return
+    paths = [source.entity] if source.entity in namespace.queues else [f"{source.entity}/Subscriptions/replication"]
+    for path in paths:
+        yield from stored(world, source.site, path)
+
+
+def _arrival(content: bytes) -> Arrival:
+    name = json.loads(only_data(split(content).body) or b'""')
+    return Arrival(name if isinstance(name, str) else name[0].partition("/")[0], content)
+
+
+def _difference(draft: Draft, content: bytes) -> str | None:
+    """Return what differs between a message as it was sent, and its copy."""
+    sent, copy = split(encoded(draft, is_hub=False)), split(content)
+    if sent.body != copy.body:
+        return "its body"
+    named, others = _properties(sent.application_properties), _properties(copy.application_properties)
+    kept = {name: value for name, value in others.items() if not name.startswith(_STAMPS)}
+    return None if named == kept else f"its properties {sorted(kept)}"
+
+
+def _properties(section: bytes) -> dict[str, object]:
+    described = decode_all(section).payload if section else None
+    return (
+        {str(key.payload): value for key, value in pairs_of(described.value)}
+        if isinstance(described, Described)
+        else {}
+    )

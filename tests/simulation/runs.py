@@ -1,0 +1,117 @@
+"""Runs of many histories on all cores, and what they found."""
+
+import gc
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.simulation.history import History, Plan, run
+from tests.simulation.judgement import Evidence, disagreements, judged
+
+_CHUNK, _CHUNK_TO_STOP = 250, 50
+_COLLECT_EVERY = 25
+
+
+@dataclass
+class Findings:
+    """What came of some histories."""
+
+    histories: int = 0
+    messages: int = 0
+    steps: int = 0
+    virtual_seconds: float = 0.0
+    judged: int = 0
+    planted: int = 0
+    """The histories with messages that were lost on purpose."""
+    injected: Counter[str] = field(default_factory=Counter)
+    topologies: Counter[str] = field(default_factory=Counter)
+    violations: list[tuple[Plan, tuple[str, ...]]] = field(default_factory=list)
+
+    def add(self, history: History) -> None:
+        """Count a history."""
+        self.histories += 1
+        self.messages += history.messages
+        self.steps += history.steps
+        self.virtual_seconds += history.seconds
+        self.injected += history.injected
+        self.topologies[history.topology] += 1
+        if history.objections:
+            self.violations.append((history.plan, history.objections))
+
+    def merge(self, other: "Findings") -> None:
+        """Add what other histories found."""
+        self.histories += other.histories
+        self.messages += other.messages
+        self.steps += other.steps
+        self.virtual_seconds += other.virtual_seconds
+        self.judged += other.judged
+        self.planted += other.planted
+        self.injected += other.injected
+        self.topologies += other.topologies
+        self.violations += other.violations
+
+
+def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> Findings:
+    """Make the histories of *seeds* and judge them together; *stops*: at the first violation of an oracle."""
+    findings = Findings()
+    proofs: list[Evidence] = []
+    gc.disable()
+    for count, seed in enumerate(seeds):
+        history = run(Plan(seed, topology), seed)
+        findings.add(history)
+        if history.evidence is not None:
+            proofs.append(history.evidence)
+        if stops and history.objections:
+            break
+        if count % _COLLECT_EVERY == 0:
+            gc.collect()
+    gc.enable()
+    if not proofs or (stops and findings.violations):
+        return findings
+    verdicts = judged(proofs)
+    for proof in proofs:
+        findings.judged += 1
+        findings.planted += bool(proof.lost)
+        found = tuple(disagreements(proof, verdicts[proof.number]))
+        if found:
+            findings.violations.append((Plan(proof.number, topology), found))
+    return findings
+
+
+def run_all(
+    first: int,
+    histories: int,
+    *,
+    topology: str | None = None,
+    seconds: float | None = None,
+    processes: int = 2,
+    stops: bool = False,
+) -> Iterator[Findings]:
+    """
+    Yield the findings of chunks of *histories*, whose seeds begin with *first*, as they come.
+
+    It ends early when *seconds* have passed, or with *stops* at the first violation.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    size = _CHUNK_TO_STOP if stops else _CHUNK
+    chunks = [range(at, min(at + size, first + histories)) for at in range(first, first + histories, size)]
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=40) as pool:
+        jobs = iter(pool.imap_unordered(_Chunk(topology, stops=stops), chunks))
+        for findings in jobs:
+            yield findings
+            if (stops and findings.violations) or (end is not None and time.monotonic() > end):
+                pool.terminate()
+                return
+
+
+class _Chunk:
+    """Makes one chunk, in a process of the pool."""
+
+    def __init__(self, topology: str | None, *, stops: bool) -> None:
+        self._topology = topology
+        self._stops = stops
+
+    def __call__(self, seeds: range) -> Findings:
+        return find(seeds, self._topology, stops=self._stops)

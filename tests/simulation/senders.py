@@ -1,0 +1,174 @@
+"""
+The sending side of a site: links for the real outputs to Service Bus and Event Hubs.
+
+The outputs are the product's; what the SDK's links do over a socket, these do over a channel.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from azure.eventhub._pyamqp.error import AMQPException
+from azure.servicebus.exceptions import ServiceBusError
+
+from local.broker.core.usage import check_can_send
+from local.broker.errors import Refusal
+from local.broker.protocol import hub_links, publisher_link
+from local.broker.protocol.incoming_link import BATCH_FORMAT
+from shared.azure.encoded_transfer import EncodedMessage
+from shared.azure.senders.event_hubs import EventHubsOutput
+from shared.azure.senders.service_bus import ServiceBusOutput
+from tests.simulation.faults import Operation
+from tests.simulation.network import Channel, Cut, Network
+from tests.simulation.site import Site
+
+if TYPE_CHECKING:
+    from tests.simulation.instance import Instance
+
+_NAME = re.compile(rb'"(\w+\.(?:west|east|north)\.\d+(?:/\d+)?)"')
+"""In a body."""
+
+
+def service_bus_output(network: Network, owner: "Instance", site: Site) -> ServiceBusOutput:
+    """Return the output to the queues and topics of *site*."""
+    client: Any = SimpleNamespace(get_queue_sender=lambda entity: entity, close=_nothing)
+
+    async def open_link(entity: Any) -> Any:
+        return await _opened(SenderLink, network, owner, site, str(entity))
+
+    return ServiceBusOutput(site.name, lambda: client, open_link)
+
+
+def event_hubs_output(network: Network, owner: "Instance", site: Site) -> EventHubsOutput:
+    """Return the output to the hubs of *site*."""
+
+    async def open_link(hub: Any, partition: str | None) -> Any:
+        path = str(hub.name) if partition is None else f"{hub.name}/Partitions/{partition}"
+        return await _opened(HubLink, network, owner, site, path)
+
+    return EventHubsOutput(site.name, lambda hub: SimpleNamespace(name=hub, close=_nothing), open_link)  # type: ignore[arg-type,return-value] # a client of the SDK
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def _opened[Link: "SenderLink"](
+    kind: type[Link], network: Network, owner: "Instance", site: Site, path: str
+) -> Link:
+    link = kind(Channel(network, owner, site, f"{site.name}/{path}"), path, owner.batch_limit)
+    try:
+        await link.channel.request(Operation.ATTACH, link.check)
+    except (Cut, Refusal) as error:
+        link.channel.cut()
+        raise kind.as_sdk_error(error) from error
+    return link
+
+
+class SenderLink:
+    """A link to a queue or topic; see `shared.azure.service_bus_link.SenderLink`."""
+
+    def __init__(self, channel: Channel, path: str, limit: int) -> None:
+        """Send batches of *limit* bytes over *channel*."""
+        self.channel = channel
+        self.path = path
+        self.limit = self.largest_message = limit
+        self.failure: Exception | None = None
+        self.lost = 0
+        self._unanswered = 0
+        self._is_retired = False
+        channel.when_cut(self._fail)
+
+    @staticmethod
+    def as_sdk_error(error: Exception) -> Exception:
+        """Return the error that the SDK raises."""
+        if not isinstance(error, Refusal):
+            return error
+        raised = ServiceBusError(error.description)
+        raised._condition = error.condition
+        return raised
+
+    def check(self) -> None:
+        """Raise a Refusal if nothing can be sent to the entity."""
+        entity = self.channel.site.namespace.target(self.path)
+        check_can_send(entity.path, entity.config.status)
+
+    def publish(self, content: bytes, message_format: int) -> None:
+        """Publish a message, or a batch as a whole."""
+        publisher_link.publish(self.channel.site.namespace.target(self.path), content, message_format)
+
+    async def is_usable(self) -> bool:
+        """Return whether the link is open."""
+        return not self.channel.is_cut
+
+    async def deliver(self, message: EncodedMessage, deadline: float) -> Exception | None:
+        """Send a message or batch; return the SDK's error."""
+        if self.channel.is_cut:
+            return ConnectionError("the link is closed")
+        self._unanswered += 1
+        owner, names = self.channel.owner, {name.decode() for name in _NAME.findall(message.content)}
+        owner.begins_to_send(self.channel.where, names)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.channel.request(
+                    Operation.SEND, lambda: self.publish(message.content, message.message_format)
+                )
+        except TimeoutError as error:
+            return error
+        except Cut:
+            return self.failure
+        except Refusal as refusal:
+            return self.as_sdk_error(refusal)
+        finally:
+            self._unanswered -= 1
+            if self._is_retired and not self._unanswered:
+                self.channel.cut()
+        owner.sent.update((self.channel.where, name) for name in names)
+        return None
+
+    async def retire(self) -> None:
+        """Close the link when every batch has its answer."""
+        self._is_retired = True
+        if not self._unanswered:
+            self.channel.cut()
+
+    async def close(self) -> None:
+        """Close the link."""
+        self.channel.cut()
+
+    def _fail(self) -> None:
+        self.failure, self.lost = ConnectionError("the link is closed"), self._unanswered
+
+
+class HubLink(SenderLink):
+    """A link to a hub or one of its partitions; see `shared.azure.event_hubs_internals.PublisherLink`."""
+
+    @staticmethod
+    def as_sdk_error(error: Exception) -> Exception:
+        """Return the error that the SDK raises."""
+        return AMQPException(error.condition.encode()) if isinstance(error, Refusal) else error
+
+    def check(self) -> None:
+        """Raise a Refusal if there is no such hub or partition."""
+        hub, _, partition = self.path.partition("/Partitions/")
+        if partition:
+            self.channel.site.namespace.hub(hub).partition(partition)
+        self.channel.site.namespace.hub(hub)
+
+    def publish(self, content: bytes, message_format: int) -> None:
+        """Append a batch."""
+        name, _, partition = self.path.partition("/Partitions/")
+        hub = self.channel.site.namespace.hub(name)
+        hub_links.publish(hub, hub.partition(partition) if partition else None, content, message_format)
+
+    async def deliver(self, batches: Sequence[bytes], deadline: float) -> list[Exception | None]:  # type: ignore[override] # another interface
+        """Send all batches; return for each the SDK's error."""
+        answers = await asyncio.gather(
+            *(super(HubLink, self).deliver(EncodedMessage(each, BATCH_FORMAT), deadline) for each in batches)
+        )
+        late = next((each for each in answers if isinstance(each, TimeoutError)), None)
+        if late is not None:
+            self.failure = late
+        return [self.failure if isinstance(each, TimeoutError) else each for each in answers]

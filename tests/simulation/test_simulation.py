@@ -1,0 +1,68 @@
+"""The simulation itself, histories that failed once, and a few new ones; `make simulate` makes many."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.history import Plan, run
+from tests.simulation.judgement import disagreements, judged
+from tests.simulation.kept import KEPT
+from tests.simulation.mutants import Mutant, changed, mutants
+from tests.simulation.topologies import TOPOLOGIES, Topology
+
+_ROOT = Path(__file__).parents[2]
+
+
+def simulate(*arguments: str, code: int = 0) -> str:
+    done = subprocess.run(  # noqa: S603 - this package
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=_ROOT,
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=str)
+def test_a_history_without_faults_has_no_duplicate(topology: Topology) -> None:
+    history = run(Plan(1, topology.name, most_faults=0))
+    assert history.objections == ()
+
+
+@pytest.mark.parametrize("seed", KEPT)
+def test_a_history_that_failed_once_does_not_fail_again(seed: int) -> None:
+    history = run(Plan(seed), seed)
+    assert history.objections == ()
+    assert history.evidence is not None
+    assert list(disagreements(history.evidence, judged([history.evidence])[seed])) == []
+
+
+def test_a_seed_makes_the_same_history_in_every_process() -> None:
+    story = simulate("--seed", "12", "--topology", "ring of three")
+    assert "digest" in story
+    assert simulate("--seed", "12", "--topology", "ring of three") == story
+
+
+def test_histories_of_a_new_seed_have_no_violation() -> None:
+    found = simulate("--histories", "250", "--processes", "1")
+    assert "violations                                                     0" in found, found
+
+
+def test_a_failing_history_is_shown_with_the_fewest_faults_and_the_path_of_a_message() -> None:
+    arguments = ("--mutant", "complete a batch that has failed", "--stop", "--histories", "250", "--processes", "1")
+    story = simulate(*arguments, "--first", "0", code=1)
+    assert "make simulate seed=" in story
+    assert "lost: " in story
+    assert "faults:\n" in story
+    assert "path of " in story
+
+
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda each: each.name)
+def test_a_mutant_is_a_change_of_one_place(mutant: Mutant) -> None:
+    compile(changed(mutant), mutant.file, "exec")

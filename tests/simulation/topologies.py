@@ -1,0 +1,264 @@
+"""The topologies: task files as an operator writes them, the entities they need, and where each message must arrive."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from shared.config.files import Configuration, load
+from shared.rules.rule import parse_action, parse_filter
+from shared.rules.ruleset import Rule
+
+_MOST_DELIVERIES = 4_320
+_PARTITIONS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """Where an application sends: a queue, topic or hub, or the dead-letter queue of a queue."""
+
+    site: str
+    entity: str
+    targets: Sequence[tuple[str, str]]
+    """The places, as site and path, where each message must arrive unless something withholds it."""
+    choose: str | None = None
+    """A property: with a value of its own each message goes to the first target, without one to the second."""
+    task: str = ""
+    """The task that takes it from there first."""
+    is_dead: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Sites, tasks and inputs."""
+
+    name: str
+    namespaces: Sequence[NamespaceConfig]
+    tasks: str
+    inputs: Sequence[Input]
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """Kind by connection, service-bus unless said otherwise; a connection is named as its site or `SITE-hub`."""
+    has_order: bool = True
+    splits: bool = False
+    has_taps: bool = True
+    """Whether a tap at the first source and at the targets sees what the task of an input has done."""
+
+    def __str__(self) -> str:
+        """Return its name."""
+        return self.name
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Return all places where messages arrive."""
+        return list(dict.fromkeys(target for each in self.inputs for target in each.targets))
+
+
+def queue(name: str, *, sessions: bool = False) -> QueueConfig:
+    """Return a queue."""
+    return QueueConfig(
+        name=name,
+        requires_session=sessions,
+        max_delivery_count=_MOST_DELIVERIES,
+        dead_lettering_on_message_expiration=True,
+    )
+
+
+def topic(name: str, *, sessions: bool = False) -> TopicConfig:
+    """Return a topic with a subscription for the application, and one for replication as in the documentation."""
+    rule = Rule("replicate", parse_filter("replication IS NULL"), parse_action("SET replication = 1"))
+    replication = SubscriptionConfig(
+        name="replication", rules=(rule,), requires_session=sessions, max_delivery_count=_MOST_DELIVERIES
+    )
+    return TopicConfig(name=name, subscriptions=(SubscriptionConfig(name="app"), replication))
+
+
+@cache
+def configuration(topology: Topology) -> Configuration:
+    """Return the configuration of the task files of *topology*."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "tasks").mkdir()
+        aliases = {each.name: "service-bus" for each in topology.namespaces} | dict(topology.kinds)
+        lines = [
+            f"{alias}: {{kind: {kind}, setting: {alias.upper().replace('-', '_')}, site: {alias.removesuffix('-hub')}}}"
+            for alias, kind in aliases.items()
+        ]
+        (folder / "connections.yaml").write_text("\n".join(lines) + "\n")
+        (folder / "journal.yaml").write_text("blob: {setting: JOURNAL, container: journal}\n")
+        (folder / "tasks" / "tasks.yaml").write_text(topology.tasks)
+        return load(folder)
+
+
+def _one_way(name: str, *, sessions: bool, more: str = "", in_order: bool = True) -> Topology:
+    west = NamespaceConfig(name="west", queues=(queue("orders", sessions=sessions), queue("rejected")))
+    east = NamespaceConfig(name="east", queues=(queue("orders", sessions=sessions), queue("express")))
+    flag = ", sessions: true" if sessions else ""
+    return Topology(
+        name,
+        (west, east),
+        f"""
+task: west-to-east
+source: {{connection: west, queue: orders{flag}}}
+editors:
+  - filter: "kind <> 'unwanted' OR kind IS NULL"
+  - validate: {{content_type: application/json}}
+routes:
+  - when: "express = 1"
+    target: {{connection: east, queue: express}}
+  - target: {{connection: east, queue: orders}}
+rejects: {{connection: west, queue: rejected}}
+{more}
+""",
+        (Input("west", "orders", (("east", "express"), ("east", "orders")), "express", "west-to-east"),),
+        has_order=in_order,
+    )
+
+
+def _carry(source: str, target: str, *, sessions: bool) -> str:
+    flag = ", sessions: true" if sessions else ""
+    return f"""
+task: {source}-to-{target}
+source:
+  {{connection: {source}, topic: orders, subscription: replication{flag},
+   rule: {{filter: "replication IS NULL", action: "SET replication = 1"}}}}
+routes:
+  - target: {{connection: {target}, topic: orders}}
+rejects: {{connection: {source}, queue: rejected}}
+"""
+
+
+def _pair(name: str, *, sessions: bool) -> Topology:
+    sites = "west", "east"
+    tasks = "---".join(
+        _carry(source, target, sessions=sessions) for source, target in (("west", "east"), ("east", "west"))
+    )
+    namespaces = [
+        NamespaceConfig(name=each, topics=(topic("orders", sessions=sessions),), queues=(queue("rejected"),))
+        for each in sites
+    ]
+    app = "orders/Subscriptions/app"
+    inputs = [
+        Input(here, "orders", ((there, app), (here, app)), task=f"{here}-to-{there}")
+        for here, there in (("west", "east"), ("east", "west"))
+    ]
+    return Topology(name, namespaces, tasks, inputs, has_order=sessions)
+
+
+def _ring() -> Topology:
+    """Return a ring of three: each carries on what has not been at the next site."""
+    ring = (("west", "north"), ("north", "east"), ("east", "west"))
+    namespaces, tasks, inputs = [], [], []
+    for here, there in ring:
+        entities = queue(f"to-{there}", sessions=True), queue("rejected"), queue("app")
+        topic_ = TopicConfig(
+            name="orders",
+            subscriptions=(
+                SubscriptionConfig(name="app"),
+                SubscriptionConfig(name="replication", requires_session=True, max_delivery_count=_MOST_DELIVERIES),
+            ),
+        )
+        namespaces.append(NamespaceConfig(name=here, topics=(topic_,), queues=entities))
+        tasks.append(f"""
+task: {here}-to-{there}
+source: {{connection: {here}, topic: orders, subscription: replication, sessions: true}}
+routes:
+  - target: {{connection: {there}, topic: orders}}
+rejects: {{connection: {here}, queue: rejected}}
+""")
+        places = [(site, "orders/Subscriptions/app") for site, _ in ring]
+        inputs.append(Input(here, "orders", places, task=f"{here}-to-{there}"))
+    return Topology("ring of three", namespaces, "---".join(tasks), inputs, has_taps=False)
+
+
+def _hub_and_back() -> Topology:
+    west = NamespaceConfig(
+        name="west",
+        hubs=(
+            HubConfig(name="events", partition_count=_PARTITIONS),
+            HubConfig(name="orders", partition_count=_PARTITIONS),
+        ),
+        queues=(queue("rejected"), queue("orders", sessions=True)),
+    )
+    east = NamespaceConfig(
+        name="east", queues=(queue("events", sessions=True), queue("orders", sessions=True), queue("rejected"))
+    )
+    return Topology(
+        "hub to queue and back",
+        (west, east),
+        """
+task: events-to-east
+source: {connection: west-hub, hub: events}
+routes:
+  - target: {connection: east, queue: events}
+rejects: {connection: east, queue: rejected}
+---
+task: orders-to-west
+source: {connection: east, queue: orders, sessions: true}
+routes:
+  - target: {connection: west-hub, hub: orders}
+rejects: {connection: east, queue: rejected}
+""",
+        (
+            Input("west", "events", (("east", "events"),), task="events-to-east"),
+            Input("east", "orders", (("west", "orders"),), task="orders-to-west"),
+        ),
+        kinds={"west-hub": "event-hubs"},
+    )
+
+
+def _spillover() -> Topology:
+    west = NamespaceConfig(name="west", queues=(queue("jobs"), queue("rejected")))
+    east = NamespaceConfig(name="east", queues=(queue("jobs"),))
+    return Topology(
+        "spillover",
+        (west, east),
+        """
+task: spill
+source: {connection: west, queue: jobs, dead_letter: true}
+routes:
+  - target: {connection: east, queue: jobs}
+rejects: {connection: west, queue: rejected}
+loop_prevention: off
+""",
+        (Input("west", "jobs", (("east", "jobs"),), task="spill", is_dead=True),),
+        has_order=False,
+    )
+
+
+def _split() -> Topology:
+    west = NamespaceConfig(name="west", queues=(queue("envelopes", sessions=True), queue("rejected")))
+    east = NamespaceConfig(name="east", queues=(queue("orders", sessions=True),))
+    return Topology(
+        "split",
+        (west, east),
+        """
+task: split
+source: {connection: west, queue: envelopes, sessions: true}
+editors:
+  - split: {from: json-array}
+routes:
+  - target: {connection: east, queue: orders}
+rejects: {connection: west, queue: rejected}
+""",
+        (Input("west", "envelopes", (("east", "orders"),), task="split"),),
+        splits=True,
+    )
+
+
+PAIR = _pair("pair", sessions=False)
+TOPOLOGIES = (
+    PAIR,
+    _pair("pair with sessions", sessions=True),
+    _one_way("one way", sessions=False, in_order=False),
+    _one_way("one way with sessions", sessions=True),
+    _one_way("lanes", sessions=True, more="lanes: 2"),
+    _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False),
+    _one_way("single dispatch with sessions", sessions=True, more="dispatch: single"),
+    _ring(),
+    _hub_and_back(),
+    _spillover(),
+    _split(),
+)
+BY_NAME = {each.name: each for each in TOPOLOGIES}

@@ -1,0 +1,371 @@
+"""The world of one history: sites, network, applications, instances of the app, an operator, and what goes wrong."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from local.broker.config import EntityStatus
+from local.broker.core.content import read_content
+from local.broker.core.event import read_event
+from local.host.checkpoints import MemoryCheckpoints, Partition
+from local.host.losing import Losing
+from local.host.platform import Ending
+from shared.amqp.sections import data
+from shared.amqp.values import Value, int_, string, symbol
+from shared.azure.receivers.raw_link import Delivery
+from shared.config.models import TaskFile
+from tests.messages import application_properties, header, properties
+from tests.simulation.event_loop import SeededLoop
+from tests.simulation.faults import Event, Faults
+from tests.simulation.instance import Instance
+from tests.simulation.network import Network
+from tests.simulation.site import Site, Sites, SkewedClock
+from tests.simulation.topologies import Input, Topology, configuration
+
+_HEALING_SECONDS = 12 * 3600.0
+_RESTART = 1.0, 30.0
+# The time in which nobody reads the partitions of an instance that has ended.
+_UNCLAIMED = 30.0, 90.0
+_MOST_INSTANCES = 3
+_SPARES = 6
+_TIME_TO_LIVE = 1_000
+_SLOWEST_EDITOR = 45.0
+
+
+class Draft(NamedTuple):
+    """A message of an application."""
+
+    key: str
+    name: str
+    input: Input
+    kind: str
+    """plain, unwanted (the task filters it), poison (it rejects it), brief (it expires soon) or express."""
+    parts: int = 1
+    size: int = 0
+    """The bytes of its body, if it is padded."""
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of its parts, or its own."""
+        return [self.name] if self.parts == 1 else [f"{self.name}/{part}" for part in range(self.parts)]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much a history has of everything."""
+
+    messages: int = 8
+    """For each input."""
+    keys: int = 3
+    rate: float = 0.04
+    """The probability that a request goes wrong."""
+    events: int = 2
+    size: int = 0
+    """The bytes of a body; large ones do not fit one call together."""
+    window: float = 120.0
+    """The seconds in which messages are sent and faults happen."""
+
+
+class PlantedLosses(Losing):
+    """Settles messages without an invocation, and keeps them."""
+
+    def __init__(self, every: int | None = None) -> None:
+        """Lose every so manyth, none without it."""
+        super().__init__(every)
+        self.contents: list[bytes] = []
+
+    def divide(self, name: str, deliveries: Sequence[Delivery]) -> tuple[Sequence[Delivery], Sequence[Delivery]]:
+        """As `Losing.divide`."""
+        kept, lost = super().divide(name, deliveries)
+        self.contents += [each.payload for each in lost]
+        return kept, lost
+
+
+@dataclass
+class World:
+    """One history in the making; `run` makes it."""
+
+    seed: int
+    topology: Topology
+    scale: Scale
+    most_faults: int | None = None
+    loses: int | None = None
+    """Every so manyth message is settled without an invocation: a loss that is planted."""
+    chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the sites."""
+        self.chance = random.Random(self.seed)
+        self.loop = SeededLoop(self.chance)  # type: ignore[abstract] # without sockets, processes and signals
+        self.faults = Faults(self.seed + 1, self.scale.rate, self.most_faults)
+        self.network = Network(self.loop, self.chance, self.faults)
+        skews = {each.name: self.skew() for each in self.topology.namespaces}
+        self.sites = {
+            each.name: Site(each, SkewedClock(self.loop, skews[each.name])) for each in self.topology.namespaces
+        }
+        self.loop.calendar = Sites(self.sites)
+        self.journal: list[bytes] = []
+        self.checkpoints = MemoryCheckpoints()
+        self.losing = PlantedLosses(self.loses)
+        self.paused: set[str] = set()
+        self.sent_again: set[str] = set()
+        """What an instance began to send after it had learnt that it was accepted."""
+        self.has_journal = True
+        self.slowness = 0.0
+        """The seconds that an editor takes."""
+        self.deleted: dict[tuple[str, str], list[bytes]] = {}
+        """What has arrived at a place before it was deleted and created again."""
+        self.batch_size = self.chance.choice((1, 3, 250))
+        self.batch_limit = self.chance.choice((700, 4_000)) if not self.scale.size else 2 * self.scale.size
+        """The bytes in one transfer."""
+        self.accepted: list[Draft] = []
+        self.instances: list[Instance] = []
+        self.is_quiet = False
+        self.seen: dict[Input, list[bytes]] = {}
+        """What each source has accepted, as a tap sees it."""
+        self._configuration = configuration(self.topology)
+        self.tasks = self._configuration.tasks
+        self._started = 0
+        self._numbers: dict[str, int] = {}
+        self._waiting = len(self.topology.inputs) * self.scale.messages
+
+    def skew(self) -> float:
+        """Return by how much a clock differs."""
+        return self.chance.uniform(-0.5, 0.5)
+
+    def steal_after(self) -> float | None:
+        """Return after how many seconds of an invocation a partition gets a second owner, if it does."""
+        if self.is_quiet or self.faults.chance.random() < 0.8:
+            return None
+        return 5.0 if self.faults.happens(Event.STEAL, self.loop.time(), "app") else None
+
+    def run(self) -> bool:
+        """Send, copy and break; then heal. Return whether everything came to rest."""
+        window = self.scale.window
+        for each in self.topology.inputs:
+            for _ in range(self.scale.messages):
+                at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
+                self.network.at(at, partial(self._send, each))
+        for _ in range(self.scale.events):
+            self.network.at(self.faults.chance.random() * window, partial(self._happen, self._drawn()))
+        self._in_loop(self._start_instance)
+        self.loop.run_until(lambda: False, window)
+        self._in_loop(self._heal)
+        return self.loop.run_until(self.is_drained, window + _HEALING_SECONDS)
+
+    def ended(self, instance: Instance) -> None:
+        """Let the platform start another instance when one has ended."""
+        if instance in self.instances:
+            self.instances.remove(instance)
+        if not self.instances:
+            self.network.later(self.chance.uniform(*_RESTART), self._start_if_none)
+        else:
+            self.network.later(self.chance.uniform(*_UNCLAIMED), self._claim)
+
+    def _claim(self) -> None:
+        if self.instances:
+            self.instances[-1].claim()
+
+    def is_drained(self) -> bool:
+        """Return whether no source has messages, and every hub is read to its end."""
+        if self._waiting:
+            return False
+        for file in self._configuration.tasks:
+            source = file.source
+            site = self.sites[self._configuration.site(source.connection)]
+            if source.hub is not None:
+                group = source.consumer_group or "$Default"
+                for each in site.namespace.hub(source.hub).partitions:
+                    at = self.checkpoints.get(Partition(site.name, source.hub, group, each.partition_id))
+                    if each.last is not None and at != str(each.last.offset):
+                        return False
+                continue
+            if site.namespace.store(source_path(file)).messages:
+                return False
+        return True
+
+    # Applications
+
+    def _send(self, target: Input) -> None:
+        """Send a message; applications try again until it is accepted."""
+        site = self.sites[target.site]
+        if site.is_away:
+            self.network.later(1.0, partial(self._send, target))
+            return
+        key = f"key-{self.chance.randrange(self.scale.keys)}"
+        number = self._numbers[target.site + target.entity] = self._numbers.get(target.site + target.entity, 0) + 1
+        name = f"{target.entity}.{target.site}.{number}"
+        kind = self._kind(target)
+        parts = self.chance.randrange(2, 4) if self.topology.splits else 1
+        draft = Draft(key, name, target, kind, parts, self.scale.size)
+        content = encoded(draft, is_hub=target.entity in site.namespace.hubs)
+        if target.entity in site.namespace.hubs:
+            partition = site.namespace.hub(target.entity).partition_for(key)
+            partition.append([read_event(content, key)])
+            self.seen.setdefault(target, []).append(partition.events[-1].encode())
+        elif target.is_dead:
+            backlog = site.namespace.queue(target.entity).backlog
+            number = backlog.dead_letters.add(read_content(content))
+            self.seen.setdefault(target, []).append(backlog.dead_letters.messages[number].encode())
+        else:
+            entity = site.namespace.target(target.entity)
+            if entity.config.status is not EntityStatus.ACTIVE:
+                self._numbers[target.site + target.entity] -= 1
+                self.network.later(1.0, partial(self._send, target))
+                return
+            file = next(each for each in self.tasks if each.task == target.task)
+            store = site.namespace.store(source_path(file))
+            entity.publish(read_content(content))
+            self.seen.setdefault(target, []).append(store.messages[max(store.messages)].encode())
+        self.accepted.append(draft)
+        self._waiting -= 1
+
+    def _kind(self, target: Input) -> str:
+        if target.choose is None:
+            return "plain"
+        kinds = ("plain", "express", "unwanted", "poison", "brief")
+        return self.chance.choices(kinds, (12, 3, 2, 2, 1))[0]
+
+    # The platform and the operator
+
+    def _start_instance(self) -> None:
+        self._started += 1
+        instance = Instance(self, self._started, self._configuration)
+        self.instances.append(instance)
+        instance.start()
+
+    def _start_if_none(self) -> None:
+        if not self.instances:
+            self._in_loop(self._start_instance)
+
+    def _in_loop(self, act: Callable[[], None]) -> None:
+        self.network.later(0.0, act)
+
+    def _heal(self) -> None:
+        """Let everything work again."""
+        self.is_quiet = True
+        self.faults.end()
+        self.paused.clear()
+        self.has_journal = True
+        self.slowness = 0.0
+        for site in self.sites.values():
+            site.is_away = False
+        for site_name, path in self._targets():
+            self._enable(site_name, path)
+        self._start_if_none()
+
+    def _drawn(self) -> tuple[Event, float, float]:
+        """Return what is to happen, for how long, and a number that decides where."""
+        chance = self.faults.chance
+        return chance.choice(list(Event)), chance.random() ** 2 * 1800.0, chance.random()
+
+    def _happen(self, drawn: tuple[Event, float, float]) -> None:
+        """Let something happen."""
+        event, seconds, where = drawn
+        if self.is_quiet or not self.faults.happens(event, self.loop.time(), "world"):
+            return
+        sites = list(self.sites.values())
+        site = sites[int(where * len(sites))]
+        match event:
+            case Event.OUTAGE:
+                site.is_away = True
+                self.network.later(seconds, partial(setattr, site, "is_away", False))
+            case Event.DISABLE:
+                name, path = self._target(where)
+                self.sites[name].set_status(path, EntityStatus.SEND_DISABLED)
+                self.network.later(seconds, partial(self._enable, name, path))
+            case Event.DELETE:
+                self._delete(*self._target(where))
+            case Event.JOURNAL:
+                self.has_journal = False
+                self.network.later(seconds, partial(setattr, self, "has_journal", True))
+            case Event.SLOW_EDITOR:
+                self.slowness = min(seconds, _SLOWEST_EDITOR)
+                self.network.later(seconds, partial(setattr, self, "slowness", 0.0))
+            case Event.LOCKS:
+                site.lose_locks()
+            case Event.SESSIONS:
+                site.lose_sessions()
+            case Event.PAUSE:
+                task = self._configuration.tasks[int(where * len(self._configuration.tasks))].task
+                self.paused.add(task)
+                self.network.later(seconds, partial(self.paused.discard, task))
+            case _:
+                self._happen_to_app(event, where)
+
+    def _happen_to_app(self, event: Event, where: float) -> None:
+        """Let something happen to an instance."""
+        instance = self.instances[int(where * len(self.instances))] if self.instances else None
+        match event:
+            case Event.KILL if instance is not None:
+                instance.kill()
+            case Event.DRAIN | Event.STOP if instance is not None and not instance.is_ending:
+                ending = Ending.DRAIN if event is Event.DRAIN else Ending.STOP
+                self.loop.create_task(instance.end(ending), context=instance.context)
+            case Event.SCALE if len(self.instances) < _MOST_INSTANCES and self._started < _SPARES:
+                self._start_instance()
+            case _:
+                pass
+
+    def _targets(self) -> list[tuple[str, str]]:
+        """Return the queues and topics that tasks send to."""
+        targets = [route.target for file in self.tasks for route in file.routes]
+        found = (each for each in targets if self._configuration.connections[each.connection].kind == "service-bus")
+        return list(dict.fromkeys((self._configuration.site(each.connection), each.entity) for each in found))
+
+    def _target(self, where: float) -> tuple[str, str]:
+        targets = self._targets()
+        return targets[int(where * len(targets))]
+
+    def _delete(self, site: str, path: str) -> None:
+        """Delete a target with what it holds, unless a task takes messages from it; it is created again at once."""
+        sources = {(self._configuration.site(each.source.connection), each.source.entity) for each in self.tasks}
+        if any(source == site and entity.partition("/")[0] == path for source, entity in sources):
+            return
+        for place in self.topology.places:
+            if place[0] == site and place[1].partition("/")[0] == path:
+                self.deleted.setdefault(place, []).extend(self._contents(*place))
+        self.sites[site].create_again(path)
+
+    def _contents(self, site: str, path: str) -> list[bytes]:
+        """Return the messages of a queue or subscription; those that have expired there count too."""
+        namespace = self.sites[site].namespace
+        stores = namespace.store(path), namespace.store(f"{path}/$DeadLetterQueue")
+        messages = sorted((each for store in stores for each in store.peek(0)), key=lambda each: each.original_number)
+        return [each.encode() for each in messages]
+
+    def contents(self, site: str, path: str) -> list[bytes]:
+        """Return all messages that have arrived at a place, in its order; of a hub one partition after the other."""
+        namespace = self.sites[site].namespace
+        if path in namespace.hubs:
+            return [event.encode() for each in namespace.hub(path).partitions for event in each.events]
+        return self.deleted.get((site, path), []) + self._contents(site, path)
+
+    def _enable(self, site: str, path: str) -> None:
+        self.sites[site].set_status(path, EntityStatus.ACTIVE)
+
+
+def source_path(task: TaskFile) -> str:
+    """Return the path of the queue or subscription that a task takes messages from."""
+    source = task.source
+    path = source.queue or f"{source.topic}/Subscriptions/{source.subscription}"
+    return path + ("/$DeadLetterQueue" if source.dead_letter else "")
+
+
+def encoded(draft: Draft, *, is_hub: bool) -> bytes:
+    """Return the encoded message of a draft."""
+    named: dict[str, Value] = {"number": int_(1)}
+    if draft.kind == "express":
+        named["express"] = int_(1)
+    if draft.kind == "unwanted":
+        named["kind"] = string("unwanted")
+    media = "text/plain" if draft.kind == "poison" else "application/json"
+    fields: dict[str, Value] = {"message_id": string(draft.name), "content_type": symbol(media)}
+    if not is_hub:
+        fields["session_id"] = string(draft.key)
+    body = json.dumps(draft.names if draft.parts > 1 else draft.name).encode().ljust(draft.size)
+    life = header(time_to_live=_TIME_TO_LIVE) if draft.kind == "brief" and not is_hub else b""
+    return life + properties(**fields) + application_properties(named) + data(body)
