@@ -221,7 +221,8 @@ def test_unwritten_outcome_keeps_the_batch_at_its_source_without_sending_twice()
     line.sink.append = original
     line.run(delivered(1, delivery_count=2))
     assert len(line.output.messages("orders")) == 1
-    (again,) = line.records(Role.TARGET)
+    first, again = line.records(Role.TARGET)
+    assert (first["outcome"], first.get("remembered"), first["batch_id"]) == ("sent", None, 1)
     assert (again["outcome"], again["remembered"], again["batch_id"]) == ("sent", True, 2)
     assert "check" not in again
     assert [record.get("attempt") for record in line.records(Role.SOURCE)] == [None, 2]
