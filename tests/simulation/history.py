@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tests.simulation.judgement import Evidence, evidence
-from tests.simulation.oracles import lost, objections, planted, remove_copies
+from tests.simulation.oracles import lost, objections, places, planted, remove_copies
 from tests.simulation.topologies import BY_NAME, TOPOLOGIES
 from tests.simulation.world import Scale, World
 
@@ -76,9 +76,10 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
                 found.append("it did not come to rest")
             outcomes = outcomes_of(world)
             on_purpose = planted(world)
-            found += objections(world, outcomes, on_purpose)
+            at_places = places(world, outcomes)
+            found += objections(world, at_places, outcomes, on_purpose)
             if not found:
-                missing = lost(world, outcomes)
+                missing = lost(at_places)
                 # A brief one may have expired. One that was settled unseen may have been sent before, without a record.
                 unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
                 if taps > 1 and not topology.splits and not missing and chance.random() < _REMOVES:

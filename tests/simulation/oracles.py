@@ -67,7 +67,7 @@ def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
     return frozenset()
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """What the messages of an input came to at one of their targets."""
 
     source: Input
@@ -83,19 +83,21 @@ class _Place(NamedTuple):
         return f"{self.source.site}/{self.source.entity} to {self.site}/{self.path}"
 
 
-def lost(world: World, outcomes: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of accepted messages that are nowhere; *outcomes* as in `objections`."""
-    return frozenset(place.due[name].name for place in _places(world, outcomes) for name in place.balance.lost)
+def lost(found: Sequence[Place]) -> frozenset[str]:
+    """Return the names of accepted messages that are nowhere."""
+    return frozenset(place.due[name].name for place in found for name in place.balance.lost)
 
 
-def objections(world: World, outcomes: Mapping[str, str], on_purpose: frozenset[str] = frozenset()) -> Iterator[str]:
+def objections(
+    world: World, found: Sequence[Place], outcomes: Mapping[str, str], on_purpose: frozenset[str] = frozenset()
+) -> Iterator[str]:
     """
     Yield what went wrong.
 
-    Shape:  *outcomes* has the reason for which a message was withheld, by its name, as the journal says; the messages
-            *on_purpose* need not be anywhere.
+    Shape:  *found* is what `places` has returned; *outcomes* has the reason for which a message was withheld, by its
+            name, as the journal says; the messages *on_purpose* need not be anywhere.
     """
-    for place in _places(world, outcomes):
+    for place in found:
         yield from _objections(world, place, on_purpose)
     kinds = {draft.name: draft.kind for draft in world.accepted}
     for name, outcome in outcomes.items():
@@ -115,7 +117,9 @@ def objections(world: World, outcomes: Mapping[str, str], on_purpose: frozenset[
             yield f"{source.site}/{source.entity}: still at the source: {', '.join(sorted(waiting))}"
 
 
-def _places(world: World, outcomes: Mapping[str, str]) -> Iterator[_Place]:
+def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:
+    """Return what every input came to at each of its targets; *outcomes* as in `objections`."""
+    found: list[Place] = []
     rejected = [each.name for site in world.sites for each in _rejects(world, site)]
     for source in world.topology.inputs:
         drafts = [draft for draft in world.accepted if draft.input is source]
@@ -132,10 +136,11 @@ def _places(world: World, outcomes: Mapping[str, str]) -> Iterator[_Place]:
                 remaining=remaining,
                 repeatable=Counter(each.name for each in arrived),
             )
-            yield _Place(source, site, path, arrived, due, originals, balance(account))
+            found.append(Place(source, site, path, arrived, due, originals, balance(account)))
+    return found
 
 
-def _objections(world: World, place: _Place, on_purpose: frozenset[str]) -> Iterator[str]:
+def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Iterator[str]:
     result = place.balance
     counts = Counter(each.name for each in place.arrived)
     twice = [name for name, count in counts.items() if count > 1]

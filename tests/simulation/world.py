@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from local.broker.config import EntityStatus
@@ -355,6 +355,7 @@ def source_path(task: TaskFile) -> str:
     return path + ("/$DeadLetterQueue" if source.dead_letter else "")
 
 
+@lru_cache(maxsize=256)
 def encoded(draft: Draft, *, is_hub: bool) -> bytes:
     """Return the encoded message of a draft."""
     named: dict[str, Value] = {"number": int_(1)}
