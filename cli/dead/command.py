@@ -7,11 +7,11 @@ import typer
 
 from cli.options import Folder
 from cli.topology.options import AdminAddresses
-from shared.dead_letters.unclear import Unclear
+from shared.resend.options import Unclear
 
 if TYPE_CHECKING:
     from cli.dead.kinds import Kind
-    from shared.dead_letters.selecting import Selection
+    from shared.resend.selection import Selection
 
 _DEAD = "dead"
 _OPTIONS = typer.Option
@@ -165,7 +165,7 @@ def _make(command: str, about: str) -> typer.Typer:
             busway dead resend west/orders --reason MaxDeliveryCountExceeded --dry-run
         """
         from cli.dead.resend_run import ResendRequest, resend_and_print
-        from shared.dead_letters.resending import Options
+        from shared.resend.options import Options
 
         chosen = _selection(where, reason, older_than, number, limit, everything=everything)
         options = Options(rate, unclear, wait)

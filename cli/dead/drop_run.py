@@ -12,11 +12,11 @@ from cli.dead.kinds import Kind, problems
 from cli.dead.progress import progress, stopped_by_signals
 from cli.dead.wanted import announce, print_left
 from shared.config.files import load
-from shared.dead_letters.places import Place
-from shared.dead_letters.resending import PATIENCE_SECONDS
-from shared.dead_letters.selecting import Selection
-from shared.dead_letters.wanted import wanted_of
 from shared.printable import printable
+from shared.resend.inventory import inventory_of
+from shared.resend.options import PATIENCE_SECONDS
+from shared.resend.places import Place
+from shared.resend.selection import Selection
 
 
 def drop_and_print(
@@ -40,7 +40,7 @@ async def remove(
     dry_run: bool,
 ) -> bool:
     """Remove the selected messages of *place*, only those with *keys* if given; return whether none is left."""
-    wanted = await wanted_of(place, os.environ, selection, lambda _: "", keys=keys)
+    wanted = await inventory_of(place, os.environ, selection, lambda _: "", keys=keys)
     if not announce(wanted, "drop"):
         return not wanted.unevaluated
     if dry_run:

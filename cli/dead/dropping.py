@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Mapping
 
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place
-from shared.dead_letters.receiving import Held, Receiver, SessionUnavailable
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.resend.peek import keys_in
+from shared.resend.places import Place
+from shared.resend.receiver import Receiver
+from shared.resend.source import LockedMessage, SessionUnavailable
 
 _AT_ONCE = 100
 _RECEIVE_SECONDS = 1.0
@@ -36,7 +37,7 @@ class Removal:
         self._settings = settings
         self._patience = patience
         self._progress = progress
-        self._skipped: dict[str | None, Held] = {}
+        self._skipped: dict[str | None, LockedMessage] = {}
 
     def stop(self) -> None:
         """End the run after the step that is under way."""
@@ -118,7 +119,7 @@ class Removal:
 
     async def _look(self) -> set[str]:
         """Return which messages are still to be removed, without those that another receiver has completed."""
-        there = {letter.key async for some in peeked(self._place, self._settings) for letter, _ in some}
+        there = await keys_in(self._place, self._settings)
         for key in [key for key in self._todo if key not in there]:
             del self._todo[key]
             self.gone += 1

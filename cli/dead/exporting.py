@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shared.dead_letters.groups import document
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place
 from shared.errors import ConfigError, Problem
+from shared.resend.groups import document
+from shared.resend.letters import Letter
+from shared.resend.places import Place
 
 WHERE = "dead_letter"
 """The key of a line with what is known about the message besides its content."""

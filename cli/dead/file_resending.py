@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cli.dead.exporting import WHERE, exported_objects
-from shared.dead_letters.delivery import Delivery, Ready
-from shared.dead_letters.evidence import Answer, Question, by_destination
-from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, SENT
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Scene
-from shared.dead_letters.resending import AT_ONCE, Result
-from shared.dead_letters.selecting import Selection
-from shared.dead_letters.unclear import Unclear
 from shared.errors import BuswayError, ConfigError, Problem
+from shared.resend.delivery import Delivery, PreparedMessage
+from shared.resend.evidence import Answer, Question, by_destination
+from shared.resend.ledger import COMPLETED, REFUSED, SENDING, SENT
+from shared.resend.letters import Letter
+from shared.resend.options import Unclear
+from shared.resend.places import Scene
+from shared.resend.run import AT_ONCE, Result
+from shared.resend.selection import Selection
 
 
 def letters_in(file: Path, scene: Scene, selection: Selection) -> Iterator[Letter]:
@@ -59,7 +59,7 @@ class FileResend:
     async def run(self, letters: Callable[[], Iterator[Letter]]) -> Result:
         """Send what *letters* yields, in its order; errors are in the result, the rest is for the next run."""
         await self._resolve(letters())
-        batch: list[Ready] = []
+        batch: list[PreparedMessage] = []
         for letter in letters():
             if self._stopping.is_set() or self.result.error is not None:
                 break
@@ -74,7 +74,7 @@ class FileResend:
             await self._send(batch)
         return self.result
 
-    def _ready(self, letter: Letter) -> Ready | None:
+    def _ready(self, letter: Letter) -> PreparedMessage | None:
         """Return *letter* as it is to be sent, None if it was sent before or is left."""
         key = letter.key or ""
         state = self._ledger.state(key)
@@ -88,7 +88,7 @@ class FileResend:
             if letter.session_id is not None:
                 self._blocked.add(letter.session_id)
             return None
-        ready = self._delivery.prepare(letter)
+        ready = self._delivery.prepare(key, letter)
         if isinstance(ready, str):
             self.result.left[key] = ready
             return None
@@ -115,7 +115,7 @@ class FileResend:
             await self._ledger.note(SENT, sent, to)
             await self._ledger.note(REFUSED, refused, to)
 
-    async def _send(self, batch: list[Ready]) -> None:
+    async def _send(self, batch: list[PreparedMessage]) -> None:
         delivered = await self._delivery.send(batch)
         self.result.sent += len(delivered.sent)
         self._progress(len(delivered.sent))

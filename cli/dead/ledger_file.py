@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from cli.file_lock import locked
 from cli.synced_lines import SyncedLines
-from shared.dead_letters.places import Place
 from shared.errors import TargetRefused
 from shared.private_file import open_private
+from shared.resend.places import Place
 
 _FOLDER = Path("build/resend")
 
@@ -20,7 +20,7 @@ def ledger_of(place: Place) -> Path:
 
 
 class LedgerFile:
-    """The lines of a ledger in a file; it implements `shared.dead_letters.ledger.LedgerStore`."""
+    """The lines of a ledger in a file; it implements `shared.resend.ledger.LedgerStore`."""
 
     def __init__(self, path: Path) -> None:
         """Use the file *path*, which `opened` creates."""

@@ -18,10 +18,10 @@ from cli.dead.wanted import announce
 from shared.azure.connections import service_bus_client
 from shared.azure.service_bus_internals import ManagementConnection, condition_of
 from shared.config.files import load
-from shared.dead_letters.peeking import CHECK
-from shared.dead_letters.places import Place, entity_named
-from shared.dead_letters.wanted import wanted_of
 from shared.errors import TargetUnavailable
+from shared.resend.inventory import inventory_of
+from shared.resend.peek import CHECK
+from shared.resend.places import Place, entity_named
 
 _AT_ONCE = 500
 """The most that a Standard namespace deletes at once."""
@@ -48,7 +48,7 @@ async def _purge(place: Place, where: str | None, older_than: str | None, *, app
         if deleted is not None:
             typer.echo(f"{deleted:>8,} deleted")
             # What came after the start is not among these.
-            left = await wanted_of(place, os.environ, chosen, lambda _: "")
+            left = await inventory_of(place, os.environ, chosen, lambda _: "")
             count = len(left.sessions) + left.unreachable.total()
             if count:
                 typer.echo(f"{count:>8,} left: locked by a receiver, deferred or scheduled")
@@ -56,7 +56,7 @@ async def _purge(place: Place, where: str | None, older_than: str | None, *, app
         typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     if apply:
         return await remove(place, chosen, wait=wait, dry_run=False)
-    wanted = await wanted_of(place, os.environ, chosen, lambda _: "")
+    wanted = await inventory_of(place, os.environ, chosen, lambda _: "")
     if announce(wanted, "delete"):
         typer.echo(f"would delete {messages(len(wanted.sessions))}; nothing was changed")
     return not wanted.unevaluated

@@ -23,18 +23,18 @@ from cli.topology.sites import Access
 from shared.config.files import Configuration, load
 from shared.config.outputs import open_outputs
 from shared.config.status_assembly import open_status_container
-from shared.dead_letters.delivery import Delivery, Routing
-from shared.dead_letters.duplicates import guarded
-from shared.dead_letters.edits import Edits
-from shared.dead_letters.ledger import COMPLETED, SENDING, SENT, Ledger
-from shared.dead_letters.ledger_blob import LedgerBlob
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place, Scene
-from shared.dead_letters.resending import Options, Resend, Result
-from shared.dead_letters.routing import routing_of
-from shared.dead_letters.selecting import Selection
-from shared.dead_letters.wanted import wanted_of
 from shared.printable import printable
+from shared.resend.delivery import Routing, TargetDelivery
+from shared.resend.edits import Edits
+from shared.resend.inventory import inventory_of
+from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
+from shared.resend.ledger_blob import LedgerBlob
+from shared.resend.letters import Letter
+from shared.resend.options import Options
+from shared.resend.places import Place, Scene
+from shared.resend.routing import guarded, routing_of
+from shared.resend.run import Result, entity_run
+from shared.resend.selection import Selection
 
 APP = "app"
 """The value of `--ledger` that means the blob which the dashboard uses."""
@@ -67,11 +67,11 @@ class _Plan(NamedTuple):
     ledger: Ledger
 
     @contextlib.asynccontextmanager
-    async def delivery(self) -> AsyncIterator[Delivery]:
+    async def delivery(self) -> AsyncIterator[TargetDelivery]:
         """Open the connections to send through."""
         outputs = open_outputs(self.scene.configuration, self.scene.settings)
         try:
-            yield Delivery(self.scene, self.ledger, self.edits, self.routing, outputs)
+            yield TargetDelivery(self.scene, self.ledger, self.edits, self.routing, outputs)
         finally:
             for output in outputs.values():
                 await output.close()
@@ -123,7 +123,7 @@ async def _resend_entity(plan: _Plan, *, dry_run: bool) -> bool:
     """Send messages of the entity again."""
     place, settings = plan.scene.place, plan.scene.settings
     async with plan.ledger if not dry_run else contextlib.nullcontext():
-        wanted = await wanted_of(place, settings, plan.selection, plan.routing)
+        wanted = await inventory_of(place, settings, plan.selection, plan.routing)
         if not announce(wanted, "resend"):
             return not wanted.unreachable and not wanted.unevaluated
         for destination, count in wanted.destinations.items():
@@ -132,7 +132,7 @@ async def _resend_entity(plan: _Plan, *, dry_run: bool) -> bool:
             return True
         async with plan.delivery() as delivery:
             with progress("resent", len(wanted.sessions)) as advance:
-                run = Resend(plan.scene, wanted.sessions, delivery, plan.request.options, advance)
+                run = entity_run(plan.scene, wanted.sessions, delivery, plan.request.options, advance)
                 with stopped_by_signals(run.stop):
                     result = await run.run()
         _print_result(result, plan.ledger)
@@ -162,8 +162,8 @@ async def _resend_file(plan: _Plan, *, dry_run: bool) -> bool:
 
 def _print_result(result: Result, ledger: Ledger) -> None:
     typer.echo(f"{result.sent:>8,} sent")
-    if result.completed_only:
-        typer.echo(f"{result.completed_only:>8,} completed: an earlier run had sent them")
+    if result.sent_before:
+        typer.echo(f"{result.sent_before:>8,} completed: an earlier run had sent them")
     if result.sent_before:
         typer.echo(f"{result.sent_before:>8,} not sent: an earlier run had sent them")
     if result.gone:

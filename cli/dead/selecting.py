@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cli.dead.ages import duration_of
-from shared.dead_letters.selecting import Selection
 from shared.errors import ConfigError, Problem
+from shared.resend.selection import Selection
 from shared.rules.errors import RuleSyntaxError
 from shared.rules.rule import SqlFilter, parse_filter, unknown_system_properties
 

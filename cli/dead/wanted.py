@@ -7,13 +7,13 @@ import typer
 
 from cli.dead import listing
 from cli.dead.listing import messages
-from shared.dead_letters.wanted import Wanted
 from shared.printable import printable
+from shared.resend.inventory import Inventory
 
 _LEFT_SHOWN = 10
 
 
-def announce(wanted: Wanted, verb: str) -> bool:
+def announce(wanted: Inventory, verb: str) -> bool:
     """Print what is selected; return whether there is anything to do."""
     print_unevaluated(wanted.unevaluated)
     for reason, count in wanted.unreachable.items():

@@ -7,7 +7,7 @@ import typer
 
 from cli.options import Folder
 from cli.topology.options import AdminAddresses, Authority
-from shared.dead_letters.unclear import Unclear
+from shared.resend.options import Unclear
 
 _LONGER_THAN_A_LOCK = 330.0
 
@@ -57,7 +57,7 @@ def evacuate(
         busway evacuate west/orders --to east --dry-run
     """
     from cli.evacuate.run import Request, evacuate_and_print
-    from shared.dead_letters.resending import Options
+    from shared.resend.options import Options
 
     request = Request(source, to, admin or [], authority, Options(rate, unclear, wait))
     if not evacuate_and_print(request, config, dry_run=dry_run):

@@ -8,13 +8,16 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from cli.evacuate.targets import TIMEOUT_SECONDS
 from shared.azure.receivers.raw_link import Delivery
-from shared.dead_letters.receiving import Held, Receiver, unavailable
+from shared.resend.receiver import Receiver, unavailable
+from shared.resend.source import LockedMessage
 
 _AT_ONCE = 50
 
 
 class DeferredSource:
-    """Receives deferred messages of an entity or a session, as `shared.dead_letters.receiving.Source` says."""
+    """Receives deferred messages of an entity or a session; it is a `Source`."""
+
+    removes = True
 
     def __init__(self, receiver: Receiver, wanted: Mapping[str, str | None]) -> None:
         """Receive the messages *wanted*, the session of each by its key, over the connection of *receiver*."""
@@ -24,7 +27,7 @@ class DeferredSource:
         self._again: list[int] = []
         self._ids = count(1)
 
-    async def receive(self, count: int, seconds: float) -> list[Held]:
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
         """Lock the next messages; one that is locked elsewhere or gone is asked for again later."""
         if not self._numbers:
             self._numbers, self._again = self._again, []
@@ -35,7 +38,7 @@ class DeferredSource:
             await asyncio.sleep(seconds)
         return found
 
-    async def _lock(self, numbers: Sequence[int]) -> list[Held]:
+    async def _lock(self, numbers: Sequence[int]) -> list[LockedMessage]:
         place, session_id = self._receiver.place, self._receiver.session_id
         try:
             with unavailable(place):
@@ -52,7 +55,7 @@ class DeferredSource:
             raise
         return [self._receiver.held(Delivery(next(self._ids), token, content)) for token, content in answer]
 
-    async def complete(self, messages: Sequence[Held]) -> list[Held]:
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
         if not messages:
             return []
@@ -68,16 +71,16 @@ class DeferredSource:
                 return [*await self.complete(messages[:middle]), *await self.complete(messages[middle:])]
         return []
 
-    async def give_back(self, messages: Iterable[Held]) -> None:
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
         """Leave the locks to end: the messages stay deferred."""
 
-    async def renew(self, messages: Sequence[Held]) -> list[Held]:
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Renew the locks that end soon; return the messages whose lock was lost."""
         lost = await self._receiver.renew(messages)
         self._again += [_number(each.key or "") for each in lost]
         return lost
 
-    def may_send(self, message: Held) -> bool:
+    def may_send(self, message: LockedMessage) -> bool:
         """Return whether the lock lasts long enough."""
         return self._receiver.may_send(message)
 

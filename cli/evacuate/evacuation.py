@@ -20,12 +20,15 @@ from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_o
 from cli.evacuate.targets import TargetReceivers
 from cli.evacuate.verdicts import ledger_path
 from shared.config.files import Configuration
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.places import Place, Scene
-from shared.dead_letters.receiving import OpenSource, Receiver, Source
-from shared.dead_letters.resending import Options, Resend, Result
 from shared.errors import BuswayError
 from shared.protocols import Output
+from shared.resend.ledger import Ledger
+from shared.resend.options import Options
+from shared.resend.peek import keys_in
+from shared.resend.places import Place, Scene
+from shared.resend.receiver import Receiver
+from shared.resend.run import Result, Run
+from shared.resend.source import OpenSource, Source
 
 type Progress = Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]
 
@@ -51,7 +54,7 @@ class Evacuated:
 
     def add(self, share: Share, result: Result) -> None:
         """Add the result of a run over one share."""
-        self.moved[share] += result.sent + result.completed_only
+        self.moved[share] += result.sent + result.sent_before
         self.gone += result.gone
         self.left |= {(share, key): reason for key, reason in result.left.items()}
         self.error = self.error or result.error
@@ -79,7 +82,7 @@ class Evacuation:
         self._options = options
         self._progress = progress
         self._folder = folder
-        self._run: Resend | None = None
+        self._run: Run | None = None
         self._stopping = asyncio.Event()
         self._targets: TargetReceivers
         self._sessions: Sessions
@@ -142,8 +145,8 @@ class Evacuation:
         sessions = self._sessions
         async with contextlib.AsyncExitStack() as stack:
             delivery: Moving
-            open_source: OpenSource | None = None
-            by_session: bool | None = self._pair.requires_session
+            open_source: OpenSource = partial(Receiver, place, self._settings)
+            by_session = self._pair.requires_session
             if share is Share.SCHEDULED:
                 scheduling = await stack.enter_async_context(Scheduling(self._pair, scene, ledger, outputs).opened())
                 delivery, by_session = scheduling, False
@@ -158,8 +161,14 @@ class Evacuation:
                     make = partial(_deferred, wanted=wanted)
                     open_source = partial(sessions.opened if by_session else self._opened_whole, make=make)
             advance = stack.enter_context(self._progress(f"{share} moved", len(wanted)))
-            self._run = Resend(
-                scene, wanted, delivery, self._options, advance, open_source=open_source, by_session=by_session
+            self._run = Run(
+                open_source,
+                delivery,
+                wanted,
+                self._options,
+                advance,
+                by_session=by_session and not place.is_dead_letter_queue,
+                look=partial(keys_in, place, self._settings),
             )
             self.result.add(share, await self._run.run())
             self._run = None

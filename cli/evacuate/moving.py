@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from cli.evacuate.pairs import Pair
 from cli.evacuate.survey import Share
 from shared.amqp.values import Value, string
-from shared.dead_letters.delivery import Delivery
-from shared.dead_letters.edits import RESENT_FROM, stamp_of
-from shared.dead_letters.evidence import Answer, Question, answers_at
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place, Scene
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.ttl import Remaining
 from shared.protocols import Output
+from shared.resend.delivery import TargetDelivery
+from shared.resend.edits import RESENT_FROM, stamp_of
+from shared.resend.evidence import Answer, Question, answers_at
+from shared.resend.ledger import Ledger
+from shared.resend.letters import Letter
+from shared.resend.places import Place, Scene
 
 EVACUATED_TO = "repl-evacuated-to"
 """The property that says for which subscription of a topic a copy is."""
@@ -49,7 +49,7 @@ class Moved:
         return message
 
 
-class Moving(Delivery):
+class Moving(TargetDelivery):
     """Sends messages of one share of an entity."""
 
     def __init__(self, pair: Pair, share: Share, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:

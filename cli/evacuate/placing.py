@@ -14,16 +14,16 @@ from cli.evacuate.moving import Moving
 from cli.evacuate.pairs import Pair
 from cli.evacuate.survey import Share, dead_letters_of
 from cli.evacuate.targets import TargetReceivers
-from shared.dead_letters.delivery import Delivered, Ready
-from shared.dead_letters.edits import resent_key
-from shared.dead_letters.evidence import Answer, Question, may_look
-from shared.dead_letters.ledger import ACCEPTED, SENT, Ledger
-from shared.dead_letters.letters import DESCRIPTION, REASON, Letter
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Scene
-from shared.dead_letters.receiving import Held, Receiver, SessionUnavailable
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.protocols import Output
+from shared.resend.delivery import Attempt, PreparedMessage
+from shared.resend.edits import resent_key
+from shared.resend.evidence import Answer, Question, copies_of, may_look
+from shared.resend.ledger import ACCEPTED, SENT, Ledger
+from shared.resend.letters import DESCRIPTION, REASON, Letter
+from shared.resend.places import Scene
+from shared.resend.receiver import Receiver
+from shared.resend.source import LockedMessage, SessionUnavailable
 
 _AT_ONCE = 100
 _RECEIVE_SECONDS = 1.0
@@ -49,10 +49,10 @@ class Placing(Moving):
         super().__init__(pair, share, scene, ledger, outputs)
         self._targets = targets
 
-    async def send(self, messages: Sequence[Ready]) -> Delivered:
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, and set them aside; those of one session stay in their order."""
-        result = Delivered()
-        groups: dict[str | None, list[Ready]] = {}
+        result = Attempt()
+        groups: dict[str | None, list[PreparedMessage]] = {}
         for each in messages:
             groups.setdefault(each.outgoing.session_id if self.pair.requires_session else None, []).append(each)
         for session_id, some in groups.items():
@@ -62,7 +62,7 @@ class Placing(Moving):
                 result.refused += [each.key for each in some]
         return result
 
-    async def _send_group(self, session_id: str | None, messages: Sequence[Ready], result: Delivered) -> None:
+    async def _send_group(self, session_id: str | None, messages: Sequence[PreparedMessage], result: Attempt) -> None:
         try:
             receiver = await self._targets.of(session_id)
         except SessionUnavailable as error:
@@ -114,28 +114,24 @@ class Placing(Moving):
         waiting: dict[str | None, set[str]] = {}
         target = self.pair.target
         for place in (target, dead_letters_of(target)) if self.share is Share.DEAD else (target,):
-            async with contextlib.aclosing(peeked(place, self.settings)) as pages:
-                async for some in pages:
-                    for letter, each in some:
-                        key = resent_key(letter, self.place)
-                        if key is None:
-                            continue
-                        if place.is_dead_letter_queue or not each.is_active:
-                            placed[key] = letter.number
-                        else:
-                            session_id = letter.session_id if self.pair.requires_session else None
-                            waiting.setdefault(session_id, set()).add(key)
+            async with contextlib.aclosing(copies_of(self.place, place, self.settings)) as copies:
+                async for key, letter, each in copies:
+                    if place.is_dead_letter_queue or not each.is_active:
+                        placed[key] = letter.number
+                    else:
+                        session_id = letter.session_id if self.pair.requires_session else None
+                        waiting.setdefault(session_id, set()).add(key)
         return placed, waiting
 
     async def _place(self, receiver: Receiver, keys: Iterable[str]) -> dict[str, int | None]:
         """Receive the copies with *keys* and set them aside; return those that came, with their numbers."""
         placed: dict[str, int | None] = {}
         waiting = set(keys)
-        others: list[Held] = []
+        others: list[LockedMessage] = []
         end = time.monotonic() + _PATIENCE_SECONDS
         try:
             while waiting and time.monotonic() < end:
-                mine: dict[str, tuple[Held, Letter]] = {}
+                mine: dict[str, tuple[LockedMessage, Letter]] = {}
                 for each in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
                     key = None if each.letter is None else resent_key(each.letter, self.place)
                     if key in waiting and key is not None and each.letter is not None:
@@ -152,13 +148,13 @@ class Placing(Moving):
             await receiver.give_back(others)
         return placed
 
-    async def _set_aside(self, receiver: Receiver, copies: Iterable[tuple[Held, Letter]]) -> None:
+    async def _set_aside(self, receiver: Receiver, copies: Iterable[tuple[LockedMessage, Letter]]) -> None:
         if self.share is Share.DEFERRED:
             held = [each for each, _ in copies]
             if held:
                 await receiver.defer(held)
             return
-        by_reason: dict[tuple[str | None, str | None], list[Held]] = {}
+        by_reason: dict[tuple[str | None, str | None], list[LockedMessage]] = {}
         for each, letter in copies:
             by_reason.setdefault((_text(letter, REASON), _text(letter, DESCRIPTION)), []).append(each)
         for (reason, description), held in by_reason.items():

@@ -21,10 +21,10 @@ from cli.evacuate.verdicts import verdicts_path, write_verdicts
 from cli.topology.sites import Access, open_client
 from shared.config.files import Configuration, load
 from shared.config.outputs import open_outputs
-from shared.dead_letters.places import Destination
-from shared.dead_letters.resending import Options
 from shared.errors import BuswayError
 from shared.printable import printable
+from shared.resend.options import Options
+from shared.resend.places import Destination
 
 FOLDER = Path("build/evacuation")
 _NUMBERS_SHOWN = 10

@@ -7,7 +7,6 @@ as an active message. If that is too late too, the next survey recognises it by 
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import replace
 from typing import Self
@@ -21,24 +20,21 @@ from cli.evacuate.survey import Share, mark_of
 from cli.evacuate.targets import TIMEOUT_SECONDS, management_of
 from shared.amqp.values import timestamp
 from shared.azure.peek import MESSAGES_AT_ONCE, Peeker
-from shared.azure.receivers.raw_link import Delivery as RawDelivery
 from shared.azure.senders.service_bus import translated
 from shared.azure.service_bus_internals import ManagementConnection
-from shared.dead_letters.delivery import Delivered, Ready, was_answered
-from shared.dead_letters.edits import resent_key
-from shared.dead_letters.evidence import Answer, Question, may_look
-from shared.dead_letters.ledger import REFUSED, SENDING, SENT, Ledger
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place, Scene
-from shared.dead_letters.receiving import Held, unavailable
 from shared.errors import BuswayError, MessageRejected
 from shared.protocols import Output
+from shared.resend.delivery import Attempt, PreparedMessage, was_answered
+from shared.resend.evidence import Answer, Question, copies_of, may_look
+from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
+from shared.resend.letters import Letter
+from shared.resend.places import Place, Scene
+from shared.resend.receiver import unavailable
+from shared.resend.source import LockedMessage, UnlockedSource
 
 _SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 _AT_ONCE = 50
 _BYTES_AT_ONCE = 192 * 1024
-_NO_LOCK_SECONDS = 1e9
 
 
 class Scheduling(Moving):
@@ -56,9 +52,9 @@ class Scheduling(Moving):
         async with management_of(self.pair.target, self.settings) as self._target:
             yield self
 
-    def prepare(self, letter: Letter) -> Ready | str:
+    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* with the time for which it is scheduled, or why it cannot be scheduled."""
-        ready = super().prepare(letter)
+        ready = super().prepare(key, letter)
         if isinstance(ready, str) or letter.message is None:
             return ready
         due = letter.message.arrival.scheduled_time
@@ -66,13 +62,13 @@ class Scheduling(Moving):
             return "does not say when it is due"
         made = self._edits.resent(letter, self.place)
         made.set_annotations({_SCHEDULED_TIME: timestamp(due)})
-        self._marks[ready.key] = mark_of(letter)
+        self._marks[key] = mark_of(letter)
         return ready._replace(outgoing=replace(ready.outgoing, content=made.encode()))
 
-    async def send(self, messages: Sequence[Ready]) -> Delivered:
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Schedule *messages*."""
-        result = Delivered()
-        batch: list[Ready] = []
+        result = Attempt()
+        batch: list[PreparedMessage] = []
         size = 0
         for each in messages:
             size += len(each.outgoing.content)
@@ -83,7 +79,7 @@ class Scheduling(Moving):
         await self._schedule(batch, result)
         return result
 
-    async def _schedule(self, messages: Sequence[Ready], result: Delivered) -> None:
+    async def _schedule(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
         keys, to = [each.key for each in messages], str(self.pair.destination)
         if result.error is not None:
             result.refused += keys
@@ -97,7 +93,7 @@ class Scheduling(Moving):
         await self.ledger.note(SENT, keys, to, numbers=numbers)
         result.sent += keys
 
-    async def _fail(self, messages: Sequence[Ready], error: BuswayError, result: Delivered) -> None:
+    async def _fail(self, messages: Sequence[PreparedMessage], error: BuswayError, result: Attempt) -> None:
         keys, to = [each.key for each in messages], str(self.pair.destination)
         if not isinstance(error, MessageRejected):
             result.error = error
@@ -151,18 +147,14 @@ class Scheduling(Moving):
         return Answer.NOT_SENT
 
     async def _copies(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        async with contextlib.aclosing(peeked(self.pair.target, self.settings)) as pages:
-            async for some in pages:
-                for letter, _ in some:
-                    key = resent_key(letter, self.place)
-                    if key is not None and letter.number is not None:
-                        found[key] = letter.number
-        return found
+        async with contextlib.aclosing(copies_of(self.place, self.pair.target, self.settings)) as copies:
+            return {key: letter.number async for key, letter, _ in copies if letter.number is not None}
 
 
-class ScheduledSource:
-    """Reads scheduled messages, and cancels them; it implements `shared.dead_letters.receiving.Source`."""
+class ScheduledSource(UnlockedSource):
+    """Reads scheduled messages, and cancels them; it is a `Source`."""
+
+    removes = True
 
     def __init__(
         self, place: Place, settings: Mapping[str, str], wanted: Mapping[str, str | None], scheduling: Scheduling
@@ -185,7 +177,7 @@ class ScheduledSource:
         """Close the connection."""
         await self._opened.aclose()
 
-    async def receive(self, count: int, seconds: float) -> list[Held]:
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
         """Read on, from the first of them."""
         peeker = Peeker(self._management, self._place.origin)
         while messages := await peeker.peek(self._next, min(count, MESSAGES_AT_ONCE)):
@@ -194,19 +186,14 @@ class ScheduledSource:
                 break
             self._next = highest + 1
             letters = [Letter(each.content, self._place.origin) for each in messages if each.is_scheduled]
-            found = [self._held(letter) for letter in letters if letter.key in self._wanted]
+            found = [LockedMessage.without_lock(letter.key, letter) for letter in letters if letter.key in self._wanted]
             if found:
                 return found
         await asyncio.sleep(seconds)
         self._next = 1
         return []
 
-    @staticmethod
-    def _held(letter: Letter) -> Held:
-        delivery = RawDelivery(letter.number or 0, b"", letter.content)
-        return Held(letter.key, delivery, letter, time.monotonic() + _NO_LOCK_SECONDS, _NO_LOCK_SECONDS)
-
-    async def complete(self, messages: Sequence[Held]) -> list[Held]:
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Cancel messages; those that are due by now are returned, and their copies are cancelled."""
         if not messages:
             return []
@@ -221,14 +208,3 @@ class ScheduledSource:
             await self._scheduling.undo([each.key for each in messages if each.key is not None])
             return [*messages]
         return []
-
-    async def give_back(self, messages: Iterable[Held]) -> None:
-        """Do nothing: they are not locked."""
-
-    async def renew(self, messages: Sequence[Held]) -> list[Held]:  # noqa: ARG002 - they are not locked
-        """Lose none."""
-        return []
-
-    def may_send(self, message: Held) -> bool:  # noqa: ARG002 - it is not locked
-        """Return True."""
-        return True

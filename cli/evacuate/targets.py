@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 
 from shared.azure.connections import service_bus_client
 from shared.azure.service_bus_internals import ManagementConnection
-from shared.dead_letters.places import Place
-from shared.dead_letters.receiving import Receiver, SessionUnavailable, unavailable
+from shared.resend.places import Place
+from shared.resend.receiver import Receiver, unavailable
+from shared.resend.source import SessionUnavailable
 
 TIMEOUT_SECONDS = 30.0
 # The shortest lock of a session is five seconds.

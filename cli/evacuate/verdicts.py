@@ -10,11 +10,11 @@ from urllib.parse import quote
 from cli.evacuate.pairs import Pair
 from cli.evacuate.sessions import STATE
 from cli.evacuate.survey import Share, dead_letters_of
-from shared.dead_letters.edits import RESENT_FROM, stamp_of
-from shared.dead_letters.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place
 from shared.private_file import open_private
+from shared.resend.edits import RESENT_FROM, stamp_of
+from shared.resend.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
+from shared.resend.peek import peek
+from shared.resend.places import Place
 
 MOVED, LEFT, UNCLEAR, TAKEN = "moved", "left", "unclear", "taken at the source"
 
@@ -78,8 +78,9 @@ async def _stamps(pair: Pair, settings: Mapping[str, str]) -> set[str]:
     """Return the stamps of the copies that are at the target now."""
     found: set[str] = set()
     for place in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
-        async with contextlib.aclosing(peeked(place, settings)) as pages:
-            async for some in pages:
-                stamps = [each.message.application_property(RESENT_FROM) for each, _ in some if each.message]
-                found |= {each.payload for each in stamps if each is not None and isinstance(each.payload, str)}
+        async with contextlib.aclosing(peek(place, settings)) as letters:
+            async for letter, _ in letters:
+                stamp = None if letter.message is None else letter.message.application_property(RESENT_FROM)
+                if stamp is not None and isinstance(stamp.payload, str):
+                    found.add(stamp.payload)
     return found

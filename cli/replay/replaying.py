@@ -19,16 +19,16 @@ from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
-from shared.dead_letters.ledger import COMPLETED, REFUSED, SENDING, Ledger
-from shared.dead_letters.pace import Pace
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place
 from shared.errors import BuswayError
+from shared.line.pace import Pace
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.replay import REPLAY, replay_name
 from shared.protocols import Entry, Flush, Imprint, Journal, Outcome, Record, Telemetry
+from shared.resend.ledger import COMPLETED, REFUSED, SENDING, Ledger
+from shared.resend.peek import peek
+from shared.resend.places import Place
 
 AT_ONCE = 100
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
@@ -60,7 +60,7 @@ class Replay:
         self._pipeline = pipeline
         self._outputs = outputs
         self._stopping = asyncio.Event()
-        self._pace = Pace()
+        self._pace: Pace | None = None
 
     def stop(self) -> None:
         """End the run after the batch that is under way."""
@@ -77,13 +77,12 @@ class Replay:
             if target.queue is None or setting is None or not connection.is_namespace:
                 continue
             place = Place(target.connection, configuration.site(target.connection), setting, target.queue)
-            async with contextlib.aclosing(peeked(place, settings)) as pages:
-                async for some in pages:
-                    for letter, _ in some:
-                        value = None if letter.message is None else letter.message.application_property(REPLAY)
-                        text = value.payload if value is not None else None
-                        if isinstance(text, str) and text.startswith(prefix):
-                            open_.discard(text.removeprefix(prefix))
+            async with contextlib.aclosing(peek(place, settings)) as letters:
+                async for letter, _ in letters:
+                    value = None if letter.message is None else letter.message.application_property(REPLAY)
+                    text = value.payload if value is not None else None
+                    if isinstance(text, str) and text.startswith(prefix):
+                        open_.discard(text.removeprefix(prefix))
         found = [key for key, each in self._ledger.entries.items() if each.state == SENDING and key not in open_]
         await self._ledger.note(COMPLETED, found, self._name)
 
@@ -100,15 +99,15 @@ class Replay:
             else:
                 todo.append(each)
         at_once = AT_ONCE if rate is None else max(1, min(AT_ONCE, round(rate)))
+        self._pace = self._pace or Pace(rate)
         for start in range(0, len(todo), at_once):
             if self._stopping.is_set() or self.error is not None:
                 return
             batch = todo[start : start + at_once]
-            self._pace.begin(time.monotonic())
+            while (wait := self._pace.turn(len(batch), time.monotonic())) and not self._stopping.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), wait)
             await self._send(batch)
-            with contextlib.suppress(TimeoutError):
-                wait = self._pace.seconds_after(len(batch), rate, time.monotonic())
-                await asyncio.wait_for(self._stopping.wait(), wait)
 
     async def _send(self, batch: Sequence[Replayed]) -> None:
         self.again += sum(self._ledger.state(each.key) == SENDING for each in batch)

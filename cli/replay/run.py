@@ -24,12 +24,12 @@ from cli.replay.replaying import Replay, opened
 from cli.topology.sites import Access
 from shared.config.files import Configuration, load
 from shared.config.models import TaskFile
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.places import Destination, task_named
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.printable import printable
+from shared.resend.ledger import Ledger
+from shared.resend.places import Destination, task_named
 
 _SHOWN = 10
 

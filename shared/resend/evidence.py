@@ -12,15 +12,17 @@ A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from shared.config.files import Configuration
-from shared.dead_letters.edits import resent_key
-from shared.dead_letters.ledger import Entry
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
+from shared.message.peeked import PeekedMessage
+from shared.resend.edits import resent_key
+from shared.resend.ledger import Entry
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
 
 # What a process has written to a connection before it was killed may reach the target this much later.
 SETTLE_SECONDS = 5.0
@@ -110,16 +112,23 @@ async def _resent(place: Place, readable: Place, settings: Mapping[str, str]) ->
     """Return the keys of the messages of *place* whose copies are in *readable*, and the sessions of these copies."""
     keys: set[str] = set()
     sessions: set[str] = set()
-    async with contextlib.aclosing(peeked(readable, settings)) as found:
-        async for some in found:
-            for letter, _ in some:
-                key = resent_key(letter, place)
-                if key is None:
-                    continue
-                keys.add(key)
-                if letter.session_id is not None:
-                    sessions.add(letter.session_id)
+    async with contextlib.aclosing(copies_of(place, readable, settings)) as copies:
+        async for key, letter, _ in copies:
+            keys.add(key)
+            if letter.session_id is not None:
+                sessions.add(letter.session_id)
     return keys, sessions
+
+
+async def copies_of(
+    place: Place, readable: Place, settings: Mapping[str, str]
+) -> AsyncGenerator[tuple[str, Letter, PeekedMessage]]:
+    """Yield what *readable* has of the messages of *place*, each with the key of the message; raises as `peek`."""
+    async with contextlib.aclosing(peek(readable, settings)) as found:
+        async for letter, each in found:
+            key = resent_key(letter, place)
+            if key is not None:
+                yield key, letter, each
 
 
 def by_destination(questions: Iterable[Question]) -> dict[str, list[Question]]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from shared.amqp.values import string
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Editor, Withheld
+from shared.resend.letters import Letter
+from shared.resend.places import Place
 from shared.rules.rule import Action
 
 RESENT_FROM = "repl-resent-from"

@@ -4,7 +4,7 @@ The record of what was resent, so that a run which was interrupted can be repeat
 A line is written to the store before each step: `sending` before messages are sent, then `sent`, `refused` (the target
 has not accepted them) or, when they have left their entity, `completed`. `accepted` is a step before `sent`, where the
 target has to do more than to accept them. A message that is still `sending` or `accepted` when a process was killed may
-or may not have been sent: `shared.dead_letters.evidence` finds out.
+or may not have been sent: `shared.resend.evidence` finds out.
 """
 
 import contextlib
@@ -20,6 +20,8 @@ from shared.errors import ConfigError, Problem
 SENDING, ACCEPTED, SENT, REFUSED, COMPLETED = "sending", "accepted", "sent", "refused", "completed"
 OPEN = (SENDING, ACCEPTED)
 """States of a message that an interrupted run may have sent."""
+DONE = (SENT, COMPLETED)
+"""States of a message that was sent."""
 
 _VERSION = 1
 
@@ -126,7 +128,7 @@ class Ledger:
         """Return what the latest run up to that of *entry* is known to have sent to the same target."""
         by_run: dict[int, list[str]] = {}
         for key, each in self.entries.items():
-            if each.to == entry.to and each.run <= entry.run and each.state in (SENT, COMPLETED):
+            if each.to == entry.to and each.run <= entry.run and each.state in DONE:
                 by_run.setdefault(each.run, []).append(key)
         return by_run[max(by_run)] if by_run else []
 

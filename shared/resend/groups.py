@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place
+from shared.resend.letters import Letter
+from shared.resend.places import Place
 
 
 class GroupName(NamedTuple):

@@ -12,23 +12,23 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 
-from shared.azure.administration import DoesNotExist, ask_duplicate_window
+from shared.azure.administration import ask_duplicate_window
 from shared.config.files import Configuration
 from shared.config.outputs import open_outputs
 from shared.config.status_assembly import open_status_container
-from shared.dead_letters.board import MOST_PEEKED, name_of
-from shared.dead_letters.delivery import Delivery, Routing
-from shared.dead_letters.duplicates import Window, guarded, missing
-from shared.dead_letters.edits import Edits
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.ledger_blob import LedgerBlob
-from shared.dead_letters.model import Left, ResendOrder, ResendStep
-from shared.dead_letters.places import Destination, Place, Scene
-from shared.dead_letters.resending import NOT_REACHED, Options, Resend, Result
-from shared.dead_letters.routing import routing_of
-from shared.dead_letters.selecting import Selection
-from shared.dead_letters.wanted import Wanted, wanted_of
-from shared.errors import BuswayError, ConfigError, Problem
+from shared.errors import ConfigError, Problem
+from shared.resend.board import MOST_PEEKED, name_of
+from shared.resend.delivery import Routing, TargetDelivery
+from shared.resend.edits import Edits
+from shared.resend.inventory import Inventory, inventory_of
+from shared.resend.ledger import Ledger
+from shared.resend.ledger_blob import LedgerBlob
+from shared.resend.model import Left, ResendOrder, ResendStep
+from shared.resend.options import Options
+from shared.resend.places import Destination, Place, Scene
+from shared.resend.routing import Window, guarded, routing_of, window_by
+from shared.resend.run import NOT_REACHED, Result, entity_run
+from shared.resend.selection import Selection
 
 STEP_SECONDS = 20.0
 """A step answers some seconds later, as it peeks first: Azure ends a request without an answer after 230 s."""
@@ -66,7 +66,7 @@ async def resend_step(
         while True:
             routing = plain if order.ids != "keep" else guarded(plain, partial(_window, windows), now)
             try:
-                wanted = await wanted_of(place, settings, _selection(order), routing, most=MOST_PEEKED)
+                wanted = await inventory_of(place, settings, _selection(order), routing, most=MOST_PEEKED)
                 break
             except _UnknownWindowError as unknown:
                 asked = asyncio.to_thread(_ask, unknown.destination, configuration, settings)
@@ -75,13 +75,13 @@ async def resend_step(
     return _step(result, wanted)
 
 
-async def _run(scene: Scene, order: ResendOrder, wanted: Wanted, routing: Routing, ledger: Ledger) -> Result:
+async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Routing, ledger: Ledger) -> Result:
     if not wanted.sessions:
         return Result()
     outputs = open_outputs(scene.configuration, scene.settings)
     try:
-        delivery = Delivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
-        run = Resend(scene, wanted.sessions, delivery, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
+        delivery = TargetDelivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
+        run = entity_run(scene, wanted.sessions, delivery, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
         timer = asyncio.get_running_loop().call_later(STEP_SECONDS, run.stop)
         try:
             return await run.run()
@@ -111,17 +111,11 @@ def _ask(destination: Destination, configuration: Configuration, settings: Mappi
     connection = configuration.connections[destination.alias]
     if connection.kind != "service-bus":
         return None
-    try:
-        return ask_duplicate_window(connection.key, settings, str(destination), destination.entity)
-    except DoesNotExist:
-        return missing(destination)
-    except BuswayError as error:
-        what = f"it is not known whether it detects duplicates and would drop copies: {error}"
-        hint = "give the copies new ids, or send them as they are"
-        raise ConfigError([Problem(str(destination), what, hint)]) from error
+    ask = partial(ask_duplicate_window, connection.key, settings, str(destination), destination.entity)
+    return window_by(ask, destination, "give the copies new ids, or send them as they are")
 
 
-def _step(result: Result, wanted: Wanted) -> ResendStep:
+def _step(result: Result, wanted: Inventory) -> ResendStep:
     left = {key: reason for key, reason in result.left.items() if reason != NOT_REACHED}
     found = [
         Left(reason, count, [_number(key) for key, each in left.items() if each == reason][:_MOST_NUMBERS])
@@ -130,7 +124,7 @@ def _step(result: Result, wanted: Wanted) -> ResendStep:
     found += [Left(reason, count, []) for reason, count in wanted.unreachable.most_common()]
     return ResendStep(
         result.sent,
-        result.completed_only,
+        result.sent_before,
         result.gone,
         len(result.left) - len(left),
         found,

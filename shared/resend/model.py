@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from shared.dead_letters.unclear import Unclear
+from shared.resend.options import Unclear
 
 type Time = Annotated[str, Meta(description="ISO 8601, UTC")]
 type Entity = Annotated[str, Meta(description="CONNECTION/ENTITY")]

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from shared.config.files import Configuration
-from shared.dead_letters.groups import GroupName, Groups, group_of
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.model import (
+from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
+from shared.message.view import body_lines, fields
+from shared.resend.groups import GroupName, Groups, group_of
+from shared.resend.letters import Letter
+from shared.resend.model import (
     DeadEntity,
     DeadGroup,
     DeadLetterReport,
@@ -18,10 +20,8 @@ from shared.dead_letters.model import (
     LetterLine,
     LetterList,
 )
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place, dead_letter_queues, rejects_queues
-from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
-from shared.message.view import body_lines, fields
+from shared.resend.peek import peek
+from shared.resend.places import Place, dead_letter_queues, rejects_queues
 from shared.stores.blobs import some_at_once
 
 MOST_PEEKED = 20_000
@@ -34,7 +34,7 @@ _MOST_BODY = 64 << 10
 type Kind = Literal["dead letters", "rejects"]
 
 
-class Known(NamedTuple):
+class KnownEntity(NamedTuple):
     """An entity that the tasks name."""
 
     kind: Kind
@@ -52,8 +52,8 @@ class Board:
         """Show bodies only with *shows_bodies*."""
         self._settings = settings
         self._shows_bodies = shows_bodies
-        known = [Known("dead letters", each) for each in dead_letter_queues(configuration)]
-        known += [Known("rejects", each) for each in rejects_queues(configuration)]
+        known = [KnownEntity("dead letters", each) for each in dead_letter_queues(configuration)]
+        known += [KnownEntity("rejects", each) for each in rejects_queues(configuration)]
         self._known = {address(each.place): each for each in known}
         targets = [target for task in configuration.tasks for target in task.targets()]
         self._destinations = sorted({f"{each.connection}/{each.entity}" for each in targets})
@@ -76,9 +76,10 @@ class Board:
         """Return the first messages of a group."""
         name = name_of(group)
         found: list[LetterLine] = []
-        async with contextlib.aclosing(peeked(self.place(entity), self._settings, most=MOST_PEEKED)) as pages:
-            async for some in pages:
-                found += [_line(letter) for letter, _ in some if group_of(letter) == name]
+        async with contextlib.aclosing(peek(self.place(entity), self._settings, most=MOST_PEEKED)) as letters:
+            async for letter, _ in letters:
+                if group_of(letter) == name:
+                    found.append(_line(letter))
                 if len(found) > _MOST_LISTED:
                     break
         return LetterList(found[:_MOST_LISTED], len(found) > _MOST_LISTED)
@@ -86,22 +87,20 @@ class Board:
     async def letter(self, entity: str, number: int) -> LetterDetail | None:
         """Return one message, None if it is not there."""
         place = self.place(entity)
-        async with contextlib.aclosing(peeked(place, self._settings, number, most=1)) as pages:
-            async for some in pages:
-                for letter, _ in some:
-                    if letter.number == number:
-                        return self._detail(entity, place, letter)
+        async with contextlib.aclosing(peek(place, self._settings, number, most=1)) as letters:
+            async for letter, _ in letters:
+                if letter.number == number:
+                    return self._detail(entity, place, letter)
         return None
 
-    async def _entity(self, name: str, known: Known, now: datetime) -> DeadEntity:
+    async def _entity(self, name: str, known: KnownEntity, now: datetime) -> DeadEntity:
         groups, seen, size = Groups(known.place, now), 0, 0
         try:
-            async with contextlib.aclosing(peeked(known.place, self._settings, most=MOST_PEEKED)) as pages:
-                async for some in pages:
-                    seen += len(some)
-                    for letter, _ in some:
-                        groups.add(letter)
-                        size += len(letter.content)
+            async with contextlib.aclosing(peek(known.place, self._settings, most=MOST_PEEKED)) as letters:
+                async for letter, _ in letters:
+                    seen += 1
+                    groups.add(letter)
+                    size += len(letter.content)
                     if size > _MOST_BYTES:
                         break
         except BuswayError as error:

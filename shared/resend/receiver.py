@@ -8,11 +8,9 @@ A message that is not wanted is held until the end, because one that is given ba
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, Self
+from typing import Self
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
@@ -21,9 +19,10 @@ from shared.azure.receivers import frames
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.azure.service_bus_internals import ManagementConnection
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
+from shared.resend.letters import Letter
+from shared.resend.places import Place
+from shared.resend.source import LockedMessage, SessionUnavailable
 
 _CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
 _SESSION_LOCKED = (_CANNOT_BE_LOCKED, "com.microsoft:timeout")
@@ -39,63 +38,10 @@ _RENEW_BELOW, _SEND_ABOVE = 0.6, 0.3
 _SHORTEST_LOCK = 1.0
 
 
-@dataclass(slots=True, eq=False)
-class Held:
-    """A locked message; the content of one that is not wanted is not kept."""
-
-    key: str | None
-    delivery: Delivery
-    letter: Letter | None
-    until: float
-    """When its lock ends, a time of `time.monotonic`."""
-    duration: float
-    """The seconds for which it was locked."""
-
-    @property
-    def left(self) -> float:
-        """The part of its lock that is left."""
-        return (self.until - time.monotonic()) / self.duration
-
-    def forget(self) -> None:
-        """Drop the content."""
-        self.delivery = self.delivery._replace(payload=b"")
-        self.letter = None
-
-
-class SessionUnavailable(TargetUnavailable):
-    """A session that cannot be worked on now; the others can."""
-
-
-class Source(Protocol):
-    """Where messages are received from, locked or at least not lost; see `Receiver`."""
-
-    async def receive(self, count: int, seconds: float) -> list[Held]:
-        """Return up to *count* messages, none if nothing comes for *seconds*."""
-        ...
-
-    async def complete(self, messages: Sequence[Held]) -> list[Held]:
-        """Remove messages; return those that could not be removed."""
-        ...
-
-    async def give_back(self, messages: Iterable[Held]) -> None:
-        """Make messages available to other receivers again."""
-        ...
-
-    async def renew(self, messages: Sequence[Held]) -> list[Held]:
-        """Renew the locks that end soon; return the messages whose lock was lost."""
-        ...
-
-    def may_send(self, message: Held) -> bool:
-        """Return whether the lock lasts long enough to send the message and complete it."""
-        ...
-
-
-type OpenSource = Callable[[str | None], AbstractAsyncContextManager[Source]]
-"""Opens the entity, or one session of it; opening raises SessionUnavailable if that session is not free."""
-
-
 class Receiver:
-    """Receives from one queue, subscription or dead-letter queue, or from one session of it."""
+    """Receives from one queue, subscription or dead-letter queue, or from one session of it; it is a `Source`."""
+
+    removes = True
 
     def __init__(self, place: Place, settings: Mapping[str, str], session_id: str | None = None) -> None:
         """Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks."""
@@ -147,30 +93,30 @@ class Receiver:
                     raise SessionUnavailable("its session is locked by another receiver") from error
             await asyncio.sleep(wait)
 
-    async def dead_letter(self, messages: Sequence[Held], reason: str | None, description: str | None) -> None:
+    async def dead_letter(self, messages: Sequence[LockedMessage], reason: str | None, description: str | None) -> None:
         """Move messages to the dead-letter queue; raises TargetUnavailable, also if a lock was lost."""
         tokens = [each.delivery.tag for each in messages]
         with unavailable(self.place):
             await self.management.dead_letter(tokens, self.session_id, reason, description, _TIMEOUT_SECONDS)
 
-    async def defer(self, messages: Sequence[Held]) -> None:
+    async def defer(self, messages: Sequence[LockedMessage]) -> None:
         """Defer messages; raises TargetUnavailable, also if a lock was lost."""
         tokens = [each.delivery.tag for each in messages]
         with unavailable(self.place):
             await self.management.defer(tokens, self.session_id, _TIMEOUT_SECONDS)
 
-    async def receive(self, count: int, seconds: float) -> list[Held]:
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
         """Return up to *count* messages, none if nothing comes for *seconds*; raises TargetUnavailable."""
         return [self.held(each) for each in await self._link.receive(count, seconds)]
 
-    async def complete(self, messages: Sequence[Held]) -> list[Held]:
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
         if not messages:
             return []
         failures = await self._connection.raw.settle(self._link, [each.delivery for each in messages], frames.ACCEPTED)
         return [each for each in messages if each.delivery.delivery_id in failures]
 
-    async def give_back(self, messages: Iterable[Held]) -> None:
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
         """Make messages available to other receivers again, where they were; errors end with the locks anyway."""
         waiting = [each.delivery for each in messages]
         with contextlib.suppress(TargetUnavailable, TargetRefused, OSError):
@@ -182,24 +128,24 @@ class Receiver:
             else:
                 await self._connection.raw.release(self._link, waiting)
 
-    async def renew(self, messages: Sequence[Held]) -> list[Held]:
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Renew the locks that end soon; return the messages whose lock was lost. Raises TargetUnavailable."""
         due = [each for each in messages if each.left < _RENEW_BELOW]
         if not due:
             return []
         if self.session_id is not None:
             return await self._renew_session(messages)
-        lost: list[Held] = []
+        lost: list[LockedMessage] = []
         for start in range(0, len(due), _TOKENS_AT_ONCE):
             lost += await self._renew_some(due[start : start + _TOKENS_AT_ONCE])
         return lost
 
     @staticmethod
-    def may_send(message: Held) -> bool:
+    def may_send(message: LockedMessage) -> bool:
         """Return whether the lock lasts long enough to send the message and complete it."""
         return message.left > _SEND_ABOVE
 
-    async def _renew_some(self, messages: Sequence[Held]) -> list[Held]:
+    async def _renew_some(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         tokens = [each.delivery.tag for each in messages]
         try:
             ends = await self.management.renew_locks(tokens, _TIMEOUT_SECONDS)
@@ -213,7 +159,7 @@ class Receiver:
         self._extend(messages, ends)
         return []
 
-    async def _renew_session(self, messages: Sequence[Held]) -> list[Held]:
+    async def _renew_session(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         try:
             end = await self.management.renew_session_lock(self.session_id or "", _TIMEOUT_SECONDS)
         except SessionLockLostError:
@@ -225,13 +171,13 @@ class Receiver:
         return []
 
     @staticmethod
-    def _extend(messages: Sequence[Held], ends: Sequence[int]) -> None:
+    def _extend(messages: Sequence[LockedMessage], ends: Sequence[int]) -> None:
         now, clock = time.monotonic(), time.time()
         for each, end in zip(messages, ends, strict=True):
             each.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
             each.until = now + each.duration
 
-    def held(self, delivery: Delivery) -> Held:
+    def held(self, delivery: Delivery) -> LockedMessage:
         """Return a message with its lock, or in a session with that of the session."""
         letter = Letter(delivery.payload, self.place.origin)
         end = self._session_end
@@ -239,7 +185,7 @@ class Receiver:
             end = letter.message.arrival.locked_until
         # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
         duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - time.time())
-        return Held(letter.key, delivery, letter, time.monotonic() + duration, duration)
+        return LockedMessage(letter.key, delivery, letter, time.monotonic() + duration, duration)
 
 
 @contextlib.contextmanager

@@ -1,19 +1,19 @@
-"""Sends messages and records each step in the ledger before the next one."""
+"""Sending: each step is in the ledger before the next one."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from shared.dead_letters.evidence import Answer, Question, answers
-from shared.dead_letters.ledger import REFUSED, SENDING, SENT, Ledger
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Destination, Place, Scene, destination_of
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.routing import Target
 from shared.message.mapping import fit_between
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output
+from shared.resend.evidence import Answer, Question, answers
+from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
+from shared.resend.letters import Letter
+from shared.resend.places import Destination, Place, Scene, destination_of
 
 _SEND_SECONDS = 30.0
 
@@ -29,7 +29,7 @@ class Changes(Protocol):
         ...
 
 
-class Ready(NamedTuple):
+class PreparedMessage(NamedTuple):
     """A message to send: its key, and where it goes in which form."""
 
     key: str
@@ -38,7 +38,7 @@ class Ready(NamedTuple):
 
 
 @dataclass(slots=True)
-class Delivered:
+class Attempt:
     """The result of one attempt: keys by what happened to them, and the error that ended it, if any."""
 
     sent: list[str] = field(default_factory=list)
@@ -51,9 +51,36 @@ class Delivered:
     error: BuswayError | None = None
 
 
-class Delivery:
-    """Sends messages of one entity to their destinations."""
+class Delivery(Protocol):
+    """How a run gets messages to where they go."""
 
+    ledger: Ledger
+    keeps_order: bool
+    """Whether a message waits for the earlier ones of its session."""
+    proves_by_order: bool
+    """Whether the messages that were sent before show whether a later one was; see `shared.resend.evidence`."""
+
+    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+        """Return a message as it is to be sent, or why it cannot be sent."""
+        ...
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send *messages*, all to one destination, in their order."""
+        ...
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """
+        Return what is known about messages whose send to *to* was interrupted, nothing if it is *stopping*.
+
+        Raises BuswayError if nothing can be found out.
+        """
+        ...
+
+
+class TargetDelivery:
+    """Sends messages of one entity to their destinations; it is a `Delivery`."""
+
+    keeps_order = proves_by_order = True
     accepted_is = SENT
     """The state of a message that the target has accepted."""
 
@@ -72,7 +99,7 @@ class Delivery:
         self._routing = routing
         self._outputs = outputs
 
-    def prepare(self, letter: Letter) -> Ready | str:
+    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* as it is to be sent, or why it cannot be sent."""
         destination = self._routing(letter)
         if isinstance(destination, str):
@@ -84,9 +111,9 @@ class Delivery:
             outgoing = target.outgoing(self._edits.resent(letter, self._scene.place))
         except MessageRejected as error:
             return str(error)
-        return Ready(letter.key or "", destination, outgoing)
+        return PreparedMessage(key, destination, outgoing)
 
-    async def send(self, messages: Sequence[Ready]) -> Delivered:
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, all to one destination, in their order."""
         destination = messages[0].destination
         keys = [each.key for each in messages]
@@ -95,7 +122,7 @@ class Delivery:
         answers = await output.send(
             destination.entity, [each.outgoing for each in messages], timeout_seconds=_SEND_SECONDS
         )
-        result = Delivered()
+        result = Attempt()
         for key, answer in zip(keys, answers, strict=True):
             if answer is None:
                 result.sent.append(key)
@@ -112,11 +139,7 @@ class Delivery:
         return result
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
-        """
-        Return what is known about messages whose send to *to* was interrupted, nothing if it is *stopping*.
-
-        Raises BuswayError if nothing can be found out.
-        """
+        """Return what a look at the destination shows."""
         destination = destination_of(to, self._scene.configuration)
         return await answers(questions, self._scene, destination, stopping)
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
-from shared.dead_letters.places import Place
 from shared.errors import ConfigError, Problem
+from shared.resend.places import Place
 from shared.stores.container import BlobContainer
 from shared.stores.leased_blob import BlobInUse, LeasedBlob
 
@@ -13,7 +13,7 @@ _FOLDER = "resend"
 
 
 class LedgerBlob:
-    """The lines of a ledger in a blob with a lease; it implements `shared.dead_letters.ledger.LedgerStore`."""
+    """The lines of a ledger in a blob with a lease; it implements `shared.resend.ledger.LedgerStore`."""
 
     def __init__(self, container: BlobContainer, place: Place) -> None:
         """Use the blob for the messages of *place*; names are compared without regard to case, as Azure's."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from shared.dead_letters.groups import GroupName, group_of
-from shared.dead_letters.letters import Letter
 from shared.errors import MessageRejected
 from shared.message.rule_properties import RuleProperties
+from shared.resend.groups import GroupName, group_of
+from shared.resend.letters import Letter
 from shared.rules.rule import SqlFilter
 
 
