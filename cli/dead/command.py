@@ -246,7 +246,7 @@ def _selection(
     *,
     everything: bool | None = None,
 ) -> "Selection":
-    from cli.dead.selecting import selection
+    from cli.dead.selection import selection
     from cli.output import fail
     from shared.errors import ConfigError, Problem
 

@@ -13,11 +13,11 @@ from cli.dead.drop_run import remove
 from cli.dead.kinds import problems
 from cli.dead.listing import messages
 from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.selecting import selection
-from cli.dead.wanted import announce
+from cli.dead.selection import selection
+from cli.dead.summary import announce
 from shared.azure.connections import service_bus_client
 from shared.azure.service_bus_internals import ManagementConnection, condition_of
-from shared.config.files import load
+from shared.config.files import Configuration, load
 from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of
 from shared.resend.peek import CHECK
@@ -35,12 +35,15 @@ def purge_and_print(
 ) -> bool:
     """Delete the selected messages, or count them; return whether none of them is left."""
     with problems():
-        place = entity_named(text, load(folder))
-        return asyncio.run(_purge(place, where, older_than, apply=apply, wait=wait))
+        configuration = load(folder)
+        place = entity_named(text, configuration)
+        return asyncio.run(_purge(place, configuration, where, older_than, apply=apply, wait=wait))
     return False
 
 
-async def _purge(place: Place, where: str | None, older_than: str | None, *, apply: bool, wait: float) -> bool:
+async def _purge(
+    place: Place, configuration: Configuration, where: str | None, older_than: str | None, *, apply: bool, wait: float
+) -> bool:
     chosen = selection(where, None, older_than, None, None)
     if where is None and apply:
         age = timedelta() if older_than is None else duration_of(older_than, "--older-than")
@@ -55,7 +58,7 @@ async def _purge(place: Place, where: str | None, older_than: str | None, *, app
             return not count
         typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     if apply:
-        return await remove(place, chosen, wait=wait, dry_run=False)
+        return await remove(place, configuration, chosen, wait=wait, dry_run=False)
     wanted = await inventory_of(place, os.environ, chosen, lambda _: "")
     if announce(wanted, "delete"):
         typer.echo(f"would delete {messages(len(wanted.sessions))}; nothing was changed")

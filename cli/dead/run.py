@@ -9,11 +9,11 @@ from pathlib import Path
 import typer
 
 from cli.dead import listing, showing
-from cli.dead.exporting import exported_line
+from cli.dead.export_file import exported_line
 from cli.dead.history import history
 from cli.dead.kinds import Kind, problems
 from cli.dead.listing import messages
-from cli.dead.wanted import print_unevaluated
+from cli.dead.summary import print_unevaluated
 from cli.output import fail
 from shared.config.files import load
 from shared.errors import BuswayError, ConfigError, Problem

@@ -13,6 +13,7 @@ import typer
 
 from cli.dead.kinds import problems
 from cli.dead.progress import progress, stopped_by_signals
+from cli.dead.summary import print_end, print_left
 from cli.evacuate.evacuation import Evacuated, Evacuation
 from cli.evacuate.gate import Gate
 from cli.evacuate.pairs import Pair, pairs_of
@@ -27,7 +28,6 @@ from shared.resend.options import Options
 from shared.resend.places import Destination
 
 FOLDER = Path("build/evacuation")
-_NUMBERS_SHOWN = 10
 
 
 class Request(NamedTuple):
@@ -158,11 +158,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: Evacuated) -> None
         typer.echo(f"{result.states:>8,} session states moved")
     if result.gone:
         typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
-    for reason, count in Counter(result.left.values()).most_common():
-        keys = [key.partition("/")[0] for (_, key), each in result.left.items() if each == reason]
-        more = ", …" if len(keys) > _NUMBERS_SHOWN else ""
-        shown = ", ".join(keys[:_NUMBERS_SHOWN]) + more
-        typer.echo(f"{count:>8,} left: {printable(reason)} (sequence number {shown})")
+    print_left((key, reason) for (_, key), reason in result.left.items())
     for session_id, reason in result.left_states.items():
         typer.echo(f"{'':>8} the state of session {printable(session_id)} stays: {printable(reason)}")
     try:
@@ -172,7 +168,4 @@ async def _report(pair: Pair, evacuation: Evacuation, result: Evacuated) -> None
         typer.echo(f"verdicts: {path} ({moved:,} moved, {counts['there']:,} of them still at the target)")
     except BuswayError as error:
         typer.echo(f"the target cannot be read for the verdicts: {printable(str(error))}", err=True)
-    if result.error is not None:
-        typer.echo(f"ended early: {printable(str(result.error))}", err=True)
-    if result.is_stopped:
-        typer.echo("stopped: locks are released; run the command again to continue", err=True)
+    print_end(result.error, is_stopped=result.is_stopped)

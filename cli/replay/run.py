@@ -14,8 +14,8 @@ from cli.dead.duplicates import window_by_administration
 from cli.dead.kinds import problems
 from cli.dead.ledger_file import LedgerFile
 from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.selecting import filter_of
-from cli.dead.wanted import print_unevaluated
+from cli.dead.selection import filter_of
+from cli.dead.summary import print_unevaluated
 from cli.file_lock import locked
 from cli.replay.messages import NotFound, Page, Replayed, Unread, messages
 from cli.replay.plan import Plan, unfinished

@@ -10,8 +10,8 @@ or may not have been sent: `shared.resend.evidence` finds out.
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -60,6 +60,20 @@ class LedgerStore(Protocol):
     async def append(self, line: str) -> None:
         """Write a line, which lasts from then on; raises TargetUnavailable, TargetRefused."""
         ...
+
+
+class MemoryStore:
+    """Lines that end with the process, for a run that needs no record; it is a `LedgerStore`."""
+
+    where = "memory"
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Iterable[str]]:
+        """Give no lines."""
+        yield ()
+
+    async def append(self, line: str) -> None:
+        """Keep nothing: the ledger has the states."""
 
 
 class Ledger:

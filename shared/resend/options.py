@@ -9,7 +9,7 @@ RETRIES = 5
 
 
 class Unclear(StrEnum):
-    """The choices of `--unclear`: what to do with messages of which it is unclear whether they were sent."""
+    """The choices of `--unclear`."""
 
     LEAVE = "leave"
     SEND = "send"

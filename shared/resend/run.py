@@ -332,8 +332,8 @@ class Run:
 
 def entity_run(
     scene: Scene,
-    wanted: Mapping[str, str | None],
     delivery: Delivery,
+    wanted: Mapping[str, str | None],
     options: Options,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Run:

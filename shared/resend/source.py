@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from shared.azure.receivers.raw_link import Delivery
 from shared.errors import TargetUnavailable
@@ -95,9 +95,16 @@ class CopySource(UnlockedSource):
 
     removes = False
 
-    def __init__(self, pages: AsyncIterator[Iterable[tuple[str, Letter]]]) -> None:
+    def __init__(self, pages: AsyncGenerator[Iterable[tuple[str, Letter]]]) -> None:
         """Read the copies that *pages* yields, some at a time, each with its key."""
         self._pages = pages
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the pages."""
+        await self._pages.aclose()
 
     async def receive(self, count: int, seconds: float) -> list[LockedMessage] | None:  # noqa: ARG002 - they are there
         """Return the next page."""

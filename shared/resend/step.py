@@ -81,7 +81,7 @@ async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Rou
     outputs = open_outputs(scene.configuration, scene.settings)
     try:
         delivery = TargetDelivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
-        run = entity_run(scene, wanted.sessions, delivery, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
+        run = entity_run(scene, delivery, wanted.sessions, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
         timer = asyncio.get_running_loop().call_later(STEP_SECONDS, run.stop)
         try:
             return await run.run()

@@ -5,6 +5,7 @@ Messages in a file, one JSON object per line: the encoded message in Base64, and
 """
 
 import base64
+import binascii
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from shared.errors import ConfigError, Problem
 from shared.resend.groups import document
 from shared.resend.letters import Letter
 from shared.resend.places import Place
+from shared.resend.selection import Selection
 
 WHERE = "dead_letter"
 """The key of a line with what is known about the message besides its content."""
@@ -29,7 +31,7 @@ def exported_keys(file: Path, place: Place) -> set[str]:
     """Return the keys of the messages of *place* in a file that was exported; raises ConfigError."""
     keys: set[str] = set()
     wanted = str(place).lower()
-    for _, content in exported_objects(file):
+    for _, content in _objects(file):
         where = content[WHERE]
         if str(where.get("entity")).lower() == wanted and where.get("sequence_number") is not None:
             keys.add(f"{where['sequence_number']}/{where.get('enqueued_time')}")
@@ -38,7 +40,23 @@ def exported_keys(file: Path, place: Place) -> set[str]:
     return keys
 
 
-def exported_objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def exported_letters(file: Path, place: Place, selection: Selection) -> Iterator[Letter]:
+    """Yield the selected messages of *place* in an exported file, in its order; raises ConfigError."""
+    wanted = str(place).lower()
+    for number, content in _objects(file):
+        if str(content[WHERE].get("entity")).lower() != wanted:
+            continue
+        try:
+            letter = Letter(base64.b64decode(content["raw"], validate=True), place.origin)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise ConfigError([Problem(f"{file}: line {number}", "raw is not Base64")]) from error
+        if letter.key is not None and selection.takes(letter):
+            yield letter
+        if selection.is_complete:
+            return
+
+
+def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each line of an exported file and its object; raises ConfigError."""
     try:
         for number, content in _lines(file):
