@@ -11,7 +11,6 @@ import typer
 
 from cli.forward.batch import Records
 from cli.forward.forwarding import Forwarding, Request
-from cli.repair.journal import sink_of
 from cli.stack import run_until_signalled
 from cli.synced_lines import SyncedLines
 from shared.config.files import Configuration, load
@@ -20,6 +19,7 @@ from shared.config.models import NAME
 from shared.config.outputs import open_outputs
 from shared.errors import ConfigError, Problem
 from shared.protocols import Output
+from shared.resend.hub_sink import sink_of
 
 
 def forward_and_print(request: Request, folder: Path) -> None:

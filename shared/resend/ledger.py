@@ -65,12 +65,15 @@ class LedgerStore(Protocol):
 class MemoryStore:
     """Lines that end with the process, for a run that needs no record; it is a `LedgerStore`."""
 
-    where = "memory"
+    def __init__(self, lines: Iterable[str] = (), where: str = "memory") -> None:
+        """Begin with *lines*, which are *where*."""
+        self.where = where
+        self._lines = lines
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Iterable[str]]:
-        """Give no lines."""
-        yield ()
+        """Give the lines."""
+        yield self._lines
 
     async def append(self, line: str) -> None:
         """Keep nothing: the ledger has the states."""
@@ -174,6 +177,8 @@ class Ledger:
                 if "ledger" in content:
                     self._check(content)
                     self.run = content["run"]
+                elif "key" in content:  # of a repair, until version 0.2
+                    self._apply({"keys": [content["key"]], "state": content["state"], "at": 0.0, "to": ""})
                 else:
                     self._apply(content)
             except (ValueError, LookupError, TypeError):

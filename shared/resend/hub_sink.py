@@ -1,8 +1,9 @@
-"""The journal of a repair in an event hub, written with the SDK: a command has no output binding."""
+"""The journal of a command in an event hub, written with the SDK: a command has no output binding."""
 
 import os
 import socket
 import time
+from collections.abc import Mapping
 
 from shared.amqp.sections import Sections, data
 from shared.config.files import Configuration
@@ -35,7 +36,7 @@ class HubSink:
         """Do nothing: the caller closes the output."""
 
 
-def sink_of(configuration: Configuration, outputs: dict[str, Output]) -> HubSink | None:
+def sink_of(configuration: Configuration, outputs: Mapping[str, Output]) -> HubSink | None:
     """Return the sink for the event hub of a configuration's journal, or None if the journal is not in an event hub."""
     journal = configuration.journal
     if journal is None or journal.event_hub is None:
