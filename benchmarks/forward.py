@@ -24,7 +24,7 @@ from benchmarks.measurement import Measurement, report
 from benchmarks.stack import FOLDER, READY_SECONDS, free_port
 from cli.children import Child
 from cli.forward.batch import Records
-from cli.forward.forwarding import Forwarding, Request
+from cli.forward.forwarder import Forwarder, Request
 from cli.places import Place
 from shared.azure.connections import event_hub_client
 from shared.azure.senders.event_hubs import EventHubsOutput
@@ -69,7 +69,7 @@ async def _busway(group: str, office: str) -> float:
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), _TOPIC)
     hub = Place("office", Connection(kind="event-hubs", setting="OFFICE"), _HUB)
     request = Request(source, hub, group, Path("unused"), 0.1, "bench", 15.0)
-    forwarding = Forwarding(request, "stream", output, lambda _: None, Records(LogJournal(), "bench", str(hub)))
+    forwarding = Forwarder(request, "stream", output, lambda _: None, Records(LogJournal(), "bench", str(hub)))
     await forwarding.run()
     if forwarding.sent != _RECORDS or output.began is None:
         raise SystemExit(f"sent {forwarding.sent}, expected {_RECORDS}")

@@ -5,4 +5,25 @@ from typing import Annotated
 
 import typer
 
+from shared.resend.options import Unclear
+
 Folder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with connections.yaml.")]
+
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="SQL", help="Only messages for which a rule is true, as in the filter of a subscription."),
+]
+OlderThan = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Only messages enqueued longer ago, such as 90s, 2h or 7d.")
+]
+Rate = Annotated[float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")]
+UnclearChoice = Annotated[
+    Unclear,
+    typer.Option(
+        help="What to do with a message that an interrupted run may have sent, if the target does not show it."
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
+]

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder
-
-_LONGER_THAN_A_LOCK = 330.0
+from cli.options import Folder, OlderThan, Where
+from shared.resend.options import PATIENCE_SECONDS
 
 
 def purge(
@@ -19,13 +18,8 @@ def purge(
         ),
     ],
     *,
-    where: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="Only messages for which a rule is true, as in the filter of a subscription."),
-    ] = None,
-    older_than: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Only messages enqueued longer ago, such as 90s, 2h or 7d.")
-    ] = None,
+    where: Where = None,
+    older_than: OlderThan = None,
     apply: Annotated[
         bool | None, typer.Option("--apply/--dry-run", help="Delete the messages, or only count them.")
     ] = None,
@@ -36,7 +30,7 @@ def purge(
             metavar="SECONDS",
             help="How long to wait for messages that another receiver has locked, with --where.",
         ),
-    ] = _LONGER_THAN_A_LOCK,
+    ] = PATIENCE_SECONDS,
     config: Folder = Path("config"),
 ) -> None:
     """

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import Folder, OlderThan, Rate, UnclearChoice, Wait, Where
 from cli.topology.options import AdminAddresses
-from shared.resend.options import Unclear
+from shared.resend.options import PATIENCE_SECONDS, Unclear
 
 if TYPE_CHECKING:
     from cli.dead.kinds import Kind
@@ -23,25 +23,13 @@ Entity = Annotated[
         help="A queue or TOPIC/Subscriptions/NAME, or a task.",
     ),
 ]
-Where = Annotated[
-    str | None,
-    typer.Option(metavar="SQL", help="Only messages for which a rule is true, as in the filter of a subscription."),
-]
 Reason = Annotated[str | None, typer.Option(help="Only messages with this reason.")]
-OlderThan = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="Only messages enqueued longer ago, such as 90s, 2h or 7d.")
-]
 Numbers = Annotated[
     list[int] | None, typer.Option("--number", help="Only the message with this sequence number. Can be repeated.")
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N of them.", metavar="N")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 All = Annotated[bool, typer.Option("--all", help="All messages, if nothing else selects some.")]
-Wait = Annotated[
-    float,
-    typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
-]
-_LONGER_THAN_A_LOCK = 330.0
 
 
 def _make(command: str, about: str) -> typer.Typer:
@@ -129,16 +117,9 @@ def _make(command: str, about: str) -> typer.Typer:
             ),
         ] = None,
         admin: AdminAddresses = None,
-        rate: Annotated[
-            float | None, _OPTIONS(min=0.01, metavar="N", help="Send at most N messages per second.")
-        ] = None,
-        unclear: Annotated[
-            Unclear,
-            _OPTIONS(
-                help="What to do with a message that an interrupted run may have sent, if the target does not show it."
-            ),
-        ] = Unclear.LEAVE,
-        wait: Wait = _LONGER_THAN_A_LOCK,
+        rate: Rate = None,
+        unclear: UnclearChoice = Unclear.LEAVE,
+        wait: Wait = PATIENCE_SECONDS,
         file: Annotated[
             Path | None,
             _OPTIONS(metavar="FILE", help="Send the messages that `export` has written to FILE; nothing is removed."),
@@ -209,7 +190,7 @@ def _make(command: str, about: str) -> typer.Typer:
         ] = None,
         yes: Annotated[bool, _OPTIONS("--yes", help="Drop messages that were not exported.")] = False,
         dry_run: DryRun = False,
-        wait: Wait = _LONGER_THAN_A_LOCK,
+        wait: Wait = PATIENCE_SECONDS,
         config: Folder = Path("config"),
     ) -> None:
         """

@@ -15,9 +15,9 @@ from shared.resend.places import Place
 _FOLDER = Path("build/resend")
 
 
-def ledger_of(place: Place) -> Path:
-    """Return the default ledger for the messages of *place*; names are compared without regard to case, as Azure's."""
-    return _FOLDER / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
+def ledger_of(place: Place, folder: Path = _FOLDER) -> Path:
+    """Return the ledger for the messages of *place*; names are compared without regard to case, as Azure's."""
+    return folder / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
 
 
 class LedgerFile:

@@ -15,13 +15,13 @@ from cli.dead.listing import messages
 from cli.dead.progress import progress, stopped_by_signals
 from cli.dead.selection import selection
 from cli.dead.summary import announce
-from shared.azure.connections import service_bus_client
 from shared.azure.service_bus_internals import ManagementConnection, condition_of
 from shared.config.files import Configuration, load
 from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of
 from shared.resend.peek import CHECK
 from shared.resend.places import Place, entity_named
+from shared.resend.receiver import management_of
 
 _AT_ONCE = 500
 """The most that a Standard namespace deletes at once."""
@@ -73,17 +73,14 @@ async def _delete_batches(place: Place, before: datetime) -> int | None:
         nonlocal is_stopped
         is_stopped = True
 
-    async with service_bus_client(place.setting, os.environ) as client:
-        connection = ManagementConnection.to(client, place.entity)
-        try:
-            with progress("deleted", None) as advance, stopped_by_signals(stop):
+    with progress("deleted", None) as advance, stopped_by_signals(stop):
+        async with management_of(place, os.environ) as connection:
+            try:
                 while not is_stopped and (count := await _delete(connection, place, before)):
                     deleted += count
                     advance(count)
-        except _NoBatchesError:
-            return deleted or None
-        finally:
-            await connection.close()
+            except _NoBatchesError:
+                return deleted or None
     return deleted
 
 

@@ -23,7 +23,7 @@ from cli.dead.progress import run_to_end
 from cli.dead.summary import announce, print_end, print_rest
 from cli.topology.sites import Access
 from shared.config.files import load
-from shared.config.outputs import open_outputs
+from shared.config.outputs import closing_outputs
 from shared.config.status_assembly import open_status_container
 from shared.printable import printable
 from shared.resend.delivery import TargetDelivery
@@ -98,9 +98,7 @@ async def _resend(scene: Scene, selection: Selection, request: ResendRequest, *,
             make = partial(Run, lambda _: CopySource(_pages(letters(replace(selection)))))
         if dry_run or not wanted:
             return bool(wanted)
-        outputs = open_outputs(configuration, settings)
-        for output in outputs.values():
-            opened.push_async_callback(output.close)
+        outputs = await opened.enter_async_context(closing_outputs(configuration, settings))
         delivery = TargetDelivery(scene, ledger, edits, routing, outputs)
         result = await run_to_end(partial(make, delivery, wanted, request.options), "resent", len(wanted))
         _print_result(result, ledger, stays=request.file is not None)

@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import Folder, Rate, UnclearChoice, Wait
 from cli.topology.options import AdminAddresses, Authority
-from shared.resend.options import Unclear
-
-_LONGER_THAN_A_LOCK = 330.0
+from shared.resend.options import PATIENCE_SECONDS, Options, Unclear
 
 
 def evacuate(
@@ -28,19 +26,9 @@ def evacuate(
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be moved.")] = False,
-    rate: Annotated[
-        float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")
-    ] = None,
-    unclear: Annotated[
-        Unclear,
-        typer.Option(
-            help="What to do with a message that an interrupted run may have sent, if the target does not show it."
-        ),
-    ] = Unclear.LEAVE,
-    wait: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
-    ] = _LONGER_THAN_A_LOCK,
+    rate: Rate = None,
+    unclear: UnclearChoice = Unclear.LEAVE,
+    wait: Wait = PATIENCE_SECONDS,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
@@ -57,7 +45,6 @@ def evacuate(
         busway evacuate west/orders --to east --dry-run
     """
     from cli.evacuate.run import Request, evacuate_and_print
-    from shared.resend.options import Options
 
     request = Request(source, to, admin or [], authority, Options(rate, unclear, wait))
     if not evacuate_and_print(request, config, dry_run=dry_run):

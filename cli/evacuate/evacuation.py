@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cli.dead.ledger_file import LedgerFile
+from cli.dead.ledger_file import LedgerFile, ledger_of
 from cli.evacuate.deferred import DeferredSource
-from cli.evacuate.moving import Moving
+from cli.evacuate.move import MoveDelivery
 from cli.evacuate.pairs import Pair
-from cli.evacuate.placing import Placing
-from cli.evacuate.scheduling import ScheduledSource, Scheduling
+from cli.evacuate.placement import PlacementDelivery
+from cli.evacuate.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuate.sessions import Sessions
 from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_of, survey
 from cli.evacuate.targets import TargetReceivers
-from cli.evacuate.verdicts import ledger_path
 from shared.config.files import Configuration
 from shared.errors import BuswayError
 from shared.protocols import Output
@@ -34,7 +33,7 @@ type Progress = Callable[[str, int], contextlib.AbstractContextManager[Callable[
 
 
 @dataclass
-class Evacuated:
+class EvacuationResult:
     """What happened to the messages of an entity."""
 
     moved: Counter[Share] = field(default_factory=Counter)
@@ -75,7 +74,7 @@ class Evacuation:
         progress: Progress,
     ) -> None:
         """Keep the ledgers in *folder*."""
-        self.result = Evacuated()
+        self.result = EvacuationResult()
         self._pair = pair
         self._configuration = configuration
         self._settings = settings
@@ -101,14 +100,14 @@ class Evacuation:
         source = self._pair.source
         async with contextlib.AsyncExitStack() as stack:
             for place in (source,) if self._pair.is_topic else (source, dead_letters_of(source)):
-                ledger = Ledger(LedgerFile(ledger_path(self._folder, place)), str(place).lower())
+                ledger = Ledger(LedgerFile(ledger_of(place, self._folder)), str(place).lower())
                 self.ledgers[place] = await stack.enter_async_context(ledger)
             self._targets = TargetReceivers(self._pair.target, self._settings)
             self._sessions = Sessions(self._pair, self._settings, self.ledgers[source], self._targets)
             stack.push_async_callback(self._targets.close)
             yield
 
-    async def run(self, outputs: Mapping[str, Output]) -> Evacuated:
+    async def run(self, outputs: Mapping[str, Output]) -> EvacuationResult:
         """Move the messages; errors are in the result, the rest is for the next run."""
         result = self.result
         try:
@@ -144,19 +143,21 @@ class Evacuation:
         ledger.share = share
         sessions = self._sessions
         async with contextlib.AsyncExitStack() as stack:
-            delivery: Moving
+            delivery: MoveDelivery
             open_source: OpenSource = partial(Receiver, place, self._settings)
             by_session = self._pair.requires_session
             if share is Share.SCHEDULED:
-                scheduling = await stack.enter_async_context(Scheduling(self._pair, scene, ledger, outputs).opened())
+                scheduling = await stack.enter_async_context(
+                    ScheduleDelivery(self._pair, scene, ledger, outputs).opened()
+                )
                 delivery, by_session = scheduling, False
                 open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
             elif share is Share.ACTIVE:
-                delivery = Moving(self._pair, share, scene, ledger, outputs)
+                delivery = MoveDelivery(self._pair, share, scene, ledger, outputs)
                 if by_session:
                     open_source = partial(sessions.opened, make=_itself)
             else:
-                delivery = Placing(self._pair, share, scene, ledger, outputs=outputs, targets=self._targets)
+                delivery = PlacementDelivery(self._pair, share, scene, ledger, outputs=outputs, targets=self._targets)
                 if share is Share.DEFERRED:
                     make = partial(_deferred, wanted=wanted)
                     open_source = partial(sessions.opened if by_session else self._opened_whole, make=make)
@@ -185,7 +186,7 @@ class Evacuation:
         ledger = self.ledgers[self._pair.source]
         scene = Scene(self._pair.source, self._configuration, self._settings)
         ledger.share = Share.SCHEDULED
-        await Scheduling(self._pair, scene, ledger, outputs).resolve(found.scheduled)
+        await ScheduleDelivery(self._pair, scene, ledger, outputs).resolve(found.scheduled)
         await already_scheduled(found, ledger)
 
     async def _finish(self, found: Survey) -> None:

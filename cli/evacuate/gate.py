@@ -22,7 +22,7 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from cli.evacuate.moving import EVACUATED_TO
+from cli.evacuate.move import EVACUATED_TO
 from cli.evacuate.pairs import SUBSCRIPTIONS
 from shared.azure.administration import translated
 from shared.errors import ConfigError, Problem

@@ -14,14 +14,14 @@ import typer
 from cli.dead.kinds import problems
 from cli.dead.progress import progress, stopped_by_signals
 from cli.dead.summary import print_end, print_left
-from cli.evacuate.evacuation import Evacuated, Evacuation
+from cli.evacuate.evacuation import Evacuation, EvacuationResult
 from cli.evacuate.gate import Gate
 from cli.evacuate.pairs import Pair, pairs_of
 from cli.evacuate.survey import Share, Survey, survey
 from cli.evacuate.verdicts import verdicts_path, write_verdicts
 from cli.topology.sites import Access, open_client
 from shared.config.files import Configuration, load
-from shared.config.outputs import open_outputs
+from shared.config.outputs import closing_outputs
 from shared.errors import BuswayError
 from shared.printable import printable
 from shared.resend.options import Options
@@ -55,9 +55,7 @@ def evacuate_and_print(request: Request, folder: Path, *, dry_run: bool) -> bool
 async def _show(pairs: Sequence[Pair], configuration: Configuration) -> bool:
     is_possible = True
     for pair in pairs:
-        typer.echo(str(pair))
-        for problem in pair.problems:
-            typer.echo(f"  stays: {printable(problem)}")
+        _print_problems(pair)
         is_possible = is_possible and not pair.problems
         found = await survey(pair, os.environ)
         for line in _lines(found):
@@ -98,16 +96,13 @@ def _advice(pair: Pair, found: Survey, configuration: Configuration) -> Iterator
 
 
 async def _evacuate(pairs: Sequence[Pair], configuration: Configuration, access: Access, request: Request) -> bool:
-    outputs = open_outputs(configuration, os.environ)
     results: list[bool] = []
-    try:
+    async with closing_outputs(configuration, os.environ) as outputs:
         for topic, some in _by_topic(pairs):
             with _gate(topic, configuration, access):
                 for pair in some:
                     if pair.problems:
-                        typer.echo(str(pair))
-                        for problem in pair.problems:
-                            typer.echo(f"  stays: {printable(problem)}")
+                        _print_problems(pair)
                         results.append(False)
                         continue
                     evacuation = Evacuation(
@@ -120,10 +115,13 @@ async def _evacuate(pairs: Sequence[Pair], configuration: Configuration, access:
                             await _report(pair, evacuation, result)
                     if result.is_stopped:
                         return False
-    finally:
-        for output in outputs.values():
-            await output.close()
     return all(results)
+
+
+def _print_problems(pair: Pair) -> None:
+    typer.echo(str(pair))
+    for problem in pair.problems:
+        typer.echo(f"  stays: {printable(problem)}")
 
 
 def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[Pair]]]:
@@ -149,7 +147,7 @@ def _gate(topic: Destination | None, configuration: Configuration, access: Acces
             gate.open()
 
 
-async def _report(pair: Pair, evacuation: Evacuation, result: Evacuated) -> None:
+async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) -> None:
     typer.echo(str(pair))
     for share in Share:
         if result.moved[share]:

@@ -33,7 +33,7 @@ class Sessions:
         async with Receiver(self._pair.source, self._settings, session_id) as receiver:
             await self._targets.of(session_id)
             await self._copy_state(receiver, session_id or "")
-            yield _Kept(make(receiver), self._targets)
+            yield _SessionSource(make(receiver), self._targets)
 
     async def ids(self) -> list[str]:
         """Return the sessions of the source that have active messages or a state."""
@@ -90,7 +90,7 @@ class Sessions:
         self._ledger.share = before
 
 
-class _Kept:
+class _SessionSource:
     """A source that also keeps the session locked at the target."""
 
     removes = True

@@ -5,8 +5,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
 
+from cli.dead.ledger_file import ledger_of
 from cli.evacuate.pairs import Pair
 from cli.evacuate.sessions import STATE
 from cli.evacuate.survey import Share, dead_letters_of
@@ -19,14 +19,9 @@ from shared.resend.places import Place
 MOVED, LEFT, UNCLEAR, TAKEN = "moved", "left", "unclear", "taken at the source"
 
 
-def ledger_path(folder: Path, place: Place) -> Path:
-    """Return the ledger of the messages of *place*."""
-    return folder / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
-
-
 def verdicts_path(folder: Path, pair: Pair) -> Path:
     """Return the file with the verdicts of the messages of an entity."""
-    return ledger_path(folder, pair.source).with_suffix(".verdicts.jsonl")
+    return ledger_of(pair.source, folder).with_suffix(".verdicts.jsonl")
 
 
 async def write_verdicts(

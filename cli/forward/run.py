@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from cli.forward.batch import Records
-from cli.forward.forwarding import Forwarding, Request
+from cli.forward.forwarder import Forwarder, Request
 from cli.stack import run_until_signalled
 from cli.synced_lines import SyncedLines
 from shared.config.files import Configuration, load
@@ -35,7 +35,7 @@ def forward_and_print(request: Request, folder: Path) -> None:
     records = Records(journals.named(request.task), request.task, target)
     site, output = configuration.site(request.topic.alias), outputs.pop(request.hub.alias)
     with _rejects(request.rejects) as rejects:
-        forwarding = Forwarding(request, site, output, rejects, records)
+        forwarding = Forwarder(request, site, output, rejects, records)
 
         def stop() -> None:
             seconds = request.stop_within
@@ -69,7 +69,7 @@ def _needed(configuration: Configuration, hub: str) -> Configuration:
     return replace(configuration, connections={each: configuration.connections[each] for each in aliases})
 
 
-async def _run(forwarding: Forwarding, opened: Sequence[Output | Journals]) -> None:
+async def _run(forwarding: Forwarder, opened: Sequence[Output | Journals]) -> None:
     try:
         await forwarding.run()
     finally:

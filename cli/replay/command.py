@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import Folder, Rate
 from cli.topology.options import AdminAddresses
 
 
@@ -54,9 +54,7 @@ def replay(
             help="Give each copy another id, the same in every run, so that nobody drops it as a duplicate.",
         ),
     ] = False,
-    rate: Annotated[
-        float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")
-    ] = None,
+    rate: Rate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the replay that was interrupted.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the messages.")] = False,
     admin: AdminAddresses = None,

@@ -1,7 +1,7 @@
 """The locked messages of a run."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shared.resend.source import LockedMessage, Source
 
@@ -34,7 +34,7 @@ class Hold:
         """Whether their content takes more memory than a run may use."""
         return self._bytes > _MOST_BYTES
 
-    def of(self, keys: "list[str]") -> list[LockedMessage]:
+    def of(self, keys: Sequence[str]) -> list[LockedMessage]:
         """Return the messages with *keys* that are still locked."""
         return [each for each in map(self._messages.get, keys) if each is not None]
 

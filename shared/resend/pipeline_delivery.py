@@ -16,7 +16,7 @@ from shared.config.assembly import pipelines
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
 from shared.config.models import TaskFile
-from shared.config.outputs import open_outputs
+from shared.config.outputs import closing_outputs
 from shared.errors import BuswayError, MessageRejected, TargetRefused
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Arrival
@@ -98,20 +98,18 @@ class PipelineDelivery:
         The records are those of the *replay* with this id, without one those of a repair. A target may be unavailable
         for *hold*.
         """
-        outputs = open_outputs(configuration, settings)
-        self._outputs = {alias: WatchedOutput(each) for alias, each in outputs.items()}
-        sink = sink_of(configuration, outputs)  # what a journal accepts is no message
-        journals = _NotedJournals(configuration, settings, sink=sink, is_repair=True, replay=replay)
-        journals.note = self._note
-        try:
-            found = pipelines(configuration, settings, journals=journals, outputs=self._outputs, hold=hold)
-            self.tasks = {file.task: file for file, _ in found}
-            self._pipelines = {file.task: pipeline for file, pipeline in found}
-            yield self
-        finally:
-            for output in self._outputs.values():
-                await output.close()
-            await journals.close()
+        async with closing_outputs(configuration, settings) as outputs:
+            self._outputs = {alias: WatchedOutput(each) for alias, each in outputs.items()}
+            sink = sink_of(configuration, outputs)  # what a journal accepts is no message
+            journals = _NotedJournals(configuration, settings, sink=sink, is_repair=True, replay=replay)
+            journals.note = self._note
+            try:
+                found = pipelines(configuration, settings, journals=journals, outputs=self._outputs, hold=hold)
+                self.tasks = {file.task: file for file, _ in found}
+                self._pipelines = {file.task: pipeline for file, pipeline in found}
+                yield self
+            finally:
+                await journals.close()
 
     def ledger_key(self, arrival: Arrival) -> str:
         """Return the key of a message in the ledger."""

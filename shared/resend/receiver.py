@@ -8,13 +8,14 @@ A message that is not wanted is held until the end, because one that is given ba
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Self
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
+from shared.azure.connections import service_bus_client
 from shared.azure.receivers import frames
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
@@ -137,7 +138,7 @@ class Receiver:
             return await self._renew_session(messages)
         lost: list[LockedMessage] = []
         for start in range(0, len(due), _TOKENS_AT_ONCE):
-            lost += await self._renew_some(due[start : start + _TOKENS_AT_ONCE])
+            lost += await by_halves(due[start : start + _TOKENS_AT_ONCE], self._renew_some, MessageLockLostError)
         return lost
 
     @staticmethod
@@ -145,19 +146,10 @@ class Receiver:
         """Return whether the lock lasts long enough to send the message and complete it."""
         return message.left > _SEND_ABOVE
 
-    async def _renew_some(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+    async def _renew_some(self, messages: Sequence[LockedMessage]) -> None:
         tokens = [each.delivery.tag for each in messages]
-        try:
-            ends = await self.management.renew_locks(tokens, _TIMEOUT_SECONDS)
-        except MessageLockLostError:
-            if len(messages) == 1:
-                return [*messages]
-            middle = len(messages) // 2
-            return [*await self._renew_some(messages[:middle]), *await self._renew_some(messages[middle:])]
-        except (AzureError, OSError) as error:
-            raise TargetUnavailable(f"{self.place}: the locks cannot be renewed, {type(error).__name__}") from error
-        self._extend(messages, ends)
-        return []
+        with unavailable(self.place, MessageLockLostError):
+            self._extend(messages, await self.management.renew_locks(tokens, _TIMEOUT_SECONDS))
 
     async def _renew_session(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         try:
@@ -197,3 +189,35 @@ def unavailable(place: Place, *expected: type[Exception]) -> Iterator[None]:
         raise
     except (AzureError, OSError) as error:
         raise TargetUnavailable(f"{place}: a request failed, {type(error).__name__}") from error
+
+
+@contextlib.asynccontextmanager
+async def management_of(place: Place, settings: Mapping[str, str]) -> AsyncIterator[ManagementConnection]:
+    """Give a connection for requests to *place*, which is opened at the first one."""
+    async with service_bus_client(place.setting, settings) as client:
+        connection = ManagementConnection.to(client, place.entity)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+async def by_halves[T](
+    items: Sequence[T], attempt: Callable[[Sequence[T]], Awaitable[None]], *errors: type[Exception]
+) -> list[T]:
+    """
+    Make an *attempt* with all *items*, which one of them can make fail with one of *errors*; return those that do.
+
+    It is made again with each half, down to single items.
+    """
+    try:
+        await attempt(items)
+    except errors:
+        if len(items) == 1:
+            return [*items]
+        middle = len(items) // 2
+        return [
+            *await by_halves(items[:middle], attempt, *errors),
+            *await by_halves(items[middle:], attempt, *errors),
+        ]
+    return []

@@ -14,7 +14,7 @@ from functools import partial
 
 from shared.azure.administration import ask_duplicate_window
 from shared.config.files import Configuration
-from shared.config.outputs import open_outputs
+from shared.config.outputs import closing_outputs
 from shared.config.status_assembly import open_status_container
 from shared.errors import ConfigError, Problem
 from shared.resend.board import MOST_PEEKED, name_of
@@ -78,8 +78,7 @@ async def resend_step(
 async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Routing, ledger: Ledger) -> Result:
     if not wanted.sessions:
         return Result()
-    outputs = open_outputs(scene.configuration, scene.settings)
-    try:
+    async with closing_outputs(scene.configuration, scene.settings) as outputs:
         delivery = TargetDelivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
         run = entity_run(scene, delivery, wanted.sessions, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
         timer = asyncio.get_running_loop().call_later(STEP_SECONDS, run.stop)
@@ -87,9 +86,6 @@ async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Rou
             return await run.run()
         finally:
             timer.cancel()
-    finally:
-        for output in outputs.values():
-            await output.close()
 
 
 def _selection(order: ResendOrder) -> Selection:

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from cli.evacuate.moving import Moving
+from cli.evacuate.move import MoveDelivery
 from cli.evacuate.pairs import Pair
 from cli.evacuate.survey import Share, dead_letters_of
 from cli.evacuate.targets import TargetReceivers
@@ -30,7 +30,7 @@ _RECEIVE_SECONDS = 1.0
 _PATIENCE_SECONDS = 10.0
 
 
-class Placing(Moving):
+class PlacementDelivery(MoveDelivery):
     """Sends dead letters or deferred messages, and sets them aside at the target."""
 
     accepted_is = ACCEPTED

@@ -43,7 +43,7 @@ class Request(NamedTuple):
     """How many seconds the batch in hand may take after a signal."""
 
 
-class Forwarding:
+class Forwarder:
     """
     Sends the records of a topic to a hub; a partition goes on when all that was read of it has its result.
 

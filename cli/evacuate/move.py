@@ -24,7 +24,7 @@ _PLACING_MILLISECONDS = 3_600_000
 """The least life of a copy that is not set aside yet: it must not expire before that."""
 
 
-class Moved:
+class MoveEdits:
     """The changes of a message that is moved: it keeps everything, and the end of its life."""
 
     def __init__(self, pair: Pair, share: Share) -> None:
@@ -49,12 +49,12 @@ class Moved:
         return message
 
 
-class Moving(TargetDelivery):
+class MoveDelivery(TargetDelivery):
     """Sends messages of one share of an entity."""
 
     def __init__(self, pair: Pair, share: Share, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
         """Send messages of *share*, which are in the entity of *scene*."""
-        super().__init__(scene, ledger, Moved(pair, share), lambda _: pair.destination, outputs)
+        super().__init__(scene, ledger, MoveEdits(pair, share), lambda _: pair.destination, outputs)
         self.pair = pair
         self.share = share
         self.place = scene.place

@@ -14,10 +14,10 @@ from typing import Self
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageNotFoundError
 
-from cli.evacuate.moving import Moving
+from cli.evacuate.move import MoveDelivery
 from cli.evacuate.pairs import Pair
 from cli.evacuate.survey import Share, mark_of
-from cli.evacuate.targets import TIMEOUT_SECONDS, management_of
+from cli.evacuate.targets import TIMEOUT_SECONDS
 from shared.amqp.values import timestamp
 from shared.azure.peek import MESSAGES_AT_ONCE, Peeker
 from shared.azure.senders.service_bus import translated
@@ -29,7 +29,7 @@ from shared.resend.evidence import Answer, Question, copies_of, may_look
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.places import Place, Scene
-from shared.resend.receiver import unavailable
+from shared.resend.receiver import by_halves, management_of, unavailable
 from shared.resend.source import LockedMessage, UnlockedSource
 
 _SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
@@ -37,7 +37,7 @@ _AT_ONCE = 50
 _BYTES_AT_ONCE = 192 * 1024
 
 
-class Scheduling(Moving):
+class ScheduleDelivery(MoveDelivery):
     """Schedules messages at the target."""
 
     def __init__(self, pair: Pair, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
@@ -157,7 +157,7 @@ class ScheduledSource(UnlockedSource):
     removes = True
 
     def __init__(
-        self, place: Place, settings: Mapping[str, str], wanted: Mapping[str, str | None], scheduling: Scheduling
+        self, place: Place, settings: Mapping[str, str], wanted: Mapping[str, str | None], scheduling: ScheduleDelivery
     ) -> None:
         """Read the messages *wanted*, by key, of *place*."""
         self._place = place
@@ -195,16 +195,11 @@ class ScheduledSource(UnlockedSource):
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Cancel messages; those that are due by now are returned, and their copies are cancelled."""
-        if not messages:
-            return []
+        due = await by_halves(messages, self._cancel, MessageNotFoundError) if messages else []
+        await self._scheduling.undo([each.key for each in due if each.key is not None])
+        return due
+
+    async def _cancel(self, messages: Sequence[LockedMessage]) -> None:
         numbers = [each.delivery.delivery_id for each in messages]
-        try:
-            with unavailable(self._place, MessageNotFoundError):
-                await self._management.cancel_scheduled(numbers, TIMEOUT_SECONDS)
-        except MessageNotFoundError:
-            if len(messages) > 1:
-                middle = len(messages) // 2
-                return [*await self.complete(messages[:middle]), *await self.complete(messages[middle:])]
-            await self._scheduling.undo([each.key for each in messages if each.key is not None])
-            return [*messages]
-        return []
+        with unavailable(self._place, MessageNotFoundError):
+            await self._management.cancel_scheduled(numbers, TIMEOUT_SECONDS)
