@@ -42,7 +42,7 @@ async def remove(
     dry_run: bool,
 ) -> bool:
     """Remove the selected messages of *place*, only those with *keys* if given; return whether none is left."""
-    found = await inventory_of(place, os.environ, selection, lambda _: "", keys=keys)
+    found = await inventory_of(place, os.environ, selection, keys=keys)
     if not announce(found, "drop"):
         return not found.unevaluated
     if dry_run:

@@ -14,7 +14,7 @@ from shared.resend.routing import Window, WindowOf, window_by
 def window_by_administration(configuration: Configuration, access: Access) -> WindowOf:
     """Return a function that asks the administration API; it raises ConfigError if there is no answer."""
 
-    def window_of(destination: Destination) -> Window:
+    async def window_of(destination: Destination) -> Window:
         connection = configuration.connections[destination.alias]
 
         def ask() -> timedelta | None:
@@ -25,6 +25,6 @@ def window_by_administration(configuration: Configuration, access: Access) -> Wi
                 raise translated(error, str(destination)) from error
 
         hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"
-        return window_by(ask, destination, hint) if connection.kind == "service-bus" else None
+        return await window_by(ask, destination, hint) if connection.kind == "service-bus" else None
 
     return window_of

@@ -51,7 +51,7 @@ async def _purge(
         if deleted is not None:
             typer.echo(f"{deleted:>8,} deleted")
             # What came after the start is not among these.
-            left = await inventory_of(place, os.environ, chosen, lambda _: "")
+            left = await inventory_of(place, os.environ, chosen)
             count = len(left.sessions) + left.unreachable.total()
             if count:
                 typer.echo(f"{count:>8,} left: locked by a receiver, deferred or scheduled")
@@ -59,7 +59,7 @@ async def _purge(
         typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     if apply:
         return await remove(place, configuration, chosen, wait=wait, dry_run=False)
-    wanted = await inventory_of(place, os.environ, chosen, lambda _: "")
+    wanted = await inventory_of(place, os.environ, chosen)
     if announce(wanted, "delete"):
         typer.echo(f"would delete {messages(len(wanted.sessions))}; nothing was changed")
     return not wanted.unevaluated

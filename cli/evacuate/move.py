@@ -16,7 +16,7 @@ from shared.resend.edits import RESENT_FROM, stamp_of
 from shared.resend.evidence import Answer, Question, answers_at
 from shared.resend.ledger import Ledger
 from shared.resend.letters import Letter
-from shared.resend.places import Place, Scene
+from shared.resend.places import Destination, Place, Scene
 
 EVACUATED_TO = "repl-evacuated-to"
 """The property that says for which subscription of a topic a copy is."""
@@ -54,11 +54,14 @@ class MoveDelivery(TargetDelivery):
 
     def __init__(self, pair: Pair, share: Share, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
         """Send messages of *share*, which are in the entity of *scene*."""
-        super().__init__(scene, ledger, MoveEdits(pair, share), lambda _: pair.destination, outputs)
+        super().__init__(scene, ledger, MoveEdits(pair, share), self._route, outputs)
         self.pair = pair
         self.share = share
         self.place = scene.place
         self.settings = scene.settings
+
+    async def _route(self, _: Letter) -> Destination:
+        return self.pair.destination
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
         """Return what a look at the target shows."""

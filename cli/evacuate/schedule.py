@@ -52,9 +52,9 @@ class ScheduleDelivery(MoveDelivery):
         async with management_of(self.pair.target, self.settings) as self._target:
             yield self
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* with the time for which it is scheduled, or why it cannot be scheduled."""
-        ready = super().prepare(key, letter)
+        ready = await super().prepare(key, letter)
         if isinstance(ready, str) or letter.message is None:
             return ready
         due = letter.message.arrival.scheduled_time

@@ -101,7 +101,7 @@ class Repair(PipelineDelivery):
             missing, copy = self._found[key]
             self._report(Report(missing, State.FOUND, f"in {_name(copy)}"))
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a copy for the pipeline of its task, or that the task has failed too often."""
         missing, _ = self._found[key]
         if self._failures[missing.task] < _FAILURES_IN_A_ROW:

@@ -33,7 +33,7 @@ class ReplayDelivery(PipelineDelivery):
         self._configuration = configuration
         self._settings = settings
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage:
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage:
         """Return the message with the mark of the replay, and with a new id if that is wanted."""
         raw = sections.split(letter.content)
         mark = f"{self._plan.name}/{key}"

@@ -145,12 +145,12 @@ async def _show(plan: Plan, task: TaskFile, configuration: Configuration, reques
     if messages.not_found:
         typer.echo(f"{len(messages.not_found):>8,} without a copy: name an entity that has them with --copies")
     is_all = _print_problems(messages)
-    for line in await asyncio.to_thread(_warnings, task, configuration, request):
+    for line in await _warnings(task, configuration, request):
         typer.echo(line)
     return is_all
 
 
-def _warnings(task: TaskFile, configuration: Configuration, request: Request) -> list[str]:
+async def _warnings(task: TaskFile, configuration: Configuration, request: Request) -> list[str]:
     """Return what duplicate detection at the targets does to copies with the same id."""
     if request.new_ids:
         return []
@@ -159,7 +159,7 @@ def _warnings(task: TaskFile, configuration: Configuration, request: Request) ->
     for target in task.targets():
         place = Destination(target.connection, configuration.site(target.connection), target.entity)
         try:
-            window = window_of(place)
+            window = await window_of(place)
         except ConfigError:
             found.append(f"{place}: it is not known whether it drops copies as duplicates; --new-ids prevents that")
             continue

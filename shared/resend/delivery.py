@@ -1,7 +1,7 @@
 """Sending: each step is in the ledger before the next one."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from shared.resend.places import Destination, Place, Scene, destination_of
 
 _SEND_SECONDS = 30.0
 
-type Routing = Callable[[Letter], Destination | str]
+type Routing = Callable[[Letter], Awaitable[Destination | str]]
 """Returns where a message goes, or why that is not known."""
 
 
@@ -60,7 +60,7 @@ class Delivery(Protocol):
     proves_by_order: bool
     """Whether the messages that were sent before show whether a later one was; see `shared.resend.evidence`."""
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a message as it is to be sent, or why it cannot be sent."""
         ...
 
@@ -99,9 +99,9 @@ class TargetDelivery:
         self._routing = routing
         self._outputs = outputs
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* as it is to be sent, or why it cannot be sent."""
-        destination = self._routing(letter)
+        destination = await self._routing(letter)
         if isinstance(destination, str):
             return destination
         kind = self._scene.configuration.connections[destination.alias].kind

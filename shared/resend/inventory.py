@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shared.resend.delivery import Routing
 from shared.resend.groups import Groups
 from shared.resend.peek import peek
-from shared.resend.places import Destination, Place
+from shared.resend.places import Place
 from shared.resend.selection import Selection
 
 
@@ -29,12 +29,12 @@ async def inventory_of(
     place: Place,
     settings: Mapping[str, str],
     selection: Selection,
-    routing: Routing,
+    routing: Routing | None = None,
     *,
     keys: set[str] | None = None,
     most: int | None = None,
 ) -> Inventory:
-    """Peek at *place* and return the selected messages, of the first *most*; their content is not kept."""
+    """Peek at *place* and return the selected messages that can be sent, of the first *most*; no content is kept."""
     found = Inventory({}, Groups(place, datetime.now(UTC)), Counter(), Counter(), 0)
     async with contextlib.aclosing(peek(place, settings, most=most)) as letters:
         async for letter, each in letters:
@@ -48,12 +48,12 @@ async def inventory_of(
             if not each.is_active:
                 found.unreachable["is deferred or scheduled, and is not delivered to a receiver"] += 1
                 continue
-            destination = routing(letter)
-            if isinstance(destination, Destination):
-                found.destinations[str(destination)] += 1
-            elif destination:
+            destination = None if routing is None else await routing(letter)
+            if isinstance(destination, str):
                 found.unreachable[destination] += 1
                 continue
+            if destination is not None:
+                found.destinations[str(destination)] += 1
             found.sessions[letter.key] = letter.session_id
             found.groups.add(letter)
     return found._replace(unevaluated=selection.unevaluated)

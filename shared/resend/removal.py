@@ -26,7 +26,7 @@ class Removal:
         """Keep a ledger that ends with the run."""
         self.ledger = Ledger(MemoryStore(), "")
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage:  # noqa: ARG002 - nothing is sent
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage:  # noqa: ARG002 - nothing is sent
         """Return a message without its content."""
         return PreparedMessage(key, _NOWHERE, Outgoing(b"", None, None, None))
 

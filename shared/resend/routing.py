@@ -6,7 +6,8 @@ drop it: the message would be lost. At any other entity, a copy that is dropped 
 there.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from shared.azure.administration import LONGEST_DUPLICATE_WINDOW, DoesNotExist
@@ -19,7 +20,7 @@ from shared.resend.places import SUBSCRIPTION, Destination, Place, destination_n
 type Window = timedelta | str | None
 """How long an entity remembers ids, None if it detects no duplicates; or why it takes no messages."""
 
-type WindowOf = Callable[[Destination], Window]
+type WindowOf = Callable[[Destination], Awaitable[Window]]
 
 
 def routing_of(place: Place, configuration: Configuration, to: str | None, hint: str) -> Routing:
@@ -30,9 +31,13 @@ def routing_of(place: Place, configuration: Configuration, to: str | None, hint:
     """
     if to is not None:
         destination = destination_named(to, configuration)
-        return lambda _: destination
 
-    def back(letter: Letter) -> Destination | str:
+        async def there(_: Letter) -> Destination:
+            return destination
+
+        return there
+
+    async def back(letter: Letter) -> Destination | str:
         if letter.source is None:
             return f"does not say where it came from: {hint}"
         site, path = letter.source
@@ -50,8 +55,8 @@ def guarded(routing: Routing, window_of: WindowOf, now: datetime) -> Routing:
     """
     windows: dict[Destination, Window] = {}
 
-    def route(letter: Letter) -> Destination | str:
-        destination = routing(letter)
+    async def route(letter: Letter) -> Destination | str:
+        destination = await routing(letter)
         if isinstance(destination, str) or not _has_seen(destination, letter):
             return destination
         seconds = letter.age(now)
@@ -59,7 +64,7 @@ def guarded(routing: Routing, window_of: WindowOf, now: datetime) -> Routing:
         if age > LONGEST_DUPLICATE_WINDOW:
             return destination
         if destination not in windows:
-            windows[destination] = window_of(destination)
+            windows[destination] = await window_of(destination)
         window = windows[destination]
         if isinstance(window, str):
             return window
@@ -70,14 +75,14 @@ def guarded(routing: Routing, window_of: WindowOf, now: datetime) -> Routing:
     return route
 
 
-def window_by(ask: Callable[[], timedelta | None], destination: Destination, hint: str) -> Window:
+async def window_by(ask: Callable[[], timedelta | None], destination: Destination, hint: str) -> Window:
     """
-    Return the answer of *ask*, a request to the administration API about *destination*.
+    Return the answer of *ask*, a request to the administration API about *destination*, which waits in a thread.
 
     Raises ConfigError with the *hint* if there is no answer. A missing entity is one: its messages stay, the others go.
     """
     try:
-        return ask()
+        return await asyncio.to_thread(ask)
     except DoesNotExist:
         return f"{destination} does not exist: create it, or choose another entity to send to"
     except BuswayError as error:

@@ -153,7 +153,7 @@ class Run:
         moved = time.monotonic()
         while self._agenda.has_more(session_id) and not self._is_over():
             await self._hold.renew(source)
-            batch = self._batch(source)
+            batch = await self._batch(source)
             if batch:
                 turn = self._pace.turn(len(batch), time.monotonic())
                 if turn:
@@ -198,7 +198,7 @@ class Run:
         self.result.sent_before += await self._complete(source, before)
         return is_new
 
-    def _batch(self, source: Source) -> list[PreparedMessage]:
+    async def _batch(self, source: Source) -> list[PreparedMessage]:
         """Return the next messages to send, all to one destination; in a session none before an earlier one."""
         batch: list[PreparedMessage] = []
         taken: Counter[str | None] = Counter()
@@ -210,7 +210,7 @@ class Run:
                 continue
             if message.letter is None or not source.may_send(message) or self._ledger.state(key) in OPEN:
                 continue
-            prepared = self._delivery.prepare(key, message.letter)
+            prepared = await self._delivery.prepare(key, message.letter)
             if isinstance(prepared, str):
                 self._leave([key], prepared)
                 continue

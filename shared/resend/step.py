@@ -36,14 +36,6 @@ _PATIENCE_SECONDS = 12.0
 _MOST_NUMBERS = 10
 
 
-class _UnknownWindowError(Exception):
-    """It is not known yet whether a destination detects duplicates."""
-
-    def __init__(self, destination: Destination) -> None:
-        super().__init__(str(destination))
-        self.destination = destination
-
-
 async def resend_step(
     order: ResendOrder,
     place: Place,
@@ -56,21 +48,14 @@ async def resend_step(
     Raises: ConfigError if it cannot begin, also if another step has the ledger; TargetUnavailable, TargetRefused.
     """
     scene = Scene(place, configuration, settings)
-    now = datetime.now(UTC)
-    plain = routing_of(place, configuration, order.to, "choose another entity to send to")
-    windows: dict[Destination, Window] = {}
+    routing = routing_of(place, configuration, order.to, "choose another entity to send to")
+    if order.ids == "keep":
+        routing = guarded(routing, partial(_window_of, scene), datetime.now(UTC))
     async with AsyncExitStack() as opened:
         container = open_status_container(configuration, settings)
         opened.push_async_callback(container.close)
         ledger = await opened.enter_async_context(Ledger(LedgerBlob(container, place), str(place).lower()))
-        while True:
-            routing = plain if order.ids != "keep" else guarded(plain, partial(_window, windows), now)
-            try:
-                wanted = await inventory_of(place, settings, _selection(order), routing, most=MOST_PEEKED)
-                break
-            except _UnknownWindowError as unknown:
-                asked = asyncio.to_thread(_ask, unknown.destination, configuration, settings)
-                windows[unknown.destination] = await asked
+        wanted = await inventory_of(place, settings, _selection(order), routing, most=MOST_PEEKED)
         result = await _run(scene, order, wanted, routing, ledger)
     return _step(result, wanted)
 
@@ -96,19 +81,13 @@ def _selection(order: ResendOrder) -> Selection:
     return selection
 
 
-def _window(windows: Mapping[Destination, Window], destination: Destination) -> Window:
-    if destination not in windows:
-        raise _UnknownWindowError(destination)
-    return windows[destination]
-
-
-def _ask(destination: Destination, configuration: Configuration, settings: Mapping[str, str]) -> Window:
+async def _window_of(scene: Scene, destination: Destination) -> Window:
     """Return the duplicate window of an entity; raises ConfigError if there is no answer."""
-    connection = configuration.connections[destination.alias]
+    connection = scene.configuration.connections[destination.alias]
     if connection.kind != "service-bus":
         return None
-    ask = partial(ask_duplicate_window, connection.key, settings, str(destination), destination.entity)
-    return window_by(ask, destination, "give the copies new ids, or send them as they are")
+    ask = partial(ask_duplicate_window, connection.key, scene.settings, str(destination), destination.entity)
+    return await window_by(ask, destination, "give the copies new ids, or send them as they are")
 
 
 def _step(result: Result, wanted: Inventory) -> ResendStep:

@@ -63,7 +63,7 @@ class Target:
         self._failures = list(failures)
         self._answers = answers or {}
 
-    def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         return "broken" if key == "broken" else PreparedMessage(key, EAST, Outgoing(letter.content, None, None, None))
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
