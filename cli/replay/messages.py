@@ -85,8 +85,11 @@ class Messages:
         hub = hub_of(self._configuration, self._task, self._settings, plan.consumer_group)
         try:
             for partition in partitions:
-                if not ends[partition].is_empty:
-                    async for page in self._of_partition(hub, Origin(self._site, name, partition), ends[partition]):
+                if ends[partition].is_empty:
+                    continue
+                place = Origin(self._site, name, partition)
+                async with contextlib.aclosing(self._of_partition(hub, place, ends[partition])) as pages:
+                    async for page in pages:
                         yield page
         except TargetUnavailable as error:
             if _STOLEN not in str(error):
