@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from shared.resend.options import Unclear
+
 Folder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with connections.yaml.")]
 JournalFolder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with journal.yaml.")]
 SparkMemory = Annotated[str, typer.Option(help="Memory of Spark, written as for Java.")]
@@ -16,11 +18,14 @@ OlderThan = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Only messages enqueued longer ago, such as 90s, 2h or 7d.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Rate = Annotated[float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")]
+UnclearChoice = Annotated[
+    Unclear,
+    typer.Option(
+        help="What to do with a message that an interrupted run may have sent, if the target does not show it."
+    ),
+]
 Wait = Annotated[
     float,
     typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
 ]
-Rate = Annotated[float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")]
-
-LONGER_THAN_A_LOCK = 330.0
-"""Seconds to wait for messages that another receiver has locked, unless the caller chooses."""

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import LONGER_THAN_A_LOCK, Folder, OlderThan, Where
+from cli.options import Folder, OlderThan, Where
+from shared.resend.options import PATIENCE_SECONDS
 
 
 def purge(
@@ -29,7 +30,7 @@ def purge(
             metavar="SECONDS",
             help="How long to wait for messages that another receiver has locked, with --where.",
         ),
-    ] = LONGER_THAN_A_LOCK,
+    ] = PATIENCE_SECONDS,
     config: Folder = Path("config"),
 ) -> None:
     """

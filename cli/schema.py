@@ -35,8 +35,8 @@ def status_text() -> str:
     """Return the content of docs/status.schema.json."""
     import msgspec
 
-    from shared.dead_letters.model import DeadLetterReport, LetterDetail, LetterList, ResendOrder, ResendStep
     from shared.journal.trace_document import MessageTrace
+    from shared.resend.model import DeadLetterReport, LetterDetail, LetterList, ResendOrder, ResendStep
     from shared.status.model import History, Status
 
     answers = (Status, History, DeadLetterReport, LetterList, LetterDetail, MessageTrace, ResendOrder, ResendStep)

@@ -17,8 +17,8 @@ from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
 
 if TYPE_CHECKING:
-    from shared.dead_letters.board import Board
-    from shared.dead_letters.model import DeadLetterReport, ResendStep
+    from shared.resend.board import Board
+    from shared.resend.model import DeadLetterReport, ResendStep
 
 _LOGGER = logging.getLogger("busway.dead_letters")
 
@@ -68,7 +68,7 @@ class DeadLetterPages:
     def board(self) -> "Board":
         """The entities of the tasks."""
         # Import lazily: most instances never show a dead letter.
-        from shared.dead_letters.board import Board  # noqa: PLC0415
+        from shared.resend.board import Board  # noqa: PLC0415
 
         return Board(self._configuration, self._settings, shows_bodies=self._chosen.shows_bodies)
 
@@ -78,7 +78,7 @@ class DeadLetterPages:
 
     async def letters(self, request: func.HttpRequest) -> func.HttpResponse:
         """Answer with the messages of a group."""
-        from shared.dead_letters.model import GroupChoice  # noqa: PLC0415 - as above
+        from shared.resend.model import GroupChoice  # noqa: PLC0415 - as above
 
         parameters = request.params
         group = GroupChoice(parameters.get("reason", ""), parameters.get("source"), parameters.get("task"))
@@ -132,8 +132,8 @@ def register_resend(
     """Add the function that resends; it has a key of its own, so that a key to the dashboard only reads."""
 
     async def resend(request: func.HttpRequest) -> func.HttpResponse:
-        from shared.dead_letters.model import ResendOrder  # noqa: PLC0415 - as above
-        from shared.dead_letters.resend_step import resend_step  # noqa: PLC0415 - likewise
+        from shared.resend.model import ResendOrder  # noqa: PLC0415 - as above
+        from shared.resend.step import resend_step  # noqa: PLC0415 - likewise
 
         # A form of another site cannot send this type.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cli.forward.batch import Records
-from cli.forward.forwarding import Forwarding, Request
+from cli.forward.forwarder import Forwarder, Request
 from cli.places import Place
 from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster
@@ -109,14 +109,14 @@ def forwarding(
     *,
     hub: str = "returned",
     journal: Journal | None = None,
-) -> Forwarding:
+) -> Forwarder:
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), topic)
     target = Place("plant", Connection(kind="event-hubs", setting="PLANT"), hub)
     request = Request(source, target, f"of-{topic}", Path("unused"), 0.5, "to-hub", 15.0)
     reject = (rejects if rejects is not None else []).append
-    return Forwarding(request, "stream", output, reject, Records(journal or LogJournal(), "to-hub", f"plant/{hub}"))
+    return Forwarder(request, "stream", output, reject, Records(journal or LogJournal(), "to-hub", f"plant/{hub}"))
 
 
-async def run(work: Forwarding) -> None:
+async def run(work: Forwarder) -> None:
     async with asyncio.timeout(120):
         await work.run()

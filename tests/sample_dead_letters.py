@@ -1,6 +1,7 @@
 """Given-up messages and a trace as the dashboard gets them, with hostile names."""
 
-from shared.dead_letters.model import (
+from shared.journal.trace_document import MessageTrace, TraceHop, TraceStep
+from shared.resend.model import (
     DeadEntity,
     DeadGroup,
     DeadLetterReport,
@@ -12,7 +13,6 @@ from shared.dead_letters.model import (
     LetterList,
     ResendStep,
 )
-from shared.journal.trace_document import MessageTrace, TraceHop, TraceStep
 from tests.sample_status import HOSTILE
 
 ENTITY = "west/payments/Subscriptions/replication/$DeadLetterQueue"

@@ -19,12 +19,12 @@ from shared.azure.connections import NAMESPACE_SUFFIX, event_hub_client, setting
 from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration, load
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
-from shared.dead_letters.places import task_named
 from shared.errors import ConfigError, Problem, TargetRefused
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.waiting import PartitionEnd
 from shared.printable import printable
+from shared.resend.places import task_named
 
 _READ_SECONDS = 10.0
 # The clocks of the hub and of the storage account differ.

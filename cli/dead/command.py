@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import LONGER_THAN_A_LOCK, DryRun, Folder, OlderThan, Wait, Where
+from cli.options import DryRun, Folder, OlderThan, Rate, UnclearChoice, Wait, Where
 from cli.topology.options import AdminAddresses
-from shared.dead_letters.unclear import Unclear
+from shared.resend.options import PATIENCE_SECONDS, Unclear
 
 if TYPE_CHECKING:
     from cli.dead.kinds import Kind
-    from shared.dead_letters.selecting import Selection
+    from shared.resend.selection import Selection
 
 _DEAD = "dead"
 _OPTIONS = typer.Option
@@ -116,16 +116,9 @@ def _make(command: str, about: str) -> typer.Typer:
             ),
         ] = None,
         admin: AdminAddresses = None,
-        rate: Annotated[
-            float | None, _OPTIONS(min=0.01, metavar="N", help="Send at most N messages per second.")
-        ] = None,
-        unclear: Annotated[
-            Unclear,
-            _OPTIONS(
-                help="What to do with a message that an interrupted run may have sent, if the target does not show it."
-            ),
-        ] = Unclear.LEAVE,
-        wait: Wait = LONGER_THAN_A_LOCK,
+        rate: Rate = None,
+        unclear: UnclearChoice = Unclear.LEAVE,
+        wait: Wait = PATIENCE_SECONDS,
         file: Annotated[
             Path | None,
             _OPTIONS(metavar="FILE", help="Send the messages that `export` has written to FILE; nothing is removed."),
@@ -152,7 +145,7 @@ def _make(command: str, about: str) -> typer.Typer:
             busway dead resend west/orders --reason MaxDeliveryCountExceeded --dry-run
         """
         from cli.dead.resend_run import ResendRequest, resend_and_print
-        from shared.dead_letters.resending import Options
+        from shared.resend.options import Options
 
         chosen = _selection(where, reason, older_than, number, limit, everything=everything)
         options = Options(rate, unclear, wait)
@@ -196,7 +189,7 @@ def _make(command: str, about: str) -> typer.Typer:
         ] = None,
         yes: Annotated[bool, _OPTIONS("--yes", help="Drop messages that were not exported.")] = False,
         dry_run: DryRun = False,
-        wait: Wait = LONGER_THAN_A_LOCK,
+        wait: Wait = PATIENCE_SECONDS,
         config: Folder = Path("config"),
     ) -> None:
         """
@@ -233,7 +226,7 @@ def _selection(
     *,
     everything: bool | None = None,
 ) -> "Selection":
-    from cli.dead.selecting import selection
+    from cli.dead.selection import selection
     from cli.output import fail
     from shared.errors import ConfigError, Problem
 

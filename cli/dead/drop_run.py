@@ -2,21 +2,22 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import typer
 
-from cli.dead.dropping import Removal
-from cli.dead.exporting import exported_keys
+from cli.dead.export_file import exported_keys
 from cli.dead.kinds import Kind, problems
-from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.wanted import announce, print_left
-from shared.config.files import load
-from shared.dead_letters.places import Place
-from shared.dead_letters.resending import PATIENCE_SECONDS
-from shared.dead_letters.selecting import Selection
-from shared.dead_letters.wanted import wanted_of
-from shared.printable import printable
+from cli.dead.progress import run_to_end
+from cli.dead.summary import announce, print_end, print_rest
+from shared.config.files import Configuration, load
+from shared.resend.inventory import inventory_of
+from shared.resend.options import PATIENCE_SECONDS, Options
+from shared.resend.places import Place, Scene
+from shared.resend.removal import Removal
+from shared.resend.run import entity_run
+from shared.resend.selection import Selection
 
 
 def drop_and_print(
@@ -27,12 +28,13 @@ def drop_and_print(
         configuration = load(folder)
         place = kind.place(text, configuration)
         keys = None if exported is None else exported_keys(exported, place)
-        return asyncio.run(remove(place, selection, keys=keys, wait=wait, dry_run=dry_run))
+        return asyncio.run(remove(place, configuration, selection, keys=keys, wait=wait, dry_run=dry_run))
     return False
 
 
 async def remove(
     place: Place,
+    configuration: Configuration,
     selection: Selection,
     *,
     keys: set[str] | None = None,
@@ -40,21 +42,15 @@ async def remove(
     dry_run: bool,
 ) -> bool:
     """Remove the selected messages of *place*, only those with *keys* if given; return whether none is left."""
-    wanted = await wanted_of(place, os.environ, selection, lambda _: "", keys=keys)
-    if not announce(wanted, "drop"):
-        return not wanted.unevaluated
+    found = await inventory_of(place, os.environ, selection, keys=keys)
+    if not announce(found, "drop"):
+        return not found.unevaluated
     if dry_run:
         return True
-    with progress("dropped", len(wanted.sessions)) as advance:
-        run = Removal(place, wanted.sessions, os.environ, wait, advance)
-        with stopped_by_signals(run.stop):
-            await run.run()
-    typer.echo(f"{run.removed:>8,} dropped")
-    if run.gone:
-        typer.echo(f"{run.gone:>8,} gone: another receiver has taken them meanwhile")
-    print_left(run.left)
-    if run.error is not None:
-        typer.echo(f"ended early: {printable(str(run.error))}", err=True)
-    if run.is_stopped:
-        typer.echo("stopped: locks are released; run the command again to continue", err=True)
-    return not run.left and run.error is None and not wanted.unreachable
+    scene = Scene(place, configuration, os.environ)
+    make = partial(entity_run, scene, Removal(), found.sessions, Options(patience=wait))
+    result = await run_to_end(make, "dropped", len(found.sessions))
+    typer.echo(f"{result.completed:>8,} dropped")
+    print_rest(result)
+    print_end(result.error, is_stopped=result.is_stopped)
+    return not result.left and result.error is None and not found.unreachable

@@ -6,10 +6,10 @@ from dataclasses import replace
 from cli.dry_run.line import NoOutput
 from shared.config.assembly import assemble
 from shared.config.files import Configuration
-from shared.dead_letters.edits import Edits
-from shared.dead_letters.places import task_named
 from shared.errors import ConfigError, Problem
 from shared.protocols import BatchEditor, Editor
+from shared.resend.edits import Edits
+from shared.resend.places import task_named
 from shared.rules.errors import RuleSyntaxError
 from shared.rules.rule import Action, parse_action, unknown_system_properties
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from cli.reconcile import journal_at
 from cli.trace.run import on_this_machine
 from cli.trace.show import as_text
-from shared.dead_letters.letters import Letter
 from shared.journal.hops import hops
 from shared.journal.search import files_in, search
 from shared.printable import printable
+from shared.resend.letters import Letter
 
 _HOURS = 4
 _BEFORE = timedelta(hours=1)

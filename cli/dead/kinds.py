@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from cli.output import fail
 from shared.config.files import Configuration
-from shared.dead_letters.places import Place, dead_letter_queue, dead_letter_queues, rejects_of, rejects_queues
 from shared.errors import BuswayError, ConfigError
+from shared.resend.places import Place, dead_letter_queue, dead_letter_queues, rejects_of, rejects_queues
 
 
 class Kind(NamedTuple):

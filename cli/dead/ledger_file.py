@@ -7,20 +7,21 @@ from urllib.parse import quote
 
 from cli.file_lock import locked
 from cli.synced_lines import SyncedLines
-from shared.dead_letters.places import Place
 from shared.errors import TargetRefused
 from shared.private_file import open_private
+from shared.resend.ledger import MemoryStore
+from shared.resend.places import Place
 
 _FOLDER = Path("build/resend")
 
 
-def ledger_of(place: Place) -> Path:
-    """Return the default ledger for the messages of *place*; names are compared without regard to case, as Azure's."""
-    return _FOLDER / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
+def ledger_of(place: Place, folder: Path = _FOLDER) -> Path:
+    """Return the ledger for the messages of *place*; names are compared without regard to case, as Azure's."""
+    return folder / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
 
 
 class LedgerFile:
-    """The lines of a ledger in a file; it implements `shared.dead_letters.ledger.LedgerStore`."""
+    """The lines of a ledger in a file; it implements `shared.resend.ledger.LedgerStore`."""
 
     def __init__(self, path: Path) -> None:
         """Use the file *path*, which `opened` creates."""
@@ -36,10 +37,18 @@ class LedgerFile:
     async def opened(self) -> AsyncIterator[Iterable[str]]:
         """Lock the file and give its lines; raises ConfigError if another process has it."""
         with locked(self.path):
-            before = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+            before = self._read()
             with open_private(self.path, "a") as file:
                 self._lines = SyncedLines(file)
-                yield before.splitlines()
+                yield before
+
+    def copy(self) -> MemoryStore:
+        """Return what it has now, for a run that records nothing."""
+        return MemoryStore(self._read(), self.where)
+
+    def _read(self) -> list[str]:
+        # Not splitlines: JSON strings may contain other line separators of Unicode.
+        return self.path.read_text(encoding="utf-8", errors="replace").split("\n") if self.path.exists() else []
 
     async def append(self, line: str) -> None:
         """Write a line to disk; raises TargetRefused."""

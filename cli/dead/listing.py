@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from cli.dead.ages import age_text
-from shared.dead_letters.groups import Group, Groups
-from shared.dead_letters.letters import Letter
 from shared.printable import printable
+from shared.resend.groups import Group, Groups
+from shared.resend.letters import Letter
 
 _LONGEST_REASON = 32
 _LONGEST_ID = 24

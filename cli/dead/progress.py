@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from shared.resend.run import Result, Run
+
 _LINE_SECONDS = 5.0
 
 
@@ -64,3 +66,11 @@ def progress(verb: str, total: int | None) -> Iterator[Callable[[int], None]]:
                 typer.echo(f"{now - started:4.0f} s  {done:,}{of} {verb}", err=True)
 
         yield advance
+
+
+async def run_to_end(make: Callable[[Callable[[int], None]], Run], verb: str, total: int | None) -> Result:
+    """Run what *make* returns, with progress and until a signal stops it."""
+    with progress(verb, total) as advance:
+        run = make(advance)
+        with stopped_by_signals(run.stop):
+            return await run.run()

@@ -13,15 +13,15 @@ from cli.dead.drop_run import remove
 from cli.dead.kinds import problems
 from cli.dead.listing import messages
 from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.selecting import selection
-from cli.dead.wanted import announce
-from shared.azure.connections import service_bus_client
+from cli.dead.selection import selection
+from cli.dead.summary import announce
 from shared.azure.service_bus_internals import ManagementConnection, condition_of
-from shared.config.files import load
-from shared.dead_letters.peeking import CHECK
-from shared.dead_letters.places import Place, entity_named
-from shared.dead_letters.wanted import wanted_of
+from shared.config.files import Configuration, load
 from shared.errors import TargetUnavailable
+from shared.resend.inventory import inventory_of
+from shared.resend.peek import CHECK
+from shared.resend.places import Place, entity_named
+from shared.resend.receiver import management_of
 
 _AT_ONCE = 500
 """The most that a Standard namespace deletes at once."""
@@ -35,12 +35,15 @@ def purge_and_print(
 ) -> bool:
     """Delete the selected messages, or count them; return whether none of them is left."""
     with problems():
-        place = entity_named(text, load(folder))
-        return asyncio.run(_purge(place, where, older_than, apply=apply, wait=wait))
+        configuration = load(folder)
+        place = entity_named(text, configuration)
+        return asyncio.run(_purge(place, configuration, where, older_than, apply=apply, wait=wait))
     return False
 
 
-async def _purge(place: Place, where: str | None, older_than: str | None, *, apply: bool, wait: float) -> bool:
+async def _purge(
+    place: Place, configuration: Configuration, where: str | None, older_than: str | None, *, apply: bool, wait: float
+) -> bool:
     chosen = selection(where, None, older_than, None, None)
     if where is None and apply:
         age = timedelta() if older_than is None else duration_of(older_than, "--older-than")
@@ -48,15 +51,15 @@ async def _purge(place: Place, where: str | None, older_than: str | None, *, app
         if deleted is not None:
             typer.echo(f"{deleted:>8,} deleted")
             # What came after the start is not among these.
-            left = await wanted_of(place, os.environ, chosen, lambda _: "")
+            left = await inventory_of(place, os.environ, chosen)
             count = len(left.sessions) + left.unreachable.total()
             if count:
                 typer.echo(f"{count:>8,} left: locked by a receiver, deferred or scheduled")
             return not count
         typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     if apply:
-        return await remove(place, chosen, wait=wait, dry_run=False)
-    wanted = await wanted_of(place, os.environ, chosen, lambda _: "")
+        return await remove(place, configuration, chosen, wait=wait, dry_run=False)
+    wanted = await inventory_of(place, os.environ, chosen)
     if announce(wanted, "delete"):
         typer.echo(f"would delete {messages(len(wanted.sessions))}; nothing was changed")
     return not wanted.unevaluated
@@ -70,17 +73,14 @@ async def _delete_batches(place: Place, before: datetime) -> int | None:
         nonlocal is_stopped
         is_stopped = True
 
-    async with service_bus_client(place.setting, os.environ) as client:
-        connection = ManagementConnection.to(client, place.entity)
-        try:
-            with progress("deleted", None) as advance, stopped_by_signals(stop):
+    with progress("deleted", None) as advance, stopped_by_signals(stop):
+        async with management_of(place, os.environ) as connection:
+            try:
                 while not is_stopped and (count := await _delete(connection, place, before)):
                     deleted += count
                     advance(count)
-        except _NoBatchesError:
-            return deleted or None
-        finally:
-            await connection.close()
+            except _NoBatchesError:
+                return deleted or None
     return deleted
 
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import typer
 
 from cli.dead import listing, showing
-from cli.dead.exporting import exported_line
+from cli.dead.export_file import exported_line
 from cli.dead.history import history
 from cli.dead.kinds import Kind, problems
 from cli.dead.listing import messages
-from cli.dead.wanted import print_unevaluated
+from cli.dead.summary import print_unevaluated
 from cli.output import fail
 from shared.config.files import load
-from shared.dead_letters.groups import Groups, document
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place
-from shared.dead_letters.selecting import Selection
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import json_line
 from shared.private_file import open_private
+from shared.resend.groups import Groups, document
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import Place
+from shared.resend.selection import Selection
 
 
 def list_and_print(
@@ -44,16 +44,14 @@ async def _list(places: list[Place], selection: Selection, *, each: bool, as_jso
     for number, place in enumerate(places):
         groups = Groups(place, now)
         try:
-            async for some in peeked(place, os.environ):
-                for letter, _ in some:
-                    if not selection.takes(letter):
-                        continue
-                    if each:
-                        if not groups.count and not as_json:
-                            typer.echo(f"{place}\n{listing.HEADING}")
-                        shown = json_line(document(letter, place)) if as_json else listing.line(letter, now)
-                        typer.echo(shown)
-                    groups.add(letter)
+            async for letter, _ in peek(place, os.environ):
+                if not selection.takes(letter):
+                    continue
+                if each:
+                    if not groups.count and not as_json:
+                        typer.echo(f"{place}\n{listing.HEADING}")
+                    typer.echo(json_line(document(letter, place)) if as_json else listing.line(letter, now))
+                groups.add(letter)
         except BuswayError as error:
             if len(places) == 1:
                 raise
@@ -78,10 +76,9 @@ def show_and_print(kind: Kind, text: str, number: int, folder: Path, *, with_bod
 
 async def _show(place: Place, number: int, folder: Path, *, with_body: bool, with_journal: bool) -> None:
     letter: Letter | None = None
-    async with contextlib.aclosing(peeked(place, os.environ, number)) as found:
-        async for some in found:
-            letter = next((each for each, _ in some if each.number == number), None)
-            break
+    async with contextlib.aclosing(peek(place, os.environ, number, most=1)) as found:
+        async for each, _ in found:
+            letter = each if each.number == number else None
     if letter is None:
         hint = "the numbers are in the first column of `list --each`"
         raise ConfigError([Problem(f"{place}: {number}", "no message has this sequence number", hint)])
@@ -112,13 +109,13 @@ async def _export(place: Place, selection: Selection, file: Path) -> None:
     beside = file.with_name(file.name + ".part")
     try:
         with open_private(beside) as opened:
-            async with contextlib.aclosing(peeked(place, os.environ)) as found:
-                async for some in found:
-                    chosen = [letter for letter, _ in some if selection.takes(letter)]
-                    opened.writelines(exported_line(letter, place) for letter in chosen)
-                    count += len(chosen)
+            async with contextlib.aclosing(peek(place, os.environ)) as found:
+                async for letter, _ in found:
                     if selection.is_complete:
                         break
+                    if selection.takes(letter):
+                        opened.write(exported_line(letter, place))
+                        count += 1
             opened.flush()
             os.fsync(opened.fileno())
         beside.replace(file)

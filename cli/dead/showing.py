@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from cli.dead.ages import age_text
 from cli.dry_run.changes import BODY, view
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.places import Place
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.printable import printable
+from shared.resend.letters import Letter
+from shared.resend.places import Place
 
 
 def lines(letter: Letter, place: Place, age: float | None, *, with_body: bool) -> Iterator[str]:

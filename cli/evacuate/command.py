@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import LONGER_THAN_A_LOCK, Folder, Rate, Wait
+from cli.options import Folder, Rate, UnclearChoice, Wait
 from cli.topology.options import AdminAddresses, Authority
-from shared.dead_letters.unclear import Unclear
+from shared.resend.options import PATIENCE_SECONDS, Options, Unclear
 
 
 def evacuate(
@@ -27,13 +27,8 @@ def evacuate(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be moved.")] = False,
     rate: Rate = None,
-    unclear: Annotated[
-        Unclear,
-        typer.Option(
-            help="What to do with a message that an interrupted run may have sent, if the target does not show it."
-        ),
-    ] = Unclear.LEAVE,
-    wait: Wait = LONGER_THAN_A_LOCK,
+    unclear: UnclearChoice = Unclear.LEAVE,
+    wait: Wait = PATIENCE_SECONDS,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
@@ -50,7 +45,6 @@ def evacuate(
         busway evacuate west/orders --to east --dry-run
     """
     from cli.evacuate.run import Request, evacuate_and_print
-    from shared.dead_letters.resending import Options
 
     request = Request(source, to, admin or [], authority, Options(rate, unclear, wait))
     if not evacuate_and_print(request, config, dry_run=dry_run):

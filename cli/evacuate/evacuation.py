@@ -9,29 +9,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cli.dead.ledger_file import LedgerFile
+from cli.dead.ledger_file import LedgerFile, ledger_of
 from cli.evacuate.deferred import DeferredSource
-from cli.evacuate.moving import Moving
+from cli.evacuate.move import MoveDelivery
 from cli.evacuate.pairs import Pair
-from cli.evacuate.placing import Placing
-from cli.evacuate.scheduling import ScheduledSource, Scheduling
+from cli.evacuate.placement import PlacementDelivery
+from cli.evacuate.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuate.sessions import Sessions
 from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_of, survey
 from cli.evacuate.targets import TargetReceivers
-from cli.evacuate.verdicts import ledger_path
 from shared.config.files import Configuration
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.places import Place, Scene
-from shared.dead_letters.receiving import OpenSource, Receiver, Source
-from shared.dead_letters.resending import Options, Resend, Result
 from shared.errors import BuswayError
 from shared.protocols import Output
+from shared.resend.ledger import Ledger
+from shared.resend.options import Options
+from shared.resend.peek import keys_in
+from shared.resend.places import Place, Scene
+from shared.resend.receiver import Receiver
+from shared.resend.run import Result, Run
+from shared.resend.source import OpenSource, Source
 
 type Progress = Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass
-class Evacuated:
+class EvacuationResult:
     """What happened to the messages of an entity."""
 
     moved: Counter[Share] = field(default_factory=Counter)
@@ -51,7 +53,7 @@ class Evacuated:
 
     def add(self, share: Share, result: Result) -> None:
         """Add the result of a run over one share."""
-        self.moved[share] += result.sent + result.completed_only
+        self.moved[share] += result.sent + result.sent_before
         self.gone += result.gone
         self.left |= {(share, key): reason for key, reason in result.left.items()}
         self.error = self.error or result.error
@@ -72,14 +74,14 @@ class Evacuation:
         progress: Progress,
     ) -> None:
         """Keep the ledgers in *folder*."""
-        self.result = Evacuated()
+        self.result = EvacuationResult()
         self._pair = pair
         self._configuration = configuration
         self._settings = settings
         self._options = options
         self._progress = progress
         self._folder = folder
-        self._run: Resend | None = None
+        self._run: Run | None = None
         self._stopping = asyncio.Event()
         self._targets: TargetReceivers
         self._sessions: Sessions
@@ -98,14 +100,14 @@ class Evacuation:
         source = self._pair.source
         async with contextlib.AsyncExitStack() as stack:
             for place in (source,) if self._pair.is_topic else (source, dead_letters_of(source)):
-                ledger = Ledger(LedgerFile(ledger_path(self._folder, place)), str(place).lower())
+                ledger = Ledger(LedgerFile(ledger_of(place, self._folder)), str(place).lower())
                 self.ledgers[place] = await stack.enter_async_context(ledger)
             self._targets = TargetReceivers(self._pair.target, self._settings)
             self._sessions = Sessions(self._pair, self._settings, self.ledgers[source], self._targets)
             stack.push_async_callback(self._targets.close)
             yield
 
-    async def run(self, outputs: Mapping[str, Output]) -> Evacuated:
+    async def run(self, outputs: Mapping[str, Output]) -> EvacuationResult:
         """Move the messages; errors are in the result, the rest is for the next run."""
         result = self.result
         try:
@@ -141,25 +143,33 @@ class Evacuation:
         ledger.share = share
         sessions = self._sessions
         async with contextlib.AsyncExitStack() as stack:
-            delivery: Moving
-            open_source: OpenSource | None = None
-            by_session: bool | None = self._pair.requires_session
+            delivery: MoveDelivery
+            open_source: OpenSource = partial(Receiver, place, self._settings)
+            by_session = self._pair.requires_session
             if share is Share.SCHEDULED:
-                scheduling = await stack.enter_async_context(Scheduling(self._pair, scene, ledger, outputs).opened())
+                scheduling = await stack.enter_async_context(
+                    ScheduleDelivery(self._pair, scene, ledger, outputs).opened()
+                )
                 delivery, by_session = scheduling, False
                 open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
             elif share is Share.ACTIVE:
-                delivery = Moving(self._pair, share, scene, ledger, outputs)
+                delivery = MoveDelivery(self._pair, share, scene, ledger, outputs)
                 if by_session:
                     open_source = partial(sessions.opened, make=_itself)
             else:
-                delivery = Placing(self._pair, share, scene, ledger, outputs=outputs, targets=self._targets)
+                delivery = PlacementDelivery(self._pair, share, scene, ledger, outputs=outputs, targets=self._targets)
                 if share is Share.DEFERRED:
                     make = partial(_deferred, wanted=wanted)
                     open_source = partial(sessions.opened if by_session else self._opened_whole, make=make)
             advance = stack.enter_context(self._progress(f"{share} moved", len(wanted)))
-            self._run = Resend(
-                scene, wanted, delivery, self._options, advance, open_source=open_source, by_session=by_session
+            self._run = Run(
+                open_source,
+                delivery,
+                wanted,
+                self._options,
+                advance,
+                by_session=by_session and not place.is_dead_letter_queue,
+                look=partial(keys_in, place, self._settings),
             )
             self.result.add(share, await self._run.run())
             self._run = None
@@ -176,7 +186,7 @@ class Evacuation:
         ledger = self.ledgers[self._pair.source]
         scene = Scene(self._pair.source, self._configuration, self._settings)
         ledger.share = Share.SCHEDULED
-        await Scheduling(self._pair, scene, ledger, outputs).resolve(found.scheduled)
+        await ScheduleDelivery(self._pair, scene, ledger, outputs).resolve(found.scheduled)
         await already_scheduled(found, ledger)
 
     async def _finish(self, found: Survey) -> None:

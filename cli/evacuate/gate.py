@@ -22,12 +22,12 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from cli.evacuate.moving import EVACUATED_TO
+from cli.evacuate.move import EVACUATED_TO
 from cli.evacuate.pairs import SUBSCRIPTIONS
 from shared.azure.administration import translated
-from shared.dead_letters.places import Destination
 from shared.errors import ConfigError, Problem
 from shared.private_file import open_private
+from shared.resend.places import Destination
 
 _RULE = "busway-evacuation"
 _LONGEST = 1024

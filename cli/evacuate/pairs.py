@@ -15,8 +15,8 @@ from azure.servicebus.management import (
 from cli.topology.sites import Access, open_client
 from shared.azure.administration import queue_or_topic, translated
 from shared.config.files import Configuration
-from shared.dead_letters.places import Destination, Place, check_end
 from shared.errors import ConfigError, Problem
+from shared.resend.places import Destination, Place, check_end
 
 SUBSCRIPTIONS = "/Subscriptions/"
 

@@ -13,21 +13,21 @@ import typer
 
 from cli.dead.kinds import problems
 from cli.dead.progress import progress, stopped_by_signals
-from cli.evacuate.evacuation import Evacuated, Evacuation
+from cli.dead.summary import print_end, print_left
+from cli.evacuate.evacuation import Evacuation, EvacuationResult
 from cli.evacuate.gate import Gate
 from cli.evacuate.pairs import Pair, pairs_of
 from cli.evacuate.survey import Share, Survey, survey
 from cli.evacuate.verdicts import verdicts_path, write_verdicts
 from cli.topology.sites import Access, open_client
 from shared.config.files import Configuration, load
-from shared.config.outputs import open_outputs
-from shared.dead_letters.places import Destination
-from shared.dead_letters.resending import Options
+from shared.config.outputs import closing_outputs
 from shared.errors import BuswayError
 from shared.printable import printable
+from shared.resend.options import Options
+from shared.resend.places import Destination
 
 FOLDER = Path("build/evacuation")
-_NUMBERS_SHOWN = 10
 
 
 class Request(NamedTuple):
@@ -55,9 +55,7 @@ def evacuate_and_print(request: Request, folder: Path, *, dry_run: bool) -> bool
 async def _show(pairs: Sequence[Pair], configuration: Configuration) -> bool:
     is_possible = True
     for pair in pairs:
-        typer.echo(str(pair))
-        for problem in pair.problems:
-            typer.echo(f"  stays: {printable(problem)}")
+        _print_problems(pair)
         is_possible = is_possible and not pair.problems
         found = await survey(pair, os.environ)
         for line in _lines(found):
@@ -98,16 +96,13 @@ def _advice(pair: Pair, found: Survey, configuration: Configuration) -> Iterator
 
 
 async def _evacuate(pairs: Sequence[Pair], configuration: Configuration, access: Access, request: Request) -> bool:
-    outputs = open_outputs(configuration, os.environ)
     results: list[bool] = []
-    try:
+    async with closing_outputs(configuration, os.environ) as outputs:
         for topic, some in _by_topic(pairs):
             with _gate(topic, configuration, access):
                 for pair in some:
                     if pair.problems:
-                        typer.echo(str(pair))
-                        for problem in pair.problems:
-                            typer.echo(f"  stays: {printable(problem)}")
+                        _print_problems(pair)
                         results.append(False)
                         continue
                     evacuation = Evacuation(
@@ -120,10 +115,13 @@ async def _evacuate(pairs: Sequence[Pair], configuration: Configuration, access:
                             await _report(pair, evacuation, result)
                     if result.is_stopped:
                         return False
-    finally:
-        for output in outputs.values():
-            await output.close()
     return all(results)
+
+
+def _print_problems(pair: Pair) -> None:
+    typer.echo(str(pair))
+    for problem in pair.problems:
+        typer.echo(f"  stays: {printable(problem)}")
 
 
 def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[Pair]]]:
@@ -149,7 +147,7 @@ def _gate(topic: Destination | None, configuration: Configuration, access: Acces
             gate.open()
 
 
-async def _report(pair: Pair, evacuation: Evacuation, result: Evacuated) -> None:
+async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) -> None:
     typer.echo(str(pair))
     for share in Share:
         if result.moved[share]:
@@ -158,11 +156,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: Evacuated) -> None
         typer.echo(f"{result.states:>8,} session states moved")
     if result.gone:
         typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
-    for reason, count in Counter(result.left.values()).most_common():
-        keys = [key.partition("/")[0] for (_, key), each in result.left.items() if each == reason]
-        more = ", …" if len(keys) > _NUMBERS_SHOWN else ""
-        shown = ", ".join(keys[:_NUMBERS_SHOWN]) + more
-        typer.echo(f"{count:>8,} left: {printable(reason)} (sequence number {shown})")
+    print_left((key, reason) for (_, key), reason in result.left.items())
     for session_id, reason in result.left_states.items():
         typer.echo(f"{'':>8} the state of session {printable(session_id)} stays: {printable(reason)}")
     try:
@@ -172,7 +166,4 @@ async def _report(pair: Pair, evacuation: Evacuation, result: Evacuated) -> None
         typer.echo(f"verdicts: {path} ({moved:,} moved, {counts['there']:,} of them still at the target)")
     except BuswayError as error:
         typer.echo(f"the target cannot be read for the verdicts: {printable(str(error))}", err=True)
-    if result.error is not None:
-        typer.echo(f"ended early: {printable(str(result.error))}", err=True)
-    if result.is_stopped:
-        typer.echo("stopped: locks are released; run the command again to continue", err=True)
+    print_end(result.error, is_stopped=result.is_stopped)

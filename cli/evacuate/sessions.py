@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from cli.evacuate.pairs import Pair
 from cli.evacuate.targets import TIMEOUT_SECONDS, TargetReceivers
 from shared.azure.connections import service_bus_client
-from shared.dead_letters.ledger import COMPLETED, SENDING, SENT, Ledger
-from shared.dead_letters.receiving import Held, Receiver, SessionUnavailable, Source, unavailable
+from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
+from shared.resend.receiver import Receiver, unavailable
+from shared.resend.source import LockedMessage, SessionUnavailable, Source
 
 STATE = "session state"
 """What the ledger calls the state of a session."""
@@ -32,7 +33,7 @@ class Sessions:
         async with Receiver(self._pair.source, self._settings, session_id) as receiver:
             await self._targets.of(session_id)
             await self._copy_state(receiver, session_id or "")
-            yield _Kept(make(receiver), self._targets)
+            yield _SessionSource(make(receiver), self._targets)
 
     async def ids(self) -> list[str]:
         """Return the sessions of the source that have active messages or a state."""
@@ -89,25 +90,27 @@ class Sessions:
         self._ledger.share = before
 
 
-class _Kept:
+class _SessionSource:
     """A source that also keeps the session locked at the target."""
+
+    removes = True
 
     def __init__(self, source: Source, targets: TargetReceivers) -> None:
         self._source = source
         self._targets = targets
 
-    async def receive(self, count: int, seconds: float) -> list[Held]:
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage] | None:
         return await self._source.receive(count, seconds)
 
-    async def complete(self, messages: Sequence[Held]) -> list[Held]:
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         return await self._source.complete(messages)
 
-    async def give_back(self, messages: Iterable[Held]) -> None:
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
         await self._source.give_back(messages)
 
-    async def renew(self, messages: Sequence[Held]) -> list[Held]:
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         await self._targets.keep()
         return await self._source.renew(messages)
 
-    def may_send(self, message: Held) -> bool:
+    def may_send(self, message: LockedMessage) -> bool:
         return self._source.may_send(message)

@@ -8,11 +8,11 @@ from enum import StrEnum
 from hashlib import blake2b
 
 from cli.evacuate.pairs import Pair
-from shared.dead_letters.ledger import COMPLETED, Ledger
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import DEAD_LETTERS, Place
 from shared.message.peeked import PeekedMessage
+from shared.resend.ledger import COMPLETED, Ledger
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS, Place
 
 MARGIN_SECONDS = 60.0
 """A message that is due sooner is moved once it is active: it could become active on both sides."""
@@ -78,18 +78,17 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
     found, ids = Survey(), set[str]()
     places = [pair.source] if pair.is_topic else [dead_letters_of(pair.source), pair.source]
     for place in places:
-        async with contextlib.aclosing(peeked(place, settings)) as pages:
-            async for some in pages:
-                for letter, each in some:
-                    share = Share.DEAD if place.is_dead_letter_queue else _share_of(each)
-                    if letter.key is None or letter.message is None:
-                        found.left[share, f"?{len(found.left)}"] = "cannot be read: its sections are not AMQP"
-                    elif found.knows(share, letter, skipped):
-                        reason = _obstacle(pair, share, letter, ids)
-                        if reason is None:
-                            found.shares[share][letter.key] = letter.session_id
-                        else:
-                            found.left[share, letter.key] = reason
+        async with contextlib.aclosing(peek(place, settings)) as letters:
+            async for letter, each in letters:
+                share = Share.DEAD if place.is_dead_letter_queue else _share_of(each)
+                if letter.key is None or letter.message is None:
+                    found.left[share, f"?{len(found.left)}"] = "cannot be read: its sections are not AMQP"
+                elif found.knows(share, letter, skipped):
+                    reason = _obstacle(pair, share, letter, ids)
+                    if reason is None:
+                        found.shares[share][letter.key] = letter.session_id
+                    else:
+                        found.left[share, letter.key] = reason
     return found
 
 

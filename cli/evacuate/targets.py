@@ -1,28 +1,15 @@
 """Receivers of the target, which set messages aside there and hold sessions while they are moved."""
 
-import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
-from shared.azure.connections import service_bus_client
-from shared.azure.service_bus_internals import ManagementConnection
-from shared.dead_letters.places import Place
-from shared.dead_letters.receiving import Receiver, SessionUnavailable, unavailable
+from shared.resend.places import Place
+from shared.resend.receiver import Receiver, unavailable
+from shared.resend.source import SessionUnavailable
 
 TIMEOUT_SECONDS = 30.0
 # The shortest lock of a session is five seconds.
 _RENEWAL_SECONDS = 2.0
-
-
-@contextlib.asynccontextmanager
-async def management_of(place: Place, settings: Mapping[str, str]) -> AsyncIterator[ManagementConnection]:
-    """Give a connection for requests to *place*, which is opened at the first one."""
-    async with service_bus_client(place.setting, settings) as client:
-        connection = ManagementConnection.to(client, place.entity)
-        try:
-            yield connection
-        finally:
-            await connection.close()
 
 
 class TargetReceivers:

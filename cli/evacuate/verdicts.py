@@ -5,28 +5,23 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
 
+from cli.dead.ledger_file import ledger_of
 from cli.evacuate.pairs import Pair
 from cli.evacuate.sessions import STATE
 from cli.evacuate.survey import Share, dead_letters_of
-from shared.dead_letters.edits import RESENT_FROM, stamp_of
-from shared.dead_letters.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place
 from shared.private_file import open_private
+from shared.resend.edits import RESENT_FROM, stamp_of
+from shared.resend.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
+from shared.resend.peek import peek
+from shared.resend.places import Place
 
 MOVED, LEFT, UNCLEAR, TAKEN = "moved", "left", "unclear", "taken at the source"
 
 
-def ledger_path(folder: Path, place: Place) -> Path:
-    """Return the ledger of the messages of *place*."""
-    return folder / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
-
-
 def verdicts_path(folder: Path, pair: Pair) -> Path:
     """Return the file with the verdicts of the messages of an entity."""
-    return ledger_path(folder, pair.source).with_suffix(".verdicts.jsonl")
+    return ledger_of(pair.source, folder).with_suffix(".verdicts.jsonl")
 
 
 async def write_verdicts(
@@ -78,8 +73,9 @@ async def _stamps(pair: Pair, settings: Mapping[str, str]) -> set[str]:
     """Return the stamps of the copies that are at the target now."""
     found: set[str] = set()
     for place in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
-        async with contextlib.aclosing(peeked(place, settings)) as pages:
-            async for some in pages:
-                stamps = [each.message.application_property(RESENT_FROM) for each, _ in some if each.message]
-                found |= {each.payload for each in stamps if each is not None and isinstance(each.payload, str)}
+        async with contextlib.aclosing(peek(place, settings)) as letters:
+            async for letter, _ in letters:
+                stamp = None if letter.message is None else letter.message.application_property(RESENT_FROM)
+                if stamp is not None and isinstance(stamp.payload, str):
+                    found.add(stamp.payload)
     return found

@@ -38,7 +38,7 @@ def forward(
 
         busway forward stream/readings office/readings --group to-office
     """
-    from cli.forward.forwarding import Request
+    from cli.forward.forwarder import Request
     from cli.forward.run import forward_and_print
     from cli.places import open_place
 

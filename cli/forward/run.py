@@ -10,8 +10,7 @@ from pathlib import Path
 import typer
 
 from cli.forward.batch import Records
-from cli.forward.forwarding import Forwarding, Request
-from cli.repair.journal import sink_of
+from cli.forward.forwarder import Forwarder, Request
 from cli.stack import run_until_signalled
 from cli.synced_lines import SyncedLines
 from shared.config.files import Configuration, load
@@ -20,6 +19,7 @@ from shared.config.models import NAME
 from shared.config.outputs import open_outputs
 from shared.errors import ConfigError, Problem
 from shared.protocols import Output
+from shared.resend.hub_sink import sink_of
 
 
 def forward_and_print(request: Request, folder: Path) -> None:
@@ -35,7 +35,7 @@ def forward_and_print(request: Request, folder: Path) -> None:
     records = Records(journals.named(request.task), request.task, target)
     site, output = configuration.site(request.topic.alias), outputs.pop(request.hub.alias)
     with _rejects(request.rejects) as rejects:
-        forwarding = Forwarding(request, site, output, rejects, records)
+        forwarding = Forwarder(request, site, output, rejects, records)
 
         def stop() -> None:
             seconds = request.stop_within
@@ -69,7 +69,7 @@ def _needed(configuration: Configuration, hub: str) -> Configuration:
     return replace(configuration, connections={each: configuration.connections[each] for each in aliases})
 
 
-async def _run(forwarding: Forwarding, opened: Sequence[Output | Journals]) -> None:
+async def _run(forwarding: Forwarder, opened: Sequence[Output | Journals]) -> None:
     try:
         await forwarding.run()
     finally:

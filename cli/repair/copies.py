@@ -1,26 +1,32 @@
 """Entities that may have a copy of a missing message: they are peeked, never received from."""
 
 import contextlib
-import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from cli.repair.manifest import Missing
 from local.host.event_hubs_connection import EventHub
-from shared.amqp.values import Malformed
+from shared.amqp import map_section, sections
+from shared.amqp.values import Malformed, Value, long, symbol, timestamp
 from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
 from shared.azure.peek import peek_all
 from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration
 from shared.config.journal_assembly import actions_of
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
-from shared.errors import TargetUnavailable
+from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.journal.imprints import Imprinter
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
+from shared.message.ttl import MAX_MILLISECONDS
+from shared.resend.letters import Letter
+from shared.rules.rule import parse_action
 
 _DEAD_LETTERS = "/$DeadLetterQueue"
+_DEAD_LETTER_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
+_ANNOTATIONS = b"\x00\x53\x72"
 _MAX_MESSAGES = 200_000
 _EVENTS_PER_READ = 500
 _QUIET_SECONDS = 5.0
@@ -99,33 +105,83 @@ def dead_letters_of(task: TaskFile) -> str | None:
     return None if source.hub is not None or source.dead_letter else source.entity + _DEAD_LETTERS
 
 
-async def event(configuration: Configuration, task: TaskFile, missing: Missing) -> Copy | None:
+def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
+    """Return the connection and the entity that `--copies` names; raises ConfigError."""
+    alias, _, entity = text.partition("/")
+    connection = configuration.connections.get(alias)
+    if connection is None or not entity or connection.kind != "service-bus":
+        known = (name for name, each in configuration.connections.items() if each.kind == "service-bus")
+        expected = ", ".join(f"{each}/ENTITY" for each in known)
+        raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
+    return alias, entity
+
+
+def hub_of(
+    configuration: Configuration, task: TaskFile, settings: Mapping[str, str], group: str | None = None
+) -> EventHub:
+    """Return the hub that a task receives from, read with a consumer *group*, by default that of the task."""
+    setting = configuration.connections[task.source.connection].key
+    connection = Connection(setting, settings.get(setting), settings.get(setting + NAMESPACE_SUFFIX))
+    return EventHub(connection, task.source.hub or "", group or task.source.consumer_group or DEFAULT_CONSUMER_GROUP)
+
+
+async def events(
+    hub: EventHub, place: Origin, start: str | int | datetime, quiet_seconds: float
+) -> AsyncGenerator[list[Letter]]:
+    """Yield the events of a partition from *start* on, some at a time, until none comes for *quiet_seconds*."""
+    opened: Any = await hub.open(str(place.partition), start, 0)
+    try:
+        while some := await opened.link.receive(_EVENTS_PER_READ, quiet_seconds):
+            yield [Letter(each.payload, place) for each in some]
+    finally:
+        await opened.close()
+
+
+async def event(
+    configuration: Configuration, task: TaskFile, settings: Mapping[str, str], missing: Missing
+) -> Copy | None:
     """Return an event that its hub still has, or None; raises TargetUnavailable."""
     if missing.partition is None or missing.enqueued_time is None or task.source.hub is None:
         return None
-    setting = configuration.connections[task.source.connection].key
-    connection = Connection(setting, os.environ.get(setting), os.environ.get(setting + NAMESPACE_SUFFIX))
-    hub = EventHub(connection, task.source.hub, task.source.consumer_group or DEFAULT_CONSUMER_GROUP)
+    hub = hub_of(configuration, task, settings)
     place = Origin(configuration.site(task.source.connection), task.source.hub, str(missing.partition))
     since = datetime.fromtimestamp(missing.enqueued_time / 1000, UTC) - _CLOCK
-    async with contextlib.aclosing(_events(hub, place, since)) as events:
-        async for content in events:
-            arrival = Message.received(content, place).arrival
-            if arrival.sequence_number is None or missing.sequence_number is None:
-                return None
-            if arrival.sequence_number == missing.sequence_number:
-                return Copy(content, place) if arrival.enqueued_time == missing.enqueued_time else None
-            if arrival.sequence_number > missing.sequence_number:
-                return None
+    try:
+        async with contextlib.aclosing(events(hub, place, since, _QUIET_SECONDS)) as pages:
+            async for page in pages:
+                for each in page:
+                    number = each.number
+                    if number is None or missing.sequence_number is None or number > missing.sequence_number:
+                        return None
+                    if number == missing.sequence_number:
+                        return Copy(each.content, place) if each.enqueued_time == missing.enqueued_time else None
+    finally:
+        await hub.close()
     return None
 
 
-async def _events(hub: EventHub, place: Origin, since: datetime) -> AsyncGenerator[bytes]:
-    opened: Any = await hub.open(str(place.partition), since, 0)
-    try:
-        while events := await opened.link.receive(_EVENTS_PER_READ, _QUIET_SECONDS):
-            for each in events:
-                yield each.payload
-    finally:
-        await opened.close()
-        await hub.close()
+def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, now: datetime) -> bytes:
+    """Return the copy as the task's source would deliver it."""
+    source = Origin(missing.site, missing.entity)
+    raw = sections.split(copy.content)
+    if task.source.hub is not None:
+        return copy.content
+    message = Message(raw, Message.received(copy.content, source).arrival)
+    dead = dead_letters_of(task)
+    if copy.place.entity == dead:
+        message.set_properties(dict.fromkeys(_DEAD_LETTER_PROPERTIES))
+    elif task.source.rule is not None and task.source.rule.action is not None:
+        # The rule of the task's own subscription was not applied to a copy in another one.
+        parse_action(task.source.rule.action).apply(RuleProperties(message))
+    if missing.has_expired and missing.enqueued_time is not None and message.time_to_live and task.ttl == "remaining":
+        # The task subtracts the age of the message, so that its whole life remains.
+        age = round(now.timestamp() * 1000) - missing.enqueued_time
+        message.time_to_live = min(message.time_to_live + max(age, 0), MAX_MILLISECONDS)
+    changes: dict[str, Value | None] = {"x-opt-deadletter-source": None, "x-opt-locked-until": None}
+    if missing.sequence_number is not None:
+        changes["x-opt-sequence-number"] = long(missing.sequence_number)
+    if missing.enqueued_time is not None:
+        changes["x-opt-enqueued-time"] = timestamp(missing.enqueued_time)
+    raw.message_annotations = map_section.edited(raw.message_annotations, _ANNOTATIONS, changes, symbol)
+    sent = (raw.header, raw.message_annotations, raw.properties, raw.application_properties, raw.body, raw.footer)
+    return b"".join(sent)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cli.replay.positions import Position
 from shared.errors import ConfigError, Problem
+from shared.message.replay import replay_name
 from shared.private_file import open_private
 
 _FOLDER = Path("build/replay")
@@ -26,6 +27,11 @@ class Plan:
     consumer_group: str | None = None
     new_ids: bool = False
     is_finished: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the replay in the journal and the ledger."""
+        return replay_name(self.task, self.identity)
 
     @property
     def ledger(self) -> Path:

@@ -5,6 +5,7 @@ import contextlib
 import os
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,23 +14,24 @@ import typer
 from cli.dead.duplicates import window_by_administration
 from cli.dead.kinds import problems
 from cli.dead.ledger_file import LedgerFile
-from cli.dead.progress import progress, stopped_by_signals
-from cli.dead.selecting import filter_of
-from cli.dead.wanted import print_unevaluated
+from cli.dead.progress import run_to_end
+from cli.dead.selection import filter_of
+from cli.dead.summary import print_unevaluated
 from cli.file_lock import locked
-from cli.replay.messages import NotFound, Page, Replayed, Unread, messages
+from cli.replay.delivery import ReplayDelivery
+from cli.replay.messages import Messages
 from cli.replay.plan import Plan, unfinished
 from cli.replay.positions import position_of
-from cli.replay.replaying import Replay, opened
 from cli.topology.sites import Access
 from shared.config.files import Configuration, load
 from shared.config.models import TaskFile
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.places import Destination, task_named
-from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
-from shared.message.message import Message
-from shared.message.rule_properties import RuleProperties
+from shared.errors import ConfigError, Problem
 from shared.printable import printable
+from shared.resend.ledger import Ledger
+from shared.resend.pipeline_delivery import OPTIONS
+from shared.resend.places import Destination, task_named
+from shared.resend.run import Run
+from shared.resend.source import CopySource
 
 _SHOWN = 10
 
@@ -129,33 +131,26 @@ def _new_plan(request: Request, task: TaskFile) -> Plan:
 async def _show(plan: Plan, task: TaskFile, configuration: Configuration, request: Request, folder: Path) -> bool:
     counts: Counter[str] = Counter()
     ends: dict[str, tuple[int, int]] = {}
-    missing = unread = 0
-    selected = _Filter(plan.where)
-    async with contextlib.aclosing(messages(plan, task, configuration, os.environ, folder)) as pages:
+    messages = Messages(plan, task, configuration, os.environ, folder)
+    async with contextlib.aclosing(messages.pages()) as pages:
         async for page in pages:
-            for each in selected.of(page):
-                missing += isinstance(each, NotFound)
-                if isinstance(each, Unread):
-                    unread += 1
-                    typer.echo(printable(each.problem), err=True)
-                if isinstance(each, Replayed):
-                    name = "" if each.partition is None else f" in partition {each.partition}"
-                    number = each.arrival.sequence_number or 0
-                    low, high = ends.get(name, (number, number))
-                    ends[name] = min(low, number), max(high, number)
-                    counts[name] += 1
+            for _, each in page:
+                name = "" if each.origin.partition is None else f" in partition {each.origin.partition}"
+                low, high = ends.get(name, (each.number or 0, each.number or 0))
+                ends[name] = min(low, each.number or 0), max(high, each.number or 0)
+                counts[name] += 1
     typer.echo(f"{task.task}: would replay {counts.total():,} messages")
     for name, count in sorted(counts.items()):
         typer.echo(f"{count:>8,}{name}, sequence numbers {ends[name][0]} to {ends[name][1]}")
-    if missing:
-        typer.echo(f"{missing:>8,} without a copy: name an entity that has them with --copies")
-    print_unevaluated(selected.unevaluated)
-    for line in await asyncio.to_thread(_warnings, task, configuration, request):
+    if messages.not_found:
+        typer.echo(f"{len(messages.not_found):>8,} without a copy: name an entity that has them with --copies")
+    is_all = _print_problems(messages)
+    for line in await _warnings(task, configuration, request):
         typer.echo(line)
-    return not (missing or unread or selected.unevaluated)
+    return is_all
 
 
-def _warnings(task: TaskFile, configuration: Configuration, request: Request) -> list[str]:
+async def _warnings(task: TaskFile, configuration: Configuration, request: Request) -> list[str]:
     """Return what duplicate detection at the targets does to copies with the same id."""
     if request.new_ids:
         return []
@@ -164,7 +159,7 @@ def _warnings(task: TaskFile, configuration: Configuration, request: Request) ->
     for target in task.targets():
         place = Destination(target.connection, configuration.site(target.connection), target.entity)
         try:
-            window = window_of(place)
+            window = await window_of(place)
         except ConfigError:
             found.append(f"{place}: it is not known whether it drops copies as duplicates; --new-ids prevents that")
             continue
@@ -174,67 +169,39 @@ def _warnings(task: TaskFile, configuration: Configuration, request: Request) ->
 
 
 async def _replay(plan: Plan, task: TaskFile, configuration: Configuration, request: Request, folder: Path) -> bool:
-    selected = _Filter(plan.where)
-    ledger = Ledger(LedgerFile(plan.ledger), f"{plan.task}~{plan.identity}")
-    async with ledger, opened(plan, task, configuration, os.environ, ledger) as run:
-        try:
-            await run.resolve(configuration, os.environ)
-            with stopped_by_signals(run.stop), progress("replayed", None) as advance:
-                async with contextlib.aclosing(messages(plan, task, configuration, os.environ, folder)) as pages:
-                    async for page in pages:
-                        before = run.counts.total()
-                        await run.send(selected.of(page), request.rate)
-                        advance(run.counts.total() - before)
-                        if run.is_stopped or run.error is not None:
-                            break
-        except (TargetUnavailable, TargetRefused) as error:
-            run.error = error
-        plan.is_finished = run.error is None and not run.is_stopped
-        plan.write()
-        _print(plan, run)
-        print_unevaluated(selected.unevaluated)
-        return plan.is_finished and not (run.not_found or run.unread or selected.unevaluated)
-
-
-class _Filter:
-    """The messages for which a rule is true, and how many it could not be evaluated for."""
-
-    def __init__(self, where: str | None) -> None:
-        """Compile the rule, if there is one."""
-        self.unevaluated = 0
-        self._where = None if where is None else filter_of(where)
-
-    def of(self, page: Page) -> Page:
-        """Return what is selected of *page*."""
-        return [each for each in page if not isinstance(each, Replayed) or self._takes(each)]
-
-    def _takes(self, each: Replayed) -> bool:
-        if self._where is None:
-            return True
-        try:
-            return self._where.matches(RuleProperties(Message.received(each.content, each.arrival.origin)))
-        except MessageRejected:
-            self.unevaluated += 1
-            return False
-
-
-def _print(plan: Plan, run: Replay) -> None:
-    typer.echo(f"replay {plan.task}~{plan.identity}")
-    if plan.is_finished and not (run.counts or run.before or run.not_found):
+    messages = Messages(plan, task, configuration, os.environ, folder)
+    ledger = Ledger(LedgerFile(plan.ledger), plan.name)
+    delivery = ReplayDelivery(plan, ledger, configuration, os.environ)
+    async with ledger, delivery.opened(configuration, os.environ, replay=plan.identity):
+        options = OPTIONS._replace(rate=request.rate)
+        make = partial(Run, lambda _: CopySource(messages.pages()), delivery, None, options)
+        result = await run_to_end(make, "replayed", None)
+    plan.is_finished = result.error is None and not result.is_stopped
+    plan.write()
+    typer.echo(f"replay {plan.name}")
+    if plan.is_finished and not (delivery.outcomes or result.sent_before or messages.not_found):
         typer.echo("       0 messages between these positions")
-    for outcome, count in run.counts.most_common():
+    for outcome, count in delivery.outcomes.most_common():
         typer.echo(f"{count:>8,} {outcome}")
-    if run.before:
-        typer.echo(f"{run.before:>8,} not sent: an earlier run had sent them")
-    if run.again:
-        typer.echo(f"{run.again:>8,} of them may arrive twice: an interrupted run may have sent them")
-    if run.not_found:
-        numbers = ", ".join(each.split("/")[1] for each in run.not_found[:_SHOWN])
-        typer.echo(f"{len(run.not_found):>8,} without a copy (sequence number {numbers}): see --copies")
-    for problem in run.unread:
-        typer.echo(printable(problem), err=True)
+    if result.sent_before:
+        typer.echo(f"{result.sent_before:>8,} not sent: an earlier run had sent them")
+    if delivery.again:
+        typer.echo(f"{delivery.again:>8,} of them may arrive twice: an interrupted run may have sent them")
+    if messages.not_found:
+        numbers = ", ".join(messages.not_found[:_SHOWN])
+        typer.echo(f"{len(messages.not_found):>8,} without a copy (sequence number {numbers}): see --copies")
+    is_all = _print_problems(messages)
     typer.echo(f"ledger: {plan.ledger}")
-    if run.error is not None:
-        typer.echo(f"ended early: {printable(str(run.error))}; continue with --resume", err=True)
-    if run.is_stopped:
+    if result.error is not None:
+        typer.echo(f"ended early: {printable(str(result.error))}; continue with --resume", err=True)
+    if result.is_stopped:
         typer.echo("stopped; continue with --resume", err=True)
+    return plan.is_finished and is_all
+
+
+def _print_problems(messages: Messages) -> bool:
+    """Print what could not be read or evaluated; return whether all messages were found."""
+    for problem in messages.unread:
+        typer.echo(printable(problem), err=True)
+    print_unevaluated(messages.selection.unevaluated)
+    return not (messages.not_found or messages.unread or messages.selection.unevaluated)

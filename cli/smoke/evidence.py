@@ -13,10 +13,10 @@ from cli.smoke.watching import EntityWatch, is_of
 from cli.trace.run import on_this_machine
 from shared.config.files import Configuration
 from shared.config.status_assembly import StatusReader
-from shared.dead_letters.places import DEAD_LETTERS, Place
 from shared.errors import BuswayError
 from shared.journal.hops import hops
 from shared.journal.search import files_in, search
+from shared.resend.places import DEAD_LETTERS, Place
 
 
 class Recorded(NamedTuple):

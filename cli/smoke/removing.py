@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Mapping
 
 from cli.smoke.watching import is_of_run
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.peeking import peeked
-from shared.dead_letters.places import Place
-from shared.dead_letters.receiving import Receiver
 from shared.errors import BuswayError
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import Place
+from shared.resend.receiver import Receiver
 
 _SECONDS = 1.0
 _MOST_LOOKED_AT = 5_000
@@ -43,13 +43,12 @@ async def _contents(place: Place, run: str, settings: Mapping[str, str]) -> tupl
     """Return the messages of *run*, and the number of others."""
     ours: list[Letter] = []
     others = 0
-    async with contextlib.aclosing(peeked(place, settings)) as pages:
-        async for page in pages:
-            for letter, _ in page:
-                if is_of_run(letter, run):
-                    ours.append(letter)
-                else:
-                    others += 1
+    async with contextlib.aclosing(peek(place, settings)) as letters:
+        async for letter, _ in letters:
+            if is_of_run(letter, run):
+                ours.append(letter)
+            else:
+                others += 1
             if others > _MOST_LOOKED_AT:
                 break
     return ours, others

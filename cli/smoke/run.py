@@ -23,9 +23,9 @@ from shared.config.files import Configuration, load
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
 from shared.config.review import Entities
-from shared.dead_letters.places import SUBSCRIPTION, Place, entity_named
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import json_line, printable
+from shared.resend.places import SUBSCRIPTION, Place, entity_named
 
 _GOOD, _BAD, _INCOMPLETE = 0, 1, 2
 _AT_ONCE = 8

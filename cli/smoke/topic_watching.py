@@ -11,9 +11,9 @@ from shared.amqp.codec import decode_all
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import Malformed, string
 from shared.azure.senders.kafka_record import AMQP_MARK
-from shared.dead_letters.letters import Letter
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
+from shared.resend.letters import Letter
 
 _SECONDS = 0.2
 _MESSAGE_ID = "amqp-message-id"

@@ -9,12 +9,12 @@ from local.host.event_hubs_connection import EventHub
 from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
 from shared.azure.peek import Peeker, peeker
 from shared.azure.receivers.connection import Connection
-from shared.dead_letters.letters import Letter
-from shared.dead_letters.peeking import CHECK
-from shared.dead_letters.places import Place
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage
+from shared.resend.letters import Letter
+from shared.resend.peek import CHECK
+from shared.resend.places import Place
 
 MOST_WAITING = 20_000
 # Azure puts the partition of a partitioned entity into the upper 16 bits: its numbers do not rise.

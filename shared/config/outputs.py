@@ -1,6 +1,7 @@
 """The outputs of a configuration."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from shared.azure.connections import setting_problem
 from shared.azure.event_grid_endpoint import event_grid_setting_problem
@@ -32,6 +33,19 @@ def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> d
         alias: _open_output(configuration, alias, connection, settings, secrets)
         for alias, connection in configuration.connections.items()
     }
+
+
+@asynccontextmanager
+async def closing_outputs(
+    configuration: Configuration, settings: Mapping[str, str]
+) -> AsyncIterator[dict[str, Output]]:
+    """Give what `open_outputs` returns, and close it at the end of the block."""
+    outputs = open_outputs(configuration, settings)
+    try:
+        yield outputs
+    finally:
+        for output in outputs.values():
+            await output.close()
 
 
 def _setting_problem(configuration: Configuration, alias: str, settings: Mapping[str, str]) -> Problem | None:

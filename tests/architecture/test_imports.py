@@ -44,7 +44,7 @@ ONLY_THERE = {
         "shared.message",
         "shared.line",
         "shared.journal",
-        "shared.dead_letters",
+        "shared.resend",
         "shared.losses",
         "shared.status",
         "functions.answers",
@@ -58,7 +58,7 @@ ONLY_THERE = {
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
         "shared.azure",
-        "shared.dead_letters.receiving",
+        "shared.resend.receiver",
         "shared.stores",
         "shared.nightly",
         "clients",

@@ -12,8 +12,9 @@ from azure.servicebus.exceptions import ServiceBusError
 from local.broker.config import LinkLimits, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
-from shared.dead_letters.places import Place
-from shared.dead_letters.receiving import Receiver, SessionUnavailable
+from shared.resend.places import Place
+from shared.resend.receiver import Receiver
+from shared.resend.source import SessionUnavailable
 
 # The SDK does not close the socket of a connection that the service has closed; here it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

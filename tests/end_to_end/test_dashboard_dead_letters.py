@@ -12,12 +12,12 @@ from azure.storage.blob import BlobLeaseClient, ContainerClient
 from local.broker.thread import RunningBroker
 from shared.amqp.values import long
 from shared.config.status_assembly import open_status_container
-from shared.dead_letters import evidence, resend_step
-from shared.dead_letters.delivery import Delivered, Delivery, Ready
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.ledger_blob import LedgerBlob
-from shared.dead_letters.places import dead_letter_queue
 from shared.errors import ConfigError
+from shared.resend import evidence, step
+from shared.resend.delivery import Attempt, PreparedMessage, TargetDelivery
+from shared.resend.ledger import Ledger
+from shared.resend.ledger_blob import LedgerBlob
+from shared.resend.places import dead_letter_queue
 from shared.stores.leased_blob import BlobInUse
 from tests.azurite import running_azurite
 from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
@@ -113,15 +113,15 @@ def test_a_resend_takes_the_group_in_order_and_nothing_else(site: Site, dashboar
 def test_a_step_ends_with_its_time_and_the_next_one_continues(
     site: Site, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resend_step, "STEP_SECONDS", 0.6)
-    monkeypatch.setattr("shared.dead_letters.resending.AT_ONCE", 2)
-    send = Delivery.send
+    monkeypatch.setattr(step, "STEP_SECONDS", 0.6)
+    monkeypatch.setattr("shared.resend.run.AT_ONCE", 2)
+    send = TargetDelivery.send
 
-    async def slow(self: Delivery, messages: Sequence[Ready]) -> Delivered:
+    async def slow(self: TargetDelivery, messages: Sequence[PreparedMessage]) -> Attempt:
         await asyncio.sleep(0.4)
         return await send(self, messages)
 
-    monkeypatch.setattr(Delivery, "send", slow)
+    monkeypatch.setattr(TargetDelivery, "send", slow)
     site.bury("orders", many(6))
     steps = resent_in_steps(dashboard, {"entity": ORDERS, "group": BROKEN, "to": "east/orders"})
     assert len(steps) > 1

@@ -21,14 +21,14 @@ from local.broker.core.content import read_content
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
-from shared.dead_letters import delivery, evidence
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.places import Place
 from shared.errors import MessageRejected
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
 from shared.line.states import Rejection, Stage
 from shared.message.arrival import Arrival, Origin
+from shared.resend import delivery, evidence
+from shared.resend.ledger import Ledger
+from shared.resend.places import Place
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
@@ -221,7 +221,7 @@ def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Sit
 
 
 def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Site, monkeypatch: Any) -> None:
-    monkeypatch.setattr("shared.dead_letters.resending._WAITS", (0.01, 0.01))
+    monkeypatch.setattr("shared.resend.run._WAITS", (0.01, 0.01))
     site.bury("orders", many(30, body=b"x" * 60_000))
     full = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small")
     assert full.returncode == 1
@@ -275,13 +275,13 @@ def test_an_answer_that_was_lost_and_a_message_that_was_consumed_meanwhile_are_u
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.bury("orders", [delivered(1), delivered(2)])
-    send = delivery.Delivery.send
+    send = delivery.TargetDelivery.send
 
-    async def unanswered(self: delivery.Delivery, messages: Any) -> Any:
+    async def unanswered(self: delivery.TargetDelivery, messages: Any) -> Any:
         await send(self, messages)
         raise Killed
 
-    monkeypatch.setattr(delivery.Delivery, "send", unanswered)
+    monkeypatch.setattr(delivery.TargetDelivery, "send", unanswered)
     note = Ledger.note
 
     async def only_sending(self: Ledger, state: str, keys: Any, to: str) -> None:

@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.admin.thread import RunningAdmin
 from local.broker.thread import RunningBroker
-from shared.dead_letters import evidence
+from shared.resend import evidence
 from tests.end_to_end.dead_letter_site import property_of
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite
 from tests.impatience import impatient_clients
@@ -137,7 +137,7 @@ def test_a_deferred_message_stays_if_the_target_could_dead_letter_it(site: Evacu
 def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.dead_letters.resending._WAITS", (0.01,))
+    monkeypatch.setattr("shared.resend.run._WAITS", (0.01,))
     with site.client() as client, client.get_queue_sender("orders") as sender:
         for number in range(30):
             sender.send_messages(ServiceBusMessage(b"x" * 60_000, message_id=f"m-{number}"))
@@ -178,7 +178,7 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
 def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_message(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.evacuate.placing._PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr("cli.evacuate.placement._PATIENCE_SECONDS", 1.5)
     site.fill("orders", 3)
     with (
         ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,

@@ -14,14 +14,19 @@ from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from typer.testing import CliRunner
 
+from cli.dead.ledger_file import LedgerFile
 from cli.main import app
-from cli.repair.manifest import Ledger, ledger_of, read
-from cli.repair.replay import Repair, Report, State
+from cli.repair.manifest import ledger_of, read
+from cli.repair.repair import Repair, Report, State
+from cli.repair.run import ledger_in
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotReceive
 from shared.config.files import load
+from shared.resend.pipeline_delivery import OPTIONS
+from shared.resend.run import Run
+from shared.resend.source import CopySource
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, dead_letter, encoded, row
 
 
@@ -108,20 +113,21 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: S
     site.missing(dead_letter(site, 4, "gone"))
     messages, _ = read(site.manifest)
 
-    async def reports() -> list[Report]:
-        repair = Repair(load(site.folder), site.settings, [], ledger, hold=timedelta(seconds=2.5))
-        try:
-            return [await repair.report(each, apply=True) for each in messages]
-        finally:
-            await repair.close()
+    found: list[Report] = []
 
-    with Ledger(site.ledger) as ledger:
-        found = asyncio.run(reports())
+    async def repaired() -> list[str | None]:
+        async with ledger_in(LedgerFile(site.ledger), apply=True) as ledger:
+            repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
+            async with repair.opened(load(site.folder), site.settings, hold=timedelta(seconds=2.5)):
+                await Run(lambda _: CopySource(repair.copies(messages)), repair, None, OPTIONS).run()
+            return [ledger.state(each.key) for each in messages]
+
+    states = asyncio.run(repaired())
     assert [each.state for each in found] == [State.FAILED] * 4
     assert all("east/gone" in each.text for each in found[:3])
     assert found[3].text == "not tried: the last 3 messages of its task could not be sent"
     # No target accepted any of them: the next repair does not warn that they may arrive twice.
-    assert [Ledger(site.ledger).state(each) for each in messages] == ["refused"] * 3 + [None]
+    assert states == ["refused"] * 3 + [None]
     # The repair sent its journal to the hub itself: a command has no output binding.
     assert site.records_in_journal(is_repair=True) == [
         (each.sequence_number, what) for each in messages[:3] for what in ("received", "retry")
@@ -145,8 +151,8 @@ def test_an_interrupted_repair_sends_its_last_message_again_and_reports_it(site:
     assert site.repair("--apply").returncode == 0
     assert len(site.arrived("orders")) == 2
     lines = [line for line in site.ledger.read_text().splitlines() if line]
-    assert len(lines) == 4
-    site.ledger.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])
+    assert len(lines) == 1 + 4
+    site.ledger.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])
     again = site.repair("--apply")
     assert again.returncode == 0
     assert again.stdout.count("an earlier repair was interrupted or got no answer") == 1
@@ -167,17 +173,18 @@ def found_by_tap(site: Site) -> str:
     site.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *seen)))
     ((missing,), _) = read(site.manifest)
 
-    async def report() -> Report:
-        repair = Repair(load(site.folder), site.settings, [], Ledger(site.ledger))
-        try:
-            return await repair.report(missing, apply=False)
-        finally:
-            await repair.close()
+    found: list[Report] = []
 
-    found = asyncio.run(report())
+    async def show() -> None:
+        async with ledger_in(LedgerFile(site.ledger), apply=False) as ledger:
+            repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
+            async with repair.opened(load(site.folder), site.settings):
+                await repair.show([missing])
+
+    asyncio.run(show())
     for path in (site.folder / "journal.yaml", site.folder / "tasks" / "tap.yaml"):
         path.unlink()
-    return found.text
+    return found[0].text
 
 
 def test_a_copy_in_another_subscription_gets_what_the_rule_sets(site: Site) -> None:
@@ -294,16 +301,16 @@ def test_a_full_disk_ends_the_repair_before_the_next_message(site: Site) -> None
     rows = dead_letter(site, 3)
     site.missing(rows[:1])
     assert site.repair("--apply").returncode == 0
-    # The limit on the size of files leaves room for a part of a line.
+    # The limit on the size of files leaves room for the line of the run, and for a part of the next one.
     site.missing(rows)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 20, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 100, limits[1]))
     try:
         ended = site.repair("--apply")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (ended.returncode, ended.stdout.count("done before")) == (1, 1)
-    assert f"{site.ledger}: cannot be written (File too large) while orders: o-1" in ended.stderr
+    assert (ended.returncode, ended.stdout.count("done before")) == (1, 1 + 1)
+    assert f"ended early: {site.ledger}: cannot be written: File too large" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert site.repair("--apply").returncode == 0
     assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]

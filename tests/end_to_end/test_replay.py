@@ -110,10 +110,8 @@ class Killed(BaseException):
     """Ends a run as SIGKILL would."""
 
 
-# The SDKs leave the sockets of a killed run to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_killed_replay_continues_with_what_it_had_selected(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.replay.replaying.AT_ONCE", 2)
+    monkeypatch.setattr("shared.resend.run.AT_ONCE", 2)
     send_events(site, 8)
     append, left = LedgerFile.append, iter(range(4))
 

@@ -16,9 +16,9 @@ import pytest
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from shared.amqp.values import long
-from shared.dead_letters import evidence
-from shared.dead_letters.ledger import Ledger
-from shared.dead_letters.ledger_blob import LedgerBlob
+from shared.resend import evidence
+from shared.resend.ledger import Ledger
+from shared.resend.ledger_blob import LedgerBlob
 from tests.azurite import running_azurite
 from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
@@ -51,7 +51,7 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     """Each write to the ledger is a step; the run is killed before it, or after it and before what follows."""
-    monkeypatch.setattr("shared.dead_letters.resending.AT_ONCE", 3)
+    monkeypatch.setattr("shared.resend.run.AT_ONCE", 3)
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # a send that was cut off here never arrives later
     contents = [delivered(n, session_id=f"s-{n % 3}", named={"n": long(n)}) for n in range(COUNT)]
     append = Ledger._append

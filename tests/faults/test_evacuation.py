@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusMessage
 from cli.dead.ledger_file import LedgerFile
 from local.broker.admin.thread import RunningAdmin
 from local.broker.thread import RunningBroker
-from shared.dead_letters import evidence
+from shared.resend import evidence
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite, numbers_of
 from tests.impatience import impatient_clients
 
@@ -40,7 +40,7 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, queue: str, is_written: bool
 ) -> None:
     """Each write to the ledger is a step; the run is killed before it, or after it and before what follows."""
-    monkeypatch.setattr("shared.dead_letters.resending.AT_ONCE", 3)
+    monkeypatch.setattr("shared.resend.run.AT_ONCE", 3)
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # a send that was cut off here never arrives later
     append, killed = LedgerFile.append, 0
     with impatient_clients():
@@ -112,7 +112,7 @@ def test_a_scheduled_message_that_becomes_active_meanwhile_arrives_once(
     async def cancelled_never(*_: object) -> list[object]:
         raise Killed
 
-    monkeypatch.setattr("cli.evacuate.scheduling.ScheduledSource.complete", cancelled_never)
+    monkeypatch.setattr("cli.evacuate.schedule.ScheduledSource.complete", cancelled_never)
     with pytest.raises(Killed):
         site.evacuate("west/orders")
     monkeypatch.undo()

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from cli.children import Child
+from cli.dead.ledger_file import LedgerFile
 from cli.dry_run.recorded import Recorded, save
 from cli.folders import free_folder
-from cli.repair.manifest import Ledger, Missing
 from local.host.checkpoints import FileCheckpoints, Partition
 from shared.private_file import open_private, write_private
-
-MESSAGE = Missing("t", "w", "o", None, 1, 2, "m", None, None, 0)
+from shared.resend.ledger import Ledger
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +30,11 @@ def mode(path: Path) -> int:
 
 
 def ledger(file: Path) -> None:
-    with Ledger(file) as opened:
-        opened.note(MESSAGE, "sent")
+    async def note() -> None:
+        async with Ledger(LedgerFile(file), "orders") as opened:
+            await opened.note("sent", ["1/2"], "east/orders")
+
+    asyncio.run(note())
 
 
 def checkpoints(file: Path) -> None:
@@ -42,7 +44,7 @@ def checkpoints(file: Path) -> None:
 WRITERS: dict[str, Callable[[Path], object]] = {
     "a text": lambda file: write_private(file, "x"),
     "messages of a dry run": lambda file: save(file, [Recorded(b"x", None)]),
-    "the ledger of a repair": ledger,
+    "a ledger": ledger,
     "checkpoints of the local host": checkpoints,
 }
 

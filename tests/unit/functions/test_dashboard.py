@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from functions.dashboard import page
-from shared.dead_letters.model import ResendStep
+from shared.resend.model import ResendStep
 from tests.browser import CONTRAST, CUT, Tab, running_browser
 from tests.sample_dead_letters import (
     BODY,

@@ -1,0 +1,68 @@
+"""How messages are sent to the target: as they are, with a stamp that identifies each copy."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from cli.evacuate.pairs import Pair
+from cli.evacuate.survey import Share
+from shared.amqp.values import Value, string
+from shared.errors import MessageRejected
+from shared.message.message import Message
+from shared.message.ttl import Remaining
+from shared.protocols import Output
+from shared.resend.delivery import TargetDelivery
+from shared.resend.edits import RESENT_FROM, stamp_of
+from shared.resend.evidence import Answer, Question, answers_at
+from shared.resend.ledger import Ledger
+from shared.resend.letters import Letter
+from shared.resend.places import Destination, Place, Scene
+
+EVACUATED_TO = "repl-evacuated-to"
+"""The property that says for which subscription of a topic a copy is."""
+_PLACING_MILLISECONDS = 3_600_000
+"""The least life of a copy that is not set aside yet: it must not expire before that."""
+
+
+class MoveEdits:
+    """The changes of a message that is moved: it keeps everything, and the end of its life."""
+
+    def __init__(self, pair: Pair, share: Share) -> None:
+        """Move messages of *share*."""
+        self._share = share
+        self._to = pair.target.entity if pair.is_gated else None
+
+    def resent(self, letter: Letter, place: Place) -> Message:
+        """Return the message to send for a letter of *place*; raises MessageRejected."""
+        if letter.message is None:
+            raise MessageRejected("MalformedMessage", "its sections cannot be read")
+        message = letter.message.copy()
+        changes: dict[str, Value | None] = {RESENT_FROM: string(stamp_of(place, letter.key or ""))}
+        if self._to is not None and self._share is not Share.SCHEDULED:
+            changes[EVACUATED_TO] = string(self._to)
+        message.set_properties(changes)
+        lives = self._share in (Share.ACTIVE, Share.DEFERRED)
+        if lives and Remaining().expires(message, datetime.now(UTC)):
+            raise MessageRejected("Expired", "its time to live is over: its entity removes it")
+        if self._share in (Share.DEAD, Share.DEFERRED) and message.time_to_live:
+            message.time_to_live = max(message.time_to_live, _PLACING_MILLISECONDS)
+        return message
+
+
+class MoveDelivery(TargetDelivery):
+    """Sends messages of one share of an entity."""
+
+    def __init__(self, pair: Pair, share: Share, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
+        """Send messages of *share*, which are in the entity of *scene*."""
+        super().__init__(scene, ledger, MoveEdits(pair, share), self._route, outputs)
+        self.pair = pair
+        self.share = share
+        self.place = scene.place
+        self.settings = scene.settings
+
+    async def _route(self, _: Letter) -> Destination:
+        return self.pair.destination
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
+        """Return what a look at the target shows."""
+        return await answers_at(questions, self.place, self.pair.target, self.settings, stopping, gets_all=True)

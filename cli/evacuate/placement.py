@@ -1,0 +1,166 @@
+"""
+Messages that are set aside at the target as they were at the source: dead letters and deferred messages.
+
+Nobody can send to a dead-letter queue, or send a deferred message. Each is sent to the entity, received there, and
+dead-lettered or deferred. If another receiver takes a copy in between, the run ends with the first one.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from cli.evacuate.move import MoveDelivery
+from cli.evacuate.pairs import Pair
+from cli.evacuate.survey import Share, dead_letters_of
+from cli.evacuate.targets import TargetReceivers
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.protocols import Output
+from shared.resend.delivery import Attempt, PreparedMessage
+from shared.resend.edits import resent_key
+from shared.resend.evidence import Answer, Question, copies_of, may_look
+from shared.resend.ledger import ACCEPTED, SENT, Ledger
+from shared.resend.letters import DESCRIPTION, REASON, Letter
+from shared.resend.places import Scene
+from shared.resend.receiver import Receiver
+from shared.resend.source import LockedMessage, SessionUnavailable
+
+_AT_ONCE = 100
+_RECEIVE_SECONDS = 1.0
+_PATIENCE_SECONDS = 10.0
+
+
+class PlacementDelivery(MoveDelivery):
+    """Sends dead letters or deferred messages, and sets them aside at the target."""
+
+    accepted_is = ACCEPTED
+
+    def __init__(
+        self,
+        pair: Pair,
+        share: Share,
+        scene: Scene,
+        ledger: Ledger,
+        *,
+        outputs: Mapping[str, Output],
+        targets: TargetReceivers,
+    ) -> None:
+        """Receive the copies through *targets*."""
+        super().__init__(pair, share, scene, ledger, outputs)
+        self._targets = targets
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send *messages*, and set them aside; those of one session stay in their order."""
+        result = Attempt()
+        groups: dict[str | None, list[PreparedMessage]] = {}
+        for each in messages:
+            groups.setdefault(each.outgoing.session_id if self.pair.requires_session else None, []).append(each)
+        for session_id, some in groups.items():
+            if result.error is None:
+                await self._send_group(session_id, some, result)
+            else:
+                result.refused += [each.key for each in some]
+        return result
+
+    async def _send_group(self, session_id: str | None, messages: Sequence[PreparedMessage], result: Attempt) -> None:
+        try:
+            receiver = await self._targets.of(session_id)
+        except SessionUnavailable as error:
+            result.rejected |= dict.fromkeys((each.key for each in messages), str(error))
+            return
+        sent = await super().send(messages)
+        result.rejected |= sent.rejected
+        result.refused += sent.refused
+        result.unclear += sent.unclear
+        result.error = sent.error
+        placed = await self._place(receiver, sent.sent)
+        await self._note(placed, str(self.pair.destination))
+        result.sent += [key for key in sent.sent if key in placed]
+        taken = [key for key in sent.sent if key not in placed]
+        if taken:
+            text = "another receiver took it, or it was dropped as a duplicate; stop the receivers there"
+            raise TargetRefused(f"{self.pair.target} accepted a message, and it was not there to be set aside: {text}")
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """Look for copies that are set aside, and set aside those that are not yet."""
+        if not await may_look(questions, stopping):
+            return {}
+        placed, waiting = await self._copies()
+        wanted = {each.key for each in questions}
+        for session_id, keys in waiting.items():
+            mine = keys & wanted
+            if mine:
+                receiver = await self._targets.of(session_id)
+                found = await self._place(receiver, mine)
+                await self._note(found, to, state=ACCEPTED)
+                placed |= found
+        return {each.key: self._answer(each, placed) for each in questions}
+
+    @staticmethod
+    def _answer(question: Question, placed: Mapping[str, int | None]) -> Answer:
+        if question.key in placed:
+            return Answer.SENT
+        # Until it is set aside, another receiver could take it. None did, as far as the earlier ones show.
+        is_untouched = bool(question.sent_before) and all(key in placed for key in question.sent_before)
+        return Answer.NOT_SENT if is_untouched and question.entry.state != ACCEPTED else Answer.UNCLEAR
+
+    async def _note(self, placed: Mapping[str, int | None], to: str, *, state: str = SENT) -> None:
+        numbers = [number for number in placed.values() if number is not None]
+        await self.ledger.note(state, placed, to, numbers=numbers if len(numbers) == len(placed) else ())
+
+    async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]]]:
+        """Return the keys of the copies that are set aside, with their numbers, and by session of those that wait."""
+        placed: dict[str, int | None] = {}
+        waiting: dict[str | None, set[str]] = {}
+        target = self.pair.target
+        for place in (target, dead_letters_of(target)) if self.share is Share.DEAD else (target,):
+            async with contextlib.aclosing(copies_of(self.place, place, self.settings)) as copies:
+                async for key, letter, each in copies:
+                    if place.is_dead_letter_queue or not each.is_active:
+                        placed[key] = letter.number
+                    else:
+                        session_id = letter.session_id if self.pair.requires_session else None
+                        waiting.setdefault(session_id, set()).add(key)
+        return placed, waiting
+
+    async def _place(self, receiver: Receiver, keys: Iterable[str]) -> dict[str, int | None]:
+        """Receive the copies with *keys* and set them aside; return those that came, with their numbers."""
+        placed: dict[str, int | None] = {}
+        waiting = set(keys)
+        others: list[LockedMessage] = []
+        end = time.monotonic() + _PATIENCE_SECONDS
+        try:
+            while waiting and time.monotonic() < end:
+                mine: dict[str, tuple[LockedMessage, Letter]] = {}
+                for each in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
+                    key = None if each.letter is None else resent_key(each.letter, self.place)
+                    if key in waiting and key is not None and each.letter is not None:
+                        mine[key] = each, each.letter
+                    else:
+                        others.append(each)
+                await self._set_aside(receiver, mine.values())
+                placed |= {key: letter.number for key, (_, letter) in mine.items()}
+                waiting -= mine.keys()
+        except TargetUnavailable:
+            await self._targets.close()
+            raise
+        finally:
+            await receiver.give_back(others)
+        return placed
+
+    async def _set_aside(self, receiver: Receiver, copies: Iterable[tuple[LockedMessage, Letter]]) -> None:
+        if self.share is Share.DEFERRED:
+            held = [each for each, _ in copies]
+            if held:
+                await receiver.defer(held)
+            return
+        by_reason: dict[tuple[str | None, str | None], list[LockedMessage]] = {}
+        for each, letter in copies:
+            by_reason.setdefault((_text(letter, REASON), _text(letter, DESCRIPTION)), []).append(each)
+        for (reason, description), held in by_reason.items():
+            await receiver.dead_letter(held, reason, description)
+
+
+def _text(letter: Letter, name: str) -> str | None:
+    value = None if letter.message is None else letter.message.application_property(name)
+    return value.payload if value is not None and isinstance(value.payload, str) else None

@@ -1,0 +1,205 @@
+"""
+Scheduled messages: scheduled at the target for the same time, and only then cancelled at the source.
+
+If one becomes active at the source before it is cancelled, its copy at the target is cancelled again, and it is moved
+as an active message. If that is too late too, the next survey recognises it by its content.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from copy import replace
+from typing import Self
+
+from azure.core.exceptions import AzureError
+from azure.servicebus.exceptions import MessageNotFoundError
+
+from cli.evacuate.move import MoveDelivery
+from cli.evacuate.pairs import Pair
+from cli.evacuate.survey import Share, mark_of
+from cli.evacuate.targets import TIMEOUT_SECONDS
+from shared.amqp.values import timestamp
+from shared.azure.peek import MESSAGES_AT_ONCE, Peeker
+from shared.azure.senders.service_bus import translated
+from shared.azure.service_bus_internals import ManagementConnection
+from shared.errors import BuswayError, MessageRejected
+from shared.protocols import Output
+from shared.resend.delivery import Attempt, PreparedMessage, was_answered
+from shared.resend.evidence import Answer, Question, copies_of, may_look
+from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
+from shared.resend.letters import Letter
+from shared.resend.places import Place, Scene
+from shared.resend.receiver import by_halves, management_of, unavailable
+from shared.resend.source import LockedMessage, UnlockedSource
+
+_SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
+_AT_ONCE = 50
+_BYTES_AT_ONCE = 192 * 1024
+
+
+class ScheduleDelivery(MoveDelivery):
+    """Schedules messages at the target."""
+
+    def __init__(self, pair: Pair, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
+        """Schedule messages of the entity of *scene*; `opened` opens the connection."""
+        super().__init__(pair, Share.SCHEDULED, scene, ledger, outputs)
+        self._target: ManagementConnection
+        self._marks: dict[str, str] = {}
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Open the connection to the target."""
+        async with management_of(self.pair.target, self.settings) as self._target:
+            yield self
+
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+        """Return *letter* with the time for which it is scheduled, or why it cannot be scheduled."""
+        ready = await super().prepare(key, letter)
+        if isinstance(ready, str) or letter.message is None:
+            return ready
+        due = letter.message.arrival.scheduled_time
+        if due is None:
+            return "does not say when it is due"
+        made = self._edits.resent(letter, self.place)
+        made.set_annotations({_SCHEDULED_TIME: timestamp(due)})
+        self._marks[key] = mark_of(letter)
+        return ready._replace(outgoing=replace(ready.outgoing, content=made.encode()))
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Schedule *messages*."""
+        result = Attempt()
+        batch: list[PreparedMessage] = []
+        size = 0
+        for each in messages:
+            size += len(each.outgoing.content)
+            if batch and (size > _BYTES_AT_ONCE or len(batch) == _AT_ONCE):
+                await self._schedule(batch, result)
+                batch, size = [], len(each.outgoing.content)
+            batch.append(each)
+        await self._schedule(batch, result)
+        return result
+
+    async def _schedule(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
+        keys, to = [each.key for each in messages], str(self.pair.destination)
+        if result.error is not None:
+            result.refused += keys
+            return
+        await self.ledger.note(SENDING, keys, to, marks=[self._marks[key] for key in keys])
+        try:
+            numbers = await self._target.schedule([each.outgoing for each in messages], TIMEOUT_SECONDS)
+        except (AzureError, OSError) as error:
+            await self._fail(messages, translated(to, error), result)
+            return
+        await self.ledger.note(SENT, keys, to, numbers=numbers)
+        result.sent += keys
+
+    async def _fail(self, messages: Sequence[PreparedMessage], error: BuswayError, result: Attempt) -> None:
+        keys, to = [each.key for each in messages], str(self.pair.destination)
+        if not isinstance(error, MessageRejected):
+            result.error = error
+            if was_answered(error):
+                await self.ledger.note(REFUSED, keys, to)
+                result.refused += keys
+            else:
+                result.unclear += keys
+            return
+        await self.ledger.note(REFUSED, keys, to)
+        if len(messages) == 1:
+            result.rejected[keys[0]] = f"the target refuses it: {error.description}"
+            return
+        middle = len(messages) // 2
+        await self._schedule(messages[:middle], result)
+        await self._schedule(messages[middle:], result)
+
+    async def undo(self, keys: Sequence[str]) -> None:
+        """Cancel copies at the target; one that is active there by now stays."""
+        for key in keys:
+            number = self.ledger.entries[key].number
+            if number is not None:
+                with contextlib.suppress(AzureError, OSError):
+                    await self._target.cancel_scheduled([number], TIMEOUT_SECONDS)
+                    await self.ledger.note(REFUSED, [key], str(self.pair.destination))
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """Look for the copies: nobody can take one before it is due."""
+        if not await may_look(questions, stopping):
+            return {}
+        found = await self._copies()
+        numbered = {each.key: found[each.key] for each in questions if each.key in found}
+        await self.ledger.note(SENDING, numbered, to, numbers=[*numbered.values()])
+        return {each.key: Answer.SENT if each.key in numbered else self._absent(each.key) for each in questions}
+
+    async def resolve(self, scheduled: Iterable[str]) -> None:
+        """Find out what happened to messages of an interrupted run that are no longer *scheduled* at the source."""
+        open_ = [
+            Question(key, entry, None, ())
+            for key, entry in self.ledger.entries.items()
+            if entry.share == Share.SCHEDULED and entry.state == SENDING and key not in set(scheduled)
+        ]
+        if open_:
+            found = await self._copies()
+            there = [each.key for each in open_ if each.key in found]
+            to = str(self.pair.destination)
+            await self.ledger.note(SENT, there, to, numbers=[found[key] for key in there])
+
+    @staticmethod
+    def _absent(key: str) -> Answer:  # noqa: ARG004 - one that is scheduled at the source cannot be due at the target
+        return Answer.NOT_SENT
+
+    async def _copies(self) -> dict[str, int]:
+        async with contextlib.aclosing(copies_of(self.place, self.pair.target, self.settings)) as copies:
+            return {key: letter.number async for key, letter, _ in copies if letter.number is not None}
+
+
+class ScheduledSource(UnlockedSource):
+    """Reads scheduled messages, and cancels them; it is a `Source`."""
+
+    removes = True
+
+    def __init__(
+        self, place: Place, settings: Mapping[str, str], wanted: Mapping[str, str | None], scheduling: ScheduleDelivery
+    ) -> None:
+        """Read the messages *wanted*, by key, of *place*."""
+        self._place = place
+        self._settings = settings
+        self._wanted = wanted
+        self._scheduling = scheduling
+        self._next = min((int(key.partition("/")[0]) for key in wanted), default=1)
+        self._opened = contextlib.AsyncExitStack()
+        self._management: ManagementConnection
+
+    async def __aenter__(self) -> Self:
+        """Open the connection."""
+        self._management = await self._opened.enter_async_context(management_of(self._place, self._settings))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connection."""
+        await self._opened.aclose()
+
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
+        """Read on, from the first of them."""
+        peeker = Peeker(self._management, self._place.origin)
+        while messages := await peeker.peek(self._next, min(count, MESSAGES_AT_ONCE)):
+            highest = max((each.sequence_number or 0 for each in messages), default=0)
+            if highest < self._next:
+                break
+            self._next = highest + 1
+            letters = [Letter(each.content, self._place.origin) for each in messages if each.is_scheduled]
+            found = [LockedMessage.without_lock(letter.key, letter) for letter in letters if letter.key in self._wanted]
+            if found:
+                return found
+        await asyncio.sleep(seconds)
+        self._next = 1
+        return []
+
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        """Cancel messages; those that are due by now are returned, and their copies are cancelled."""
+        due = await by_halves(messages, self._cancel, MessageNotFoundError) if messages else []
+        await self._scheduling.undo([each.key for each in due if each.key is not None])
+        return due
+
+    async def _cancel(self, messages: Sequence[LockedMessage]) -> None:
+        numbers = [each.delivery.delivery_id for each in messages]
+        with unavailable(self._place, MessageNotFoundError):
+            await self._management.cancel_scheduled(numbers, TIMEOUT_SECONDS)

@@ -1,0 +1,204 @@
+"""Takes the records of a topic, sends them to a hub, and lets the group go on."""
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from cli.forward.batch import Batch, Records, Taken, taken
+from cli.kafka_consumer import GroupReader, headers_of
+from cli.places import Place
+from shared.azure.receivers.kafka_message import TakenRecord
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.states import Stage
+from shared.printable import printable
+from shared.protocols import Flush, Outcome, Output
+
+_MOST_RECORDS = 500
+_TAKE_SECONDS = 0.2
+_SEND_SECONDS = 30.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+
+
+class Request(NamedTuple):
+    """What was asked for."""
+
+    topic: Place
+    hub: Place
+    group: str
+    rejects: Path
+    idle: float | None
+    task: str
+    """Its name in the journal."""
+    stop_within: float
+    """How many seconds the batch in hand may take after a signal."""
+
+
+class Forwarder:
+    """
+    Sends the records of a topic to a hub; a partition goes on when all that was read of it has its result.
+
+    The journal has what was received before anything is sent, and the outcomes before the group goes on.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        site: str,
+        output: Output,
+        reject: Callable[[str], None],
+        records: Records,
+    ) -> None:
+        """Call the cluster *site* in the stamps of messages; write each rejected record as a line with *reject*."""
+        self._request = request
+        self._site = site
+        self._output = output
+        self._reject = reject
+        self._records = records
+        self._numbers = itertools.count(1)
+        self._limit = asyncio.timeout_at(None)
+        self._in_hand: Batch | None = None
+        self._waits_for = ""
+        self._is_stopping = False
+        self.is_stopped = False
+        """It ended because of `stop`, with nothing in hand."""
+        self.sent = 0
+        self.rejected = 0
+
+    def stop(self, seconds: float) -> None:
+        """Make `run` end after the batch in hand, or after *seconds*; call it in the event loop."""
+        self._is_stopping = True
+        if self._in_hand is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    async def run(self) -> None:
+        """
+        Forward until stopped or cancelled, or until no record has come for a while.
+
+        If the time of a stop ends before the batch does, it prints what is not committed, and raises typer.Exit.
+        """
+        # librdkafka must not be closed while another thread is in it.
+        with ThreadPoolExecutor(1, thread_name_prefix="busway-forward") as thread:
+            topic, loop = self._request.topic, asyncio.get_running_loop()
+            setting, group = topic.connection.setting, self._request.group
+            reader = GroupReader(str(topic), setting, os.environ, topic.path, group, report=_print_error)
+
+            async def waiting[T](function: Callable[..., T], *arguments: object) -> T:
+                return await loop.run_in_executor(thread, function, *arguments)
+
+            try:
+                async with self._limit:
+                    await self._forward(reader, waiting)
+            except TimeoutError as error:
+                if not self._limit.expired():
+                    raise
+                self.is_stopped = self._in_hand is None  # the batch ended just before its time did
+                if self._in_hand is not None:
+                    found = self._in_hand.uncommitted(reader.lost)
+                    _print_error(f"{topic}: {found}; stopped while it waited for {self._waits_for}")
+                    raise typer.Exit(1) from error
+            finally:
+                await waiting(reader.close)
+                await self._output.close()
+
+    async def _forward(self, reader: GroupReader, waiting: Callable[..., Any]) -> None:
+        quiet_since = time.monotonic()
+        while True:
+            records = [_record(each) for each in await waiting(reader.take, _MOST_RECORDS, _TAKE_SECONDS)]
+            if self._is_stopping:
+                self.is_stopped = True
+                return  # nothing has happened with these records
+            now = time.monotonic()
+            if records or not reader.has_seen_the_end:
+                quiet_since = now
+            if not records:
+                if self._request.idle is not None and now - quiet_since >= self._request.idle:
+                    return
+                continue
+            self._in_hand = Batch([self._taken(each) for each in records], self._numbers)
+            await self._process(self._in_hand, reader, waiting)
+            self._in_hand = None
+
+    async def _process(self, batch: Batch, reader: GroupReader, waiting: Callable[..., Any]) -> None:
+        """Send a batch, and let the group go on."""
+
+        async def hold(end: str, attempt: Callable[[], Awaitable[BuswayError | None]]) -> None:
+            self._waits_for, pause = f"an answer of {end}", _SHORTEST_PAUSE
+            while (error := await attempt()) is not None:
+                self._waits_for = f"{end}: {printable(str(error))}"
+                _print_error(f"waits for {self._waits_for}; again in {pause:.0f} s")
+                was_stopping = self._is_stopping
+                # A stop ends the pause once.
+                await waiting(reader.wait, pause, lambda was=was_stopping: self._is_stopping and not was)
+                pause = _SHORTEST_PAUSE if self._is_stopping else min(2 * pause, _LONGEST_PAUSE)
+
+        await hold("the journal", partial(_written, batch.received(self._records)))
+        # The member that has a lost partition now sends it.
+        await hold("the hub", lambda: self._send(batch.unsent(reader.lost)))
+        await hold("the journal", partial(_written, batch.decided(self._records)))
+        await hold("the topic", lambda: waiting(reader.commit, batch.next_offsets()))
+
+    def _taken(self, record: TakenRecord) -> Taken:
+        found, error = taken(record, self._site, self._request.topic.path, self._records.journal)
+        if error is not None:
+            self._set_aside(found, error)
+        return found
+
+    async def _send(self, messages: Sequence[Taken]) -> BuswayError | None:
+        """Return why some must be sent again, None if all have their outcome."""
+        if not messages:
+            return None
+        outgoing = [each.outgoing for each in messages]
+        answers = await self._output.send(self._request.hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
+        reason = None
+        for each, answer in zip(messages, answers, strict=True):
+            if answer is None:
+                each.outcome = Outcome.SENT
+                self.sent += 1
+            elif isinstance(answer, MessageRejected):
+                each.reject(answer, Stage.SENT)
+                self._set_aside(each, answer)
+            else:
+                reason = reason or answer
+        return reason
+
+    def _set_aside(self, message: Taken, error: MessageRejected) -> None:
+        place = {"topic": self._request.topic.path, "partition": message.partition, "offset": message.offset}
+        fault = {"reason": error.reason, "description": error.description}
+        self._reject(json.dumps({**place, **fault, "message": base64.b64encode(message.outgoing.content).decode()}))
+        self.rejected += 1
+
+
+async def _written(flushes: list[Flush]) -> BuswayError | None:
+    """Write to the journal; return why a flush was not written, and leave those in the list."""
+
+    async def written(flush: Flush) -> BuswayError | None:
+        try:
+            await flush()
+        except (TargetUnavailable, TargetRefused) as error:
+            return error
+        return None
+
+    errors = await asyncio.gather(*(written(each) for each in flushes))
+    flushes[:] = [flush for flush, error in zip(flushes, errors, strict=True) if error is not None]
+    return next(filter(None, errors), None)
+
+
+def _print_error(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-kafka
+    _, time_ = message.timestamp()
+    return TakenRecord(
+        message.partition(), message.offset(), time_, message.key(), message.value(), headers_of(message)
+    )

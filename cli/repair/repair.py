@@ -1,0 +1,221 @@
+"""
+The repair of one manifest: each missing message is looked for, and a copy goes through the pipeline of its task.
+
+A copy gets the sequence number and the enqueued time of the original, so that the pipeline gives it the same stamps, id
+and journal records.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from cli.repair.copies import Contents, Copy, as_it_entered, contents_of, dead_letters_of, event
+from cli.repair.manifest import Missing
+from shared.clock import SystemClock
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.message.arrival import Arrival
+from shared.protocols import Outcome
+from shared.resend.delivery import Attempt, PreparedMessage
+from shared.resend.ledger import DONE, Ledger
+from shared.resend.letters import Letter
+from shared.resend.pipeline_delivery import PipelineDelivery
+
+
+class State(StrEnum):
+    """The result of a repair for one message."""
+
+    FOUND = "found"
+    SENT = "sent"
+    WITHHELD = "withheld"
+    DONE = "done before"
+    THERE = "there already"
+    WAITS = "waits"
+    EXPIRED = "expired"
+    LOST = "no copy"
+    LEFT = "left alone"
+    FAILED = "failed"
+
+
+_FAILURES_IN_A_ROW = 3
+
+GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS, State.EXPIRED)
+
+
+class Report(NamedTuple):
+    """The result of a repair for one message, with an explanation."""
+
+    message: Missing
+    state: State
+    text: str
+
+
+class Repair(PipelineDelivery):
+    """Finds copies and sends them one by one, so that there is a report for each message."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+        places: Sequence[tuple[str, str]],
+        ledger: Ledger,
+        report: Callable[[Report], None],
+        *,
+        sends_expired: bool = False,
+    ) -> None:
+        """
+        Look for copies in *places* too (connection and entity); *report* gets the result for each message.
+
+        With *sends_expired* it sends messages too that their source expired before their task could send them.
+        """
+        super().__init__(ledger)
+        self._configuration = configuration
+        self._settings = settings
+        self._places = places
+        self._report = report
+        self._sends_expired = sends_expired
+        self._found: dict[str, tuple[Missing, Copy]] = {}
+        self._in_hand = ""
+        self._failures: Counter[str] = Counter()
+        self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
+
+    async def copies(self, manifest: Iterable[Missing]) -> AsyncGenerator[list[tuple[str, Letter]]]:
+        """Yield a copy of each message that is to be sent, one at a time; the others are reported."""
+        for missing in manifest:
+            try:
+                found = await self._look_for(missing)
+            except BuswayError as error:
+                found = Report(missing, State.FAILED, str(error))
+            if isinstance(found, Report):
+                self._report(found)
+                continue
+            self._found = {missing.key: (missing, found)}
+            content = as_it_entered(found, missing, self.tasks[missing.task], SystemClock().now())
+            yield [(missing.key, Letter(content, found.place))]
+
+    async def show(self, manifest: Iterable[Missing]) -> None:
+        """Report where the copies are, and send none."""
+        async for ((key, _),) in self.copies(manifest):
+            missing, copy = self._found[key]
+            self._report(Report(missing, State.FOUND, f"in {_name(copy)}"))
+
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+        """Return a copy for the pipeline of its task, or that the task has failed too often."""
+        missing, _ = self._found[key]
+        if self._failures[missing.task] < _FAILURES_IN_A_ROW:
+            return self.for_task(missing.task, key, letter.content, letter.origin.partition)
+        text = f"not tried: the last {_FAILURES_IN_A_ROW} messages of its task could not be sent"
+        self._report(Report(missing, State.FAILED, text))
+        return text
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send one message and report the result; an error concerns only this one, and the messages of its task."""
+        (message,) = messages
+        missing, copy = self._found[message.key]
+        self._in_hand, before = message.key, self.outcomes.copy()
+        attempt = await super().send(messages)
+        error = attempt.error
+        if error is not None:
+            self._failures[missing.task] += isinstance(error, TargetUnavailable | TargetRefused)
+            self._report(Report(missing, State.FAILED, str(error)))
+            return Attempt(rejected={message.key: str(error)})
+        self._failures[missing.task] = 0
+        withheld = [each for each in self.outcomes - before if each is not Outcome.SENT]
+        if withheld:
+            text = f"the task withheld it ({withheld[0]}); the journal has the reason"
+            self._report(Report(missing, State.WITHHELD, text))
+            return attempt
+        again = "; an earlier repair was interrupted or got no answer: it may arrive twice"
+        text = f"the copy in {_name(copy)}" + (again if message.key in self.doubtful else "")
+        self._report(Report(missing, State.SENT, text))
+        return attempt
+
+    def ledger_key(self, arrival: Arrival) -> str:  # noqa: ARG002 - only one is in hand, which may have no number
+        """Return the key of the message in hand."""
+        return self._in_hand
+
+    async def _look_for(self, missing: Missing) -> Copy | Report:
+        """Return a copy to send, or a report why there is nothing to send."""
+        skipped = self._reason_to_skip(missing) or await self._already_there(missing)
+        if skipped is not None:
+            return skipped
+        task = self.tasks[missing.task]
+        copy = await self._copy(task, missing)
+        return copy or Report(missing, State.LOST, f"not found in {self._names_of_places(task, missing)}")
+
+    def _reason_to_skip(self, missing: Missing) -> Report | None:
+        """Return the reason why this repair must not send a message, or None."""
+        if self.ledger.state(missing.key) in DONE:
+            return Report(missing, State.DONE, f"an earlier repair sent it (ledger: {self.ledger.where})")
+        if missing.has_expired and not self._sends_expired:
+            return Report(missing, State.EXPIRED, "its source expired it before it was sent; --expired sends it too")
+        if missing.task not in self.tasks:
+            known = ", ".join(self.tasks)
+            return Report(missing, State.LEFT, f"no task has this name; the tasks are {known}")
+        source = self.tasks[missing.task].source
+        if (self._configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
+            text = f"it entered {missing.site}/{missing.entity}, but the task's source is now {source.entity}"
+            return Report(missing, State.LEFT, text)
+        if missing.copies:
+            return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
+        return None
+
+    async def _already_there(self, missing: Missing) -> Report | None:
+        """Return a report if a message is still in its source or already in its target, or None."""
+        task = self.tasks[missing.task]
+        there = await self._at_target(task, missing)
+        if there is not None:
+            return Report(missing, State.THERE, f"is in {_name(there)}")
+        source = task.source
+        if source.hub is None:
+            contents = await self._contents(task, source.connection, source.entity)
+            is_numbered = missing.sequence_number is not None
+            waiting = contents.numbered(missing) if is_numbered else contents.alike(missing)
+            if waiting is not None:
+                return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
+        return None
+
+    async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
+        if task.source.hub is not None:
+            return await event(self._configuration, task, self._settings, missing)
+        for alias, entity in self._places_of(task, missing):
+            found = (await self._contents(task, alias, entity)).alike(missing)
+            if found is not None:
+                return found
+        return None
+
+    def _places_of(self, task: TaskFile, missing: Missing) -> list[tuple[str, str]]:
+        """Return the connections and entities that may have a copy of a message of a queue or subscription."""
+        dead = dead_letters_of(task)
+        taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
+        own = [] if dead is None else [(task.source.connection, dead)]
+        return list(dict.fromkeys([*own, *((source.connection, source.entity) for source in taps), *self._places]))
+
+    def _names_of_places(self, task: TaskFile, missing: Missing) -> str:
+        if task.source.hub is not None:
+            return f"the retained events of {self._configuration.site(task.source.connection)}/{task.source.hub}"
+        places = self._places_of(task, missing)
+        names = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
+        return names or "any entity: its source has no dead-letter queue; use --copies"
+
+    async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
+        """Return a copy that is in a target queue of the task; a consumed one cannot be seen."""
+        for target in task.targets():
+            if target.queue is not None and self._configuration.connections[target.connection].is_namespace:
+                found = (await self._contents(task, target.connection, target.queue)).alike(missing)
+                if found is not None:
+                    return found
+        return None
+
+    async def _contents(self, task: TaskFile, alias: str, entity: str) -> Contents:
+        key = task.task, alias, entity
+        if key not in self._contents_by_place:
+            place, contents = await contents_of(self._configuration, alias, entity, self._settings)
+            self._contents_by_place[key] = Contents(place, contents, task)
+        return self._contents_by_place[key]
+
+
+def _name(copy: Copy) -> str:
+    return f"{copy.place.site}/{copy.place.entity}"

@@ -1,0 +1,64 @@
+"""How messages are replayed: through the pipeline of the task, with a mark that names the replay and the message."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+from cli.replay.plan import Plan
+from shared.amqp import map_section, sections
+from shared.amqp.values import string
+from shared.config.files import Configuration
+from shared.message.arrival import Arrival
+from shared.message.message import Message
+from shared.message.replay import REPLAY
+from shared.resend.delivery import PreparedMessage
+from shared.resend.evidence import Answer, Question
+from shared.resend.ledger import Ledger
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.pipeline_delivery import PipelineDelivery
+from shared.resend.places import Place
+
+_APPLICATION_PROPERTIES = b"\x00\x53\x74"
+
+
+class ReplayDelivery(PipelineDelivery):
+    """Sends the messages of one replay."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, configuration: Configuration, settings: Mapping[str, str]) -> None:
+        """Send as *plan* says."""
+        super().__init__(ledger)
+        self._plan = plan
+        self._configuration = configuration
+        self._settings = settings
+
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage:
+        """Return the message with the mark of the replay, and with a new id if that is wanted."""
+        raw = sections.split(letter.content)
+        mark = f"{self._plan.name}/{key}"
+        if self._plan.new_ids:
+            message = Message(raw, Arrival(letter.origin) if letter.message is None else letter.message.arrival)
+            message.message_id = string(blake2b(mark.encode(), digest_size=16).hexdigest())
+        raw.application_properties = map_section.edited(
+            raw.application_properties, _APPLICATION_PROPERTIES, {REPLAY: string(mark)}, string
+        )
+        return self.for_task(self._plan.task, key, raw.encode(), letter.origin.partition)
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """Look for the marks of messages in the queues of the task; what is not there is in doubt."""
+        found = set[str]()
+        prefix = f"{self._plan.name}/"
+        for target in self.tasks[self._plan.task].targets():
+            connection = self._configuration.connections[target.connection]
+            if target.queue is None or connection.setting is None or not connection.is_namespace:
+                continue
+            site = self._configuration.site(target.connection)
+            place = Place(target.connection, site, connection.setting, target.queue)
+            async with contextlib.aclosing(peek(place, self._settings)) as letters:
+                async for letter, _ in letters:
+                    value = None if letter.message is None else letter.message.application_property(REPLAY)
+                    if value is not None and isinstance(value.payload, str) and value.payload.startswith(prefix):
+                        found.add(value.payload.removeprefix(prefix))
+        unknown = await super().answers(to, [each for each in questions if each.key not in found], stopping)
+        return {each.key: Answer.SENT for each in questions if each.key in found} | {**unknown}

@@ -1,0 +1,92 @@
+"""What a run has still to do, and which message of a session goes next."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+class Agenda:
+    """
+    The keys of the messages that are neither done nor left, in the order of their source.
+
+    Messages of one session go in their order. A source that is read only once adds its messages as they come.
+    """
+
+    def __init__(
+        self, wanted: Mapping[str, str | None] | None, *, is_sent: Callable[[str], bool], keeps_order: bool
+    ) -> None:
+        """
+        Start with the messages *wanted*: the session of each by its key; None: with whatever the source has.
+
+        Those that *is_sent* hold nobody up, and without *keeps_order* none does.
+        """
+        self._sessions = dict(wanted or {})
+        self._is_open = wanted is None
+        self._keeps_order = keeps_order
+        self._counts = Counter(self._sessions.values())
+        self._queues: dict[str, deque[str]] = {}
+        for key, session_id in self._sessions.items() if keeps_order else ():
+            if session_id is not None and not is_sent(key):
+                self._queues.setdefault(session_id, deque()).append(key)
+
+    def __bool__(self) -> bool:
+        return self._is_open or bool(self._sessions)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._sessions))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._sessions
+
+    def takes(self, key: str) -> bool:
+        """Return whether a message that has come is to be sent."""
+        if self._is_open and key not in self._sessions:
+            self._sessions[key] = None
+            self._counts[None] += 1
+        return key in self._sessions
+
+    def close(self) -> None:
+        """Note that the source has given all its messages."""
+        self._is_open = False
+
+    def session_of(self, key: str) -> str | None:
+        """Return the session of a message."""
+        return self._sessions.get(key)
+
+    def session_ids(self) -> Sequence[str | None]:
+        """Return the sessions of the messages, in their order."""
+        return list(dict.fromkeys(self._sessions.values()))
+
+    def keys_of(self, session_id: str | None) -> list[str]:
+        """Return the messages of a session, or with None all."""
+        return [key for key, each in self._sessions.items() if session_id is None or each == session_id]
+
+    def has_more(self, session_id: str | None) -> bool:
+        """Return whether something of a session, or with None anything, is to be done."""
+        return bool(self) if session_id is None else self._counts[session_id] > 0
+
+    def is_next(self, key: str, taken: Mapping[str | None, int]) -> bool:
+        """Return whether a message may go now, if *taken* messages of each session go just before it."""
+        session_id = self._sessions.get(key)
+        if session_id is None or not self._keeps_order:
+            return True
+        queue, before = self._queue_of(key), taken.get(session_id, 0)
+        return before < len(queue) and queue[before] == key
+
+    def behind(self, key: str) -> list[str]:
+        """Return the messages of the session of *key* that wait for it."""
+        queue = list(self._queue_of(key))
+        return queue[queue.index(key) + 1 :] if key in queue else []
+
+    def pass_by(self, key: str) -> None:
+        """Let the message behind *key* in its session go."""
+        queue = self._queue_of(key)
+        if key in queue:
+            queue.remove(key)
+
+    def end(self, key: str) -> None:
+        """Take a message off; nothing waits for it any more."""
+        self._counts[self._sessions.pop(key)] -= 1
+
+    def _queue_of(self, key: str) -> deque[str]:
+        session_id = self._sessions.get(key)
+        return deque() if session_id is None else self._queues.get(session_id, deque())

@@ -1,0 +1,151 @@
+"""Sending: each step is in the ledger before the next one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.routing import Target
+from shared.message.mapping import fit_between
+from shared.message.message import Message
+from shared.protocols import Outgoing, Output
+from shared.resend.evidence import Answer, Question, answers
+from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
+from shared.resend.letters import Letter
+from shared.resend.places import Destination, Place, Scene, destination_of
+
+_SEND_SECONDS = 30.0
+
+type Routing = Callable[[Letter], Awaitable[Destination | str]]
+"""Returns where a message goes, or why that is not known."""
+
+
+class Changes(Protocol):
+    """What is changed in a message that is sent again."""
+
+    def resent(self, letter: Letter, place: Place) -> Message:
+        """Return the message to send for a letter of *place*; raises MessageRejected."""
+        ...
+
+
+class PreparedMessage(NamedTuple):
+    """A message to send: its key, and where it goes in which form."""
+
+    key: str
+    destination: Destination
+    outgoing: Outgoing
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The result of one attempt: keys by what happened to them, and the error that ended it, if any."""
+
+    sent: list[str] = field(default_factory=list)
+    rejected: dict[str, str] = field(default_factory=dict)
+    """Messages that stay through their own fault, with the reason; the others go on."""
+    refused: list[str] = field(default_factory=list)
+    """Messages that the target has not accepted, for a reason that is not theirs."""
+    unclear: list[str] = field(default_factory=list)
+    """Messages that the target may have accepted, although no answer came."""
+    error: BuswayError | None = None
+
+
+class Delivery(Protocol):
+    """How a run gets messages to where they go."""
+
+    ledger: Ledger
+    keeps_order: bool
+    """Whether a message waits for the earlier ones of its session."""
+    proves_by_order: bool
+    """Whether the messages that were sent before show whether a later one was; see `shared.resend.evidence`."""
+
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+        """Return a message as it is to be sent, or why it cannot be sent."""
+        ...
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send *messages*, all to one destination, in their order."""
+        ...
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """
+        Return what is known about messages whose send to *to* was interrupted, nothing if it is *stopping*.
+
+        Raises BuswayError if nothing can be found out.
+        """
+        ...
+
+
+class TargetDelivery:
+    """Sends messages of one entity to their destinations; it is a `Delivery`."""
+
+    keeps_order = proves_by_order = True
+    accepted_is = SENT
+    """The state of a message that the target has accepted."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        ledger: Ledger,
+        edits: Changes,
+        routing: Routing,
+        outputs: Mapping[str, Output],
+    ) -> None:
+        """Send through *outputs*, by the alias of their connection."""
+        self._scene = scene
+        self.ledger = ledger
+        self._edits = edits
+        self._routing = routing
+        self._outputs = outputs
+
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+        """Return *letter* as it is to be sent, or why it cannot be sent."""
+        destination = await self._routing(letter)
+        if isinstance(destination, str):
+            return destination
+        kind = self._scene.configuration.connections[destination.alias].kind
+        fit = fit_between("service-bus", kind)
+        target = Target(self._outputs[destination.alias], destination.site, destination.entity, fit)
+        try:
+            outgoing = target.outgoing(self._edits.resent(letter, self._scene.place))
+        except MessageRejected as error:
+            return str(error)
+        return PreparedMessage(key, destination, outgoing)
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send *messages*, all to one destination, in their order."""
+        destination = messages[0].destination
+        keys = [each.key for each in messages]
+        await self.ledger.note(SENDING, keys, str(destination))
+        output = self._outputs[destination.alias]
+        answers = await output.send(
+            destination.entity, [each.outgoing for each in messages], timeout_seconds=_SEND_SECONDS
+        )
+        result = Attempt()
+        for key, answer in zip(keys, answers, strict=True):
+            if answer is None:
+                result.sent.append(key)
+            elif isinstance(answer, MessageRejected):
+                result.rejected[key] = f"the target refuses it: {answer.description}"
+            elif was_answered(answer):
+                result.refused.append(key)
+            else:
+                result.unclear.append(key)
+            if isinstance(answer, TargetRefused | TargetUnavailable):
+                result.error = answer
+        await self.ledger.note(self.accepted_is, result.sent, str(destination))
+        await self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
+        return result
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        """Return what a look at the destination shows."""
+        destination = destination_of(to, self._scene.configuration)
+        return await answers(questions, self._scene, destination, stopping)
+
+
+def was_answered(error: BuswayError) -> bool:
+    """Return whether the target itself has said that it did not accept the message."""
+    if isinstance(error, TargetUnavailable):
+        return error.retry_after is not None  # it is busy, and says when to come back
+    return isinstance(error, TargetRefused)

@@ -1,0 +1,139 @@
+"""
+What happened to messages whose send was interrupted: the target may have accepted them, or not.
+
+1. A copy that is in the target has the property RESENT_FROM with the identity of the message: it was sent.
+2. A queue delivers in order. So a message that is not there was not sent, if all that the same run had sent to the
+   queue before is still there, and with sessions also one of the same session: a consumer would have taken those first.
+3. Otherwise it is unclear: it may have been consumed. It is not sent again, and reported.
+
+A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the messages came from it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from shared.config.files import Configuration
+from shared.message.peeked import PeekedMessage
+from shared.resend.edits import resent_key
+from shared.resend.ledger import Entry
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
+
+# What a process has written to a connection before it was killed may reach the target this much later.
+SETTLE_SECONDS = 5.0
+
+
+class Answer(StrEnum):
+    """What is known about a message whose send was interrupted."""
+
+    SENT = "sent"
+    NOT_SENT = "not sent"
+    UNCLEAR = "unclear"
+
+
+class Question(NamedTuple):
+    """A message whose send was interrupted, and what the same run had sent to the same target."""
+
+    key: str
+    entry: Entry
+    session_id: str | None
+    sent_before: Sequence[str]
+
+
+async def answers(
+    questions: Sequence[Question], scene: Scene, destination: Destination, stopping: asyncio.Event
+) -> dict[str, Answer]:
+    """
+    Return what is known about messages of *scene* that may be in *destination*, nothing if it is *stopping*.
+
+    Raises TargetUnavailable if the destination cannot be peeked.
+    """
+    readable = _readable(scene.place, destination, scene.configuration)
+    if readable is None:
+        return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
+    gets_all = SUBSCRIPTION not in readable.entity.lower()
+    return await answers_at(questions, scene.place, readable, scene.settings, stopping, gets_all=gets_all)
+
+
+async def answers_at(
+    questions: Sequence[Question],
+    place: Place,
+    readable: Place,
+    settings: Mapping[str, str],
+    stopping: asyncio.Event,
+    *,
+    gets_all: bool,
+) -> dict[str, Answer]:
+    """Return what a look at *readable*, which *gets_all* that is sent or only some, shows; otherwise as `answers`."""
+    if not await may_look(questions, stopping):
+        return {}
+    there, sessions = await _resent(place, readable, settings)
+    found: dict[str, Answer] = {}
+    untouched: dict[int, bool] = {}
+    for each in questions:
+        if each.key in there:
+            found[each.key] = Answer.SENT
+            continue
+        if each.entry.run not in untouched:
+            untouched[each.entry.run] = bool(each.sent_before) and there.issuperset(each.sent_before)
+        is_first_of_session = each.session_id is not None and each.session_id not in sessions
+        is_proof = gets_all and untouched[each.entry.run] and not is_first_of_session
+        found[each.key] = Answer.NOT_SENT if is_proof else Answer.UNCLEAR
+    return found
+
+
+async def may_look(questions: Sequence[Question], stopping: asyncio.Event) -> bool:
+    """Wait until what was sent must have arrived; return False if it is *stopping* before that."""
+    left = max(each.entry.at for each in questions) + SETTLE_SECONDS - time.time()
+    if left > 0:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), left)
+    return not stopping.is_set()
+
+
+def _readable(place: Place, destination: Destination, configuration: Configuration) -> Place | None:
+    """Return the queue to peek at, or the subscription that the messages came from, None if there is neither."""
+    connection = configuration.connections[destination.alias]
+    if connection.kind != "service-bus" or connection.setting is None:
+        return None
+    owner = place.entity[: -len(DEAD_LETTERS)] if place.is_dead_letter_queue else place.entity
+    topic = owner.lower().partition(SUBSCRIPTION)[0]
+    if SUBSCRIPTION in owner.lower() and place.site == destination.site and topic == destination.entity.lower():
+        return place._replace(entity=owner)
+    return Place(destination.alias, destination.site, connection.setting, destination.entity)
+
+
+async def _resent(place: Place, readable: Place, settings: Mapping[str, str]) -> tuple[set[str], set[str]]:
+    """Return the keys of the messages of *place* whose copies are in *readable*, and the sessions of these copies."""
+    keys: set[str] = set()
+    sessions: set[str] = set()
+    async with contextlib.aclosing(copies_of(place, readable, settings)) as copies:
+        async for key, letter, _ in copies:
+            keys.add(key)
+            if letter.session_id is not None:
+                sessions.add(letter.session_id)
+    return keys, sessions
+
+
+async def copies_of(
+    place: Place, readable: Place, settings: Mapping[str, str]
+) -> AsyncGenerator[tuple[str, Letter, PeekedMessage]]:
+    """Yield what *readable* has of the messages of *place*, each with the key of the message; raises as `peek`."""
+    async with contextlib.aclosing(peek(readable, settings)) as found:
+        async for letter, each in found:
+            key = resent_key(letter, place)
+            if key is not None:
+                yield key, letter, each
+
+
+def by_destination(questions: Iterable[Question]) -> dict[str, list[Question]]:
+    """Return *questions* by the target that the ledger has."""
+    found: dict[str, list[Question]] = {}
+    for each in questions:
+        found.setdefault(each.entry.to, []).append(each)
+    return found

@@ -1,0 +1,191 @@
+"""
+The record of what was resent, so that a run which was interrupted can be repeated: nothing is lost or sent twice.
+
+A line is written to the store before each step: `sending` before messages are sent, then `sent`, `refused` (the target
+has not accepted them) or, when they have left their entity, `completed`. `accepted` is a step before `sent`, where the
+target has to do more than to accept them. A message that is still `sending` or `accepted` when a process was killed may
+or may not have been sent: `shared.resend.evidence` finds out.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from shared.errors import ConfigError, Problem
+
+SENDING, ACCEPTED, SENT, REFUSED, COMPLETED = "sending", "accepted", "sent", "refused", "completed"
+OPEN = (SENDING, ACCEPTED)
+"""States of a message that an interrupted run may have sent."""
+DONE = (SENT, COMPLETED)
+"""States of a message that was sent."""
+
+_VERSION = 1
+
+
+class Entry(NamedTuple):
+    """The state of a message: since when (seconds since 1970 UTC), sent to what, and in which run."""
+
+    state: str
+    at: float
+    to: str
+    run: int
+    share: str = ""
+    """What the message was in its entity, where the ledger is of several kinds."""
+    number: int | None = None
+    """The sequence number of its copy, if that is known."""
+    mark: str | None = None
+    """What identifies it after it has got another sequence number."""
+
+
+class LedgerStore(Protocol):
+    """Lines that only one process at a time can append to."""
+
+    @property
+    def where(self) -> str:
+        """The place of the lines, for people."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[Iterable[str]]:
+        """
+        Lock the lines and give them; those that were cut off are among them.
+
+        Raises: ConfigError if another process has locked them, TargetUnavailable, TargetRefused.
+        """
+        ...
+
+    async def append(self, line: str) -> None:
+        """Write a line, which lasts from then on; raises TargetUnavailable, TargetRefused."""
+        ...
+
+
+class MemoryStore:
+    """Lines that end with the process, for a run that needs no record; it is a `LedgerStore`."""
+
+    def __init__(self, lines: Iterable[str] = (), where: str = "memory") -> None:
+        """Begin with *lines*, which are *where*."""
+        self.where = where
+        self._lines = lines
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Iterable[str]]:
+        """Give the lines."""
+        yield self._lines
+
+    async def append(self, line: str) -> None:
+        """Keep nothing: the ledger has the states."""
+
+
+class Ledger:
+    """
+    The states of messages by their keys.
+
+    Raises: opening raises what the store raises, and ConfigError if it has the ledger of something else.
+    """
+
+    def __init__(self, store: LedgerStore, name: str) -> None:
+        """Use *store* for the messages of the entity *name*."""
+        self.entries: dict[str, Entry] = {}
+        self.run = 0
+        self.share = ""
+        """What is noted from now on; see `Entry.share`."""
+        self._store = store
+        self._name = name
+
+    @property
+    def where(self) -> str:
+        """Where it is, for people."""
+        return self._store.where
+
+    async def __aenter__(self) -> Self:
+        """Lock it and read it; a line that was cut off is ignored."""
+        async with contextlib.AsyncExitStack() as opened:
+            self._read(await opened.enter_async_context(self._store.opened()))
+            self.run += 1
+            await self._append({"ledger": _VERSION, "entity": self._name, "run": self.run, "at": time.time()})
+            self._opened = opened.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Unlock it."""
+        await self._opened.aclose()
+
+    def state(self, key: str) -> str | None:
+        """Return the state of a message, None for one that was never sent."""
+        entry = self.entries.get(key)
+        return None if entry is None else entry.state
+
+    def count(self, *states: str) -> int:
+        """Return the number of messages in *states*."""
+        return sum(each.state in states for each in self.entries.values())
+
+    async def note(
+        self, state: str, keys: Iterable[str], to: str, *, numbers: Sequence[int] = (), marks: Sequence[str] = ()
+    ) -> None:
+        """
+        Record that messages are in *state*; *numbers* and *marks*, if given, are those of each.
+
+        Raises what the store raises, and then nothing has changed here.
+        """
+        known = list(keys)
+        if not known:
+            return
+        line = {"state": state, "to": to, "at": time.time(), "keys": known}
+        more = {"share": self.share, "numbers": [*numbers], "marks": [*marks]}
+        line |= {name: value for name, value in more.items() if value}
+        await self._append(line)
+        self._apply(line)
+
+    def sent_before(self, entry: Entry) -> list[str]:
+        """Return what the latest run up to that of *entry* is known to have sent to the same target."""
+        by_run: dict[int, list[str]] = {}
+        for key, each in self.entries.items():
+            if each.to == entry.to and each.run <= entry.run and each.state in DONE:
+                by_run.setdefault(each.run, []).append(key)
+        return by_run[max(by_run)] if by_run else []
+
+    async def _append(self, line: object) -> None:
+        await self._store.append(json.dumps(line) + "\n")
+
+    def _apply(self, line: Mapping[str, Any]) -> None:
+        keys, state = line["keys"], line["state"]
+        nothing = [None] * len(keys)
+        numbers, marks = line.get("numbers", nothing), line.get("marks", nothing)
+        for key, number, mark in zip(keys, numbers, marks, strict=True):
+            entry = Entry(state, line["at"], line["to"], self.run, line.get("share", ""), number, mark)
+            before = self.entries.get(key)
+            if before is not None:
+                entry = entry._replace(
+                    # A message belongs to the run that has sent it.
+                    run=before.run if state == COMPLETED else self.run,
+                    share=entry.share or before.share,
+                    number=before.number if number is None else number,
+                    mark=before.mark if mark is None else mark,
+                )
+            self.entries[key] = entry
+
+    def _read(self, lines: Iterable[str]) -> None:
+        self.entries, self.run = {}, 0
+        for line in lines:
+            try:
+                content = json.loads(line)
+                if "ledger" in content:
+                    self._check(content)
+                    self.run = content["run"]
+                elif "key" in content:  # of a repair, until version 0.2
+                    self._apply({"keys": [content["key"]], "state": content["state"], "at": 0.0, "to": ""})
+                else:
+                    self._apply(content)
+            except (ValueError, LookupError, TypeError):
+                continue
+
+    def _check(self, head: dict[str, object]) -> None:
+        if head["ledger"] != _VERSION or head["entity"] != self._name:
+            found = f"is the ledger of {head['entity']}, version {head['ledger']}"
+            expected = f"expected that of {self._name}, version {_VERSION}: name another one with --ledger"
+            raise ConfigError([Problem(self.where, found, expected)])

@@ -1,0 +1,47 @@
+"""Reading of what an entity has, without taking or locking anything."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+
+from shared.azure.connections import service_bus_client
+from shared.azure.peek import MESSAGES_AT_ONCE, Peeker, peeker
+from shared.errors import TargetUnavailable
+from shared.message.peeked import PeekedMessage
+from shared.resend.letters import Letter
+from shared.resend.places import Place
+
+CHECK = "check its name, the network, and that the connection may listen to it"
+"""What an SDK error about an entity that cannot be opened does not distinguish."""
+
+
+async def peek(
+    place: Place, settings: Mapping[str, str], first: int = 1, *, most: int | None = None
+) -> AsyncGenerator[tuple[Letter, PeekedMessage]]:
+    """
+    Yield the messages of *place* from sequence number *first* on, *most* in all; it reads some hundred at a time.
+
+    Raises ConfigError for an invalid app setting, TargetUnavailable if the entity cannot be read.
+    """
+    async with service_bus_client(place.setting, settings) as client, peeker(client, place.origin) as opened:
+        last, seen = first - 1, 0
+        while messages := await _page(opened, last + 1, MESSAGES_AT_ONCE if most is None else most - seen):
+            for each in messages:
+                yield Letter(each.content, place.origin), each
+            seen += len(messages)
+            highest = max((each.sequence_number for each in messages if each.sequence_number is not None), default=last)
+            if highest <= last or seen == most:
+                return
+            last = highest
+
+
+async def keys_in(place: Place, settings: Mapping[str, str]) -> set[str]:
+    """Return the keys of all messages of an entity; raises as `peek`."""
+    async with contextlib.aclosing(peek(place, settings)) as found:
+        return {letter.key async for letter, _ in found if letter.key is not None}
+
+
+async def _page(opened: Peeker, first: int, count: int) -> list[PeekedMessage]:
+    try:
+        return await opened.peek(first, min(count, MESSAGES_AT_ONCE))
+    except TargetUnavailable as error:
+        raise TargetUnavailable(f"{error}; {CHECK}") from error

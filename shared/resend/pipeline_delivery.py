@@ -1,0 +1,189 @@
+"""
+Sending through the pipelines of tasks: with their editors, routes and journals, as if the source had delivered again.
+
+The ledger has each message before it is sent; the journal notes in it what is decided before the pipeline goes on.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Self
+
+from shared.config.assembly import pipelines
+from shared.config.files import Configuration
+from shared.config.journal_assembly import Journals
+from shared.config.models import TaskFile
+from shared.config.outputs import closing_outputs
+from shared.errors import BuswayError, MessageRejected, TargetRefused
+from shared.line.pipeline import Pipeline
+from shared.message.arrival import Arrival
+from shared.protocols import Flush, Journal, Outcome, Outgoing, Output, Record, Telemetry
+from shared.resend.delivery import Attempt, PreparedMessage
+from shared.resend.evidence import Answer, Question
+from shared.resend.hub_sink import sink_of
+from shared.resend.ledger import DONE, REFUSED, SENDING, SENT, Ledger
+from shared.resend.options import Options, Unclear
+from shared.resend.places import Destination
+
+HOLD = timedelta(seconds=10)
+"""A person waits for the command: a target that is unavailable for longer is for a later run."""
+OPTIONS = Options(unclear=Unclear.SEND, retries=0)
+"""A pipeline tries again itself, and every message is sent that may not have arrived."""
+
+
+def key_of(arrival: Arrival) -> str:
+    """Return what identifies a message at its source, also after the entity was deleted and created."""
+    return f"{arrival.origin.partition or ''}/{arrival.sequence_number}/{arrival.enqueued_time}"
+
+
+class WatchedOutput:
+    """An output that remembers whether a target may have accepted a message."""
+
+    def __init__(self, output: Output) -> None:
+        """Send through *output*."""
+        self._output = output
+        self.may_have_accepted = False
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        """Send *messages*; see `shared.protocols.Output`."""
+        before, self.may_have_accepted = self.may_have_accepted, True
+        answers = await self._output.send(entity, messages, timeout_seconds=timeout_seconds)
+        # If the connection failed, the target may have accepted the message and only the answer was lost.
+        refused = all(isinstance(each, TargetRefused | MessageRejected) for each in answers)
+        self.may_have_accepted = before or not refused
+        return answers
+
+    async def close(self) -> None:
+        """Close the output."""
+        await self._output.close()
+
+
+class PipelineDelivery:
+    """
+    Sends messages through pipelines, those of one partition together; a `Delivery`, whose `prepare` is a subclass's.
+
+    The pipeline keeps the order of sessions. A message that an interrupted run may have sent is sent again.
+    """
+
+    keeps_order = proves_by_order = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Send once it is `opened`."""
+        self.ledger = ledger
+        self.outcomes: Counter[Outcome] = Counter()
+        self.again = 0
+        """Messages that an interrupted run may have sent, and that were sent again."""
+        self.doubtful: set[str] = set()
+        self.tasks: dict[str, TaskFile] = {}
+        self._pipelines: dict[str, Pipeline] = {}
+        self._outputs: dict[str, WatchedOutput] = {}
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        self,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+        *,
+        replay: str | None = None,
+        hold: timedelta = HOLD,
+    ) -> AsyncIterator[Self]:
+        """
+        Open the outputs, journals and pipelines of all tasks; raises ConfigError.
+
+        The records are those of the *replay* with this id, without one those of a repair. A target may be unavailable
+        for *hold*.
+        """
+        async with closing_outputs(configuration, settings) as outputs:
+            self._outputs = {alias: WatchedOutput(each) for alias, each in outputs.items()}
+            sink = sink_of(configuration, outputs)  # what a journal accepts is no message
+            journals = _NotedJournals(configuration, settings, sink=sink, is_repair=True, replay=replay)
+            journals.note = self._note
+            try:
+                found = pipelines(configuration, settings, journals=journals, outputs=self._outputs, hold=hold)
+                self.tasks = {file.task: file for file, _ in found}
+                self._pipelines = {file.task: pipeline for file, pipeline in found}
+                yield self
+            finally:
+                await journals.close()
+
+    def ledger_key(self, arrival: Arrival) -> str:
+        """Return the key of a message in the ledger."""
+        return key_of(arrival)
+
+    @staticmethod
+    def for_task(task: str, key: str, content: bytes, partition: str | None) -> PreparedMessage:
+        """Return a message for the pipeline of a task."""
+        outgoing = Outgoing(content, None, None, None, partition=partition)
+        return PreparedMessage(key, Destination("", task, partition or ""), outgoing)
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send *messages*, all of one task and partition; with an error, some may be decided nevertheless."""
+        task, keys = messages[0].destination.site, [each.key for each in messages]
+        self.again += len(self.doubtful.intersection(keys))
+        await self.ledger.note(SENDING, keys, task)
+        for output in self._outputs.values():
+            output.may_have_accepted = False
+        result = Attempt()
+        try:
+            contents = [each.outgoing.content for each in messages]
+            self.outcomes += await self._pipelines[task].run(contents, messages[0].outgoing.partition)
+        except BaseException as error:
+            if not any(output.may_have_accepted for output in self._outputs.values()):
+                result.refused = [key for key in keys if not self._is_done(key) and key not in self.doubtful]
+                await self.ledger.note(REFUSED, result.refused, task)
+            if not isinstance(error, BuswayError):
+                raise
+            result.error = error
+        result.sent = [key for key in keys if self._is_done(key)]
+        return result
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing shows it
+        """Return that nothing is known."""
+        self.doubtful.update(each.key for each in questions)
+        return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
+
+    def _is_done(self, key: str) -> bool:
+        return self.ledger.state(key) in DONE
+
+    async def _note(self, task: str, arrivals: Iterable[Arrival]) -> None:
+        await self.ledger.note(SENT, dict.fromkeys(self.ledger_key(each) for each in arrivals), task)
+
+
+type _Note = Callable[[str, Iterable[Arrival]], Awaitable[None]]
+
+
+class _NotedJournals(Journals):
+    """The journals of pipelines, which also note what is decided."""
+
+    note: _Note
+
+    def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
+        return _NotedJournal(super().of(file, telemetry), partial(self.note, file.task))
+
+
+class _NotedJournal:
+    """A journal that also notes what is decided; see `shared.protocols.Journal`."""
+
+    def __init__(self, journal: Journal, note: Callable[[Iterable[Arrival]], Awaitable[None]]) -> None:
+        self._journal = journal
+        self._note = note
+        self.arriving = journal.arriving
+        self.unreadable = journal.unreadable
+        self.departing = journal.departing
+        self.received = journal.received
+
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
+        flush = self._journal.decided(records, batch_id)
+        waiting = {key_of(each.arrival) for each in records if each.outcome is Outcome.RETRY}
+        done = [each.arrival for each in records if key_of(each.arrival) not in waiting]
+
+        async def write() -> None:
+            await flush()
+            await self._note(done)
+
+        return write

@@ -1,0 +1,223 @@
+"""
+Receiving with locks that this process renews, over the connection that `local.host` has for raw messages.
+
+Requests use the same connection: the service settles messages of a session only for the one that holds it.
+A message that is not wanted is held until the end, because one that is given back comes again before all others.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Self
+
+from azure.core.exceptions import AzureError
+from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
+
+from shared.azure.connections import service_bus_client
+from shared.azure.receivers import frames
+from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection
+from shared.azure.service_bus_internals import ManagementConnection
+from shared.errors import LockLost, TargetRefused, TargetUnavailable
+from shared.resend.letters import Letter
+from shared.resend.places import Place
+from shared.resend.source import LockedMessage, SessionUnavailable
+
+_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
+_SESSION_LOCKED = (_CANNOT_BE_LOCKED, "com.microsoft:timeout")
+# A session is not free at once when its receiver has closed (Azure/azure-sdk-for-go 17325).
+_HANDOVER_WAITS = (0.2, 0.5, 1.0, 2.0)
+
+# 8 KB in a request: it must fit the frames of the service.
+_TOKENS_AT_ONCE = 500
+_TIMEOUT_SECONDS = 30.0
+_SESSION_SECONDS = 5.0
+# Renewed when less than this part of a lock is left; nothing is sent with less than the second part left.
+_RENEW_BELOW, _SEND_ABOVE = 0.6, 0.3
+_SHORTEST_LOCK = 1.0
+
+
+class Receiver:
+    """Receives from one queue, subscription or dead-letter queue, or from one session of it; it is a `Source`."""
+
+    removes = True
+
+    def __init__(self, place: Place, settings: Mapping[str, str], session_id: str | None = None) -> None:
+        """Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks."""
+        self.place = place
+        self._settings = settings
+        self.session_id = session_id
+        self._opened = contextlib.AsyncExitStack()
+        self._connection: ServiceBusConnection
+        self._link: RawLink
+        # When the lock of the session ends, in milliseconds since 1970 UTC.
+        self._session_end: int | None = None
+        self.management: ManagementConnection
+        """The node for other requests about the entity; one at a time."""
+
+    async def __aenter__(self) -> Self:
+        """Open the link; raises TargetUnavailable, TargetRefused, and SessionUnavailable."""
+        async with contextlib.AsyncExitStack() as stack:
+            entity = {"queue_name": self.place.entity}
+            connection = self.place.connection(self._settings)
+            has_session = self.session_id is not None
+            self._connection = await ServiceBusConnection.open(connection, entity, sessions=has_session)
+            stack.push_async_callback(self._connection.close)
+            self._link = await self._attached()
+            self.management = self._connection.management(self._link)
+            if self._link.locked_until is not None:
+                self._session_end = round(datetime.fromisoformat(self._link.locked_until).timestamp() * 1000)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connection."""
+        with contextlib.suppress(TargetUnavailable, TargetRefused, AzureError, OSError):
+            await self._connection.raw.detach(self._link)
+        await self._opened.aclose()
+
+    async def _attached(self) -> RawLink:
+        has_session = self.session_id is not None
+        waits = iter(_HANDOVER_WAITS)
+        while True:
+            try:
+                return await self._connection.attach(
+                    session_wait=_SESSION_SECONDS if has_session else None, drains=True, session_id=self.session_id
+                )
+            except LinkClosed as error:
+                if not has_session or error.condition not in _SESSION_LOCKED:
+                    raise
+                wait = next(waits, None) if error.condition == _CANNOT_BE_LOCKED else None
+                if wait is None:
+                    raise SessionUnavailable("its session is locked by another receiver") from error
+            await asyncio.sleep(wait)
+
+    async def dead_letter(self, messages: Sequence[LockedMessage], reason: str | None, description: str | None) -> None:
+        """Move messages to the dead-letter queue; raises TargetUnavailable, also if a lock was lost."""
+        tokens = [each.delivery.tag for each in messages]
+        with unavailable(self.place):
+            await self.management.dead_letter(tokens, self.session_id, reason, description, _TIMEOUT_SECONDS)
+
+    async def defer(self, messages: Sequence[LockedMessage]) -> None:
+        """Defer messages; raises TargetUnavailable, also if a lock was lost."""
+        tokens = [each.delivery.tag for each in messages]
+        with unavailable(self.place):
+            await self.management.defer(tokens, self.session_id, _TIMEOUT_SECONDS)
+
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
+        """Return up to *count* messages, none if nothing comes for *seconds*; raises TargetUnavailable."""
+        return [self.held(each) for each in await self._link.receive(count, seconds)]
+
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        """Remove messages from the entity; return those whose lock was lost, which come again."""
+        if not messages:
+            return []
+        failures = await self._connection.raw.settle(self._link, [each.delivery for each in messages], frames.ACCEPTED)
+        return [each for each in messages if each.delivery.delivery_id in failures]
+
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
+        """Make messages available to other receivers again, where they were; errors end with the locks anyway."""
+        waiting = [each.delivery for each in messages]
+        with contextlib.suppress(TargetUnavailable, TargetRefused, OSError):
+            if self.place.is_dead_letter_queue:
+                # Azure puts what is released behind all others. Deliveries from a dead-letter queue have no limit.
+                for start in range(0, len(waiting), _TOKENS_AT_ONCE):
+                    some = waiting[start : start + _TOKENS_AT_ONCE]
+                    await self._connection.raw.settle(self._link, some, frames.MODIFIED)
+            else:
+                await self._connection.raw.release(self._link, waiting)
+
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        """Renew the locks that end soon; return the messages whose lock was lost. Raises TargetUnavailable."""
+        due = [each for each in messages if each.left < _RENEW_BELOW]
+        if not due:
+            return []
+        if self.session_id is not None:
+            return await self._renew_session(messages)
+        lost: list[LockedMessage] = []
+        for start in range(0, len(due), _TOKENS_AT_ONCE):
+            lost += await by_halves(due[start : start + _TOKENS_AT_ONCE], self._renew_some, MessageLockLostError)
+        return lost
+
+    @staticmethod
+    def may_send(message: LockedMessage) -> bool:
+        """Return whether the lock lasts long enough to send the message and complete it."""
+        return message.left > _SEND_ABOVE
+
+    async def _renew_some(self, messages: Sequence[LockedMessage]) -> None:
+        tokens = [each.delivery.tag for each in messages]
+        with unavailable(self.place, MessageLockLostError):
+            self._extend(messages, await self.management.renew_locks(tokens, _TIMEOUT_SECONDS))
+
+    async def _renew_session(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        try:
+            end = await self.management.renew_session_lock(self.session_id or "", _TIMEOUT_SECONDS)
+        except SessionLockLostError:
+            return [*messages]
+        except (AzureError, OSError) as error:
+            raise LockLost(f"{self.place}: the session cannot be renewed, {type(error).__name__}") from error
+        self._session_end = end
+        self._extend(messages, [end] * len(messages))
+        return []
+
+    @staticmethod
+    def _extend(messages: Sequence[LockedMessage], ends: Sequence[int]) -> None:
+        now, clock = time.monotonic(), time.time()
+        for each, end in zip(messages, ends, strict=True):
+            each.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
+            each.until = now + each.duration
+
+    def held(self, delivery: Delivery) -> LockedMessage:
+        """Return a message with its lock, or in a session with that of the session."""
+        letter = Letter(delivery.payload, self.place.origin)
+        end = self._session_end
+        if end is None and letter.message is not None:
+            end = letter.message.arrival.locked_until
+        # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
+        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - time.time())
+        return LockedMessage(letter.key, delivery, letter, time.monotonic() + duration, duration)
+
+
+@contextlib.contextmanager
+def unavailable(place: Place, *expected: type[Exception]) -> Iterator[None]:
+    """Raise TargetUnavailable for an error of the SDK in a request to *place*, but not for *expected* ones."""
+    try:
+        yield
+    except expected:
+        raise
+    except (AzureError, OSError) as error:
+        raise TargetUnavailable(f"{place}: a request failed, {type(error).__name__}") from error
+
+
+@contextlib.asynccontextmanager
+async def management_of(place: Place, settings: Mapping[str, str]) -> AsyncIterator[ManagementConnection]:
+    """Give a connection for requests to *place*, which is opened at the first one."""
+    async with service_bus_client(place.setting, settings) as client:
+        connection = ManagementConnection.to(client, place.entity)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+async def by_halves[T](
+    items: Sequence[T], attempt: Callable[[Sequence[T]], Awaitable[None]], *errors: type[Exception]
+) -> list[T]:
+    """
+    Make an *attempt* with all *items*, which one of them can make fail with one of *errors*; return those that do.
+
+    It is made again with each half, down to single items.
+    """
+    try:
+        await attempt(items)
+    except errors:
+        if len(items) == 1:
+            return [*items]
+        middle = len(items) // 2
+        return [
+            *await by_halves(items[:middle], attempt, *errors),
+            *await by_halves(items[middle:], attempt, *errors),
+        ]
+    return []

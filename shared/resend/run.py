@@ -1,0 +1,346 @@
+"""
+One run over the messages of a source: each is sent, recorded, and only then settled at the source.
+
+Messages of one session are sent in the order of their sequence numbers. A message that a killed run has locked comes
+back when its lock ends; until then those behind it in its session are held.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.line.pace import Pace
+from shared.resend.agenda import Agenda
+from shared.resend.delivery import Delivery, PreparedMessage
+from shared.resend.evidence import Answer, Question, by_destination
+from shared.resend.hold import Hold
+from shared.resend.ledger import COMPLETED, DONE, OPEN, REFUSED, SENT
+from shared.resend.options import Options, Unclear
+from shared.resend.peek import keys_in
+from shared.resend.places import Scene
+from shared.resend.receiver import Receiver
+from shared.resend.source import LockedMessage, OpenSource, SessionUnavailable, Source
+
+AT_ONCE = 100
+NOT_REACHED = "not reached: the run ended before it"
+
+_RECEIVE_SECONDS = 1.0
+_LOOK_AFTER_SECONDS = 5.0
+_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_LONGEST_WAIT = 15.0
+_TICK_SECONDS = 0.2
+_LOCKED = "another receiver has locked it"
+
+
+class Result:
+    """What happened to the selected messages."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.sent = 0
+        self.sent_before = 0
+        """Sent by an earlier run, and completed now if that run was interrupted before it could do that."""
+        self.completed = 0
+        """Removed from the source, in this run."""
+        self.gone = 0
+        self.left: dict[str, str] = {}
+        """The reason for each message that stays, by key."""
+        self.error: BuswayError | None = None
+        self.is_stopped = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.left and self.error is None and not self.is_stopped
+
+
+class Run:
+    """Sends messages of one source."""
+
+    def __init__(
+        self,
+        open_source: OpenSource,
+        delivery: Delivery,
+        wanted: Mapping[str, str | None] | None,
+        options: Options,
+        progress: Callable[[int], None] = lambda _: None,
+        *,
+        by_session: bool | None = False,
+        look: Callable[[], Awaitable[Collection[str]]] | None = None,
+    ) -> None:
+        """
+        Send the messages *wanted*: the session of each by its key, in the order of the source; None: all that it has.
+
+        *by_session* says whether the source is opened for one session after the other, None that the entity says so.
+        *look* returns the keys of what is still there, to find out what another receiver has taken meanwhile.
+        """
+        self.result = Result()
+        self._open_source = open_source
+        self._delivery = delivery
+        self._ledger = ledger = delivery.ledger
+        self._agenda = Agenda(wanted, is_sent=lambda key: ledger.state(key) in DONE, keeps_order=delivery.keeps_order)
+        self._hold = Hold()
+        self._options = options
+        self._waits = _WAITS[: options.retries]
+        self._progress = progress
+        self._by_session = by_session
+        self._look = look
+        self._pace = Pace(options.rate)
+        self._stopping = asyncio.Event()
+        self._failures = 0
+        self._has_sent = not delivery.proves_by_order
+
+    def stop(self) -> None:
+        """End the run after the step that is under way."""
+        self.result.is_stopped = True
+        self._stopping.set()
+
+    async def run(self) -> Result:
+        """Send and settle the messages; errors are in the result."""
+        while self._agenda and not self._is_over():
+            try:
+                await self._resolve([key for key in self._agenda if self._ledger.state(key) in OPEN])
+                await self._receive_and_send()
+            except TargetRefused as error:
+                self.result.error = error
+            except TargetUnavailable as error:
+                self._failures += 1
+                if self._failures > len(self._waits):
+                    self.result.error = error
+                else:
+                    await self._sleep(self._waits[self._failures - 1])
+        for key in self._agenda:
+            self.result.left.setdefault(key, NOT_REACHED)
+        return self.result
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self.result.error is not None
+
+    async def _receive_and_send(self) -> None:
+        """Work through the source, or through one session after the other if it requires sessions."""
+        if not self._by_session:
+            try:
+                return await self._work(None)
+            except TargetRefused as error:
+                if self._by_session is not None or "amqp:not-allowed" not in str(error):
+                    raise
+        for session_id in self._agenda.session_ids():
+            if self._is_over():
+                return None
+            if session_id is None:
+                without = [key for key in self._agenda if self._agenda.session_of(key) is None]
+                self._leave(without, "has no session id")
+                continue
+            try:
+                await self._work(session_id)
+            except SessionUnavailable as error:
+                self._leave(self._agenda.keys_of(session_id), str(error))
+        return None
+
+    async def _work(self, session_id: str | None) -> None:
+        """Receive from the source, or from one session, until nothing of it is left to do."""
+        async with self._open_source(session_id) as source:
+            try:
+                await self._work_with(source, session_id)
+            finally:
+                await self._hold.give_back(source)
+
+    async def _work_with(self, source: Source, session_id: str | None) -> None:
+        moved = time.monotonic()
+        while self._agenda.has_more(session_id) and not self._is_over():
+            await self._hold.renew(source)
+            batch = await self._batch(source)
+            if batch:
+                turn = self._pace.turn(len(batch), time.monotonic())
+                if turn:
+                    await self._sleep(turn, source)
+                else:
+                    await self._send(source, batch)
+                moved = time.monotonic()
+                continue
+            if self._hold.is_full:
+                await self._sleep(_RECEIVE_SECONDS)
+            received = await source.receive(1 if self._hold.is_full else AT_ONCE, _RECEIVE_SECONDS)
+            if received is None:
+                self._agenda.close()
+                self._forget([key for key in self._agenda if key not in self._hold])
+                continue
+            if await self._take(source, received):
+                moved = time.monotonic()
+                continue
+            waited = time.monotonic() - moved
+            if not received and waited > _LOOK_AFTER_SECONDS and self._look is not None:
+                there = await self._look()
+                self._forget([key for key in self._agenda if key not in there and key not in self._hold])
+            if waited > self._options.patience:
+                behind = ", or one behind it waits for it" if self._delivery.keeps_order else ""
+                self._leave(self._agenda.keys_of(session_id), _LOCKED + behind)
+
+    async def _take(self, source: Source, received: Iterable[LockedMessage]) -> bool:
+        """Sort what was received; return whether anything of it is new."""
+        is_new = False
+        wanted: dict[str, LockedMessage] = {}
+        for each in received:
+            if each.key is not None and self._agenda.takes(each.key):
+                is_new = True
+                wanted[each.key] = each
+            else:
+                is_new = self._hold.keep_back(each) or is_new
+        await self._resolve([key for key in wanted if self._ledger.state(key) in OPEN])
+        before = [each for key, each in wanted.items() if self._ledger.state(key) in DONE]
+        for key, each in wanted.items():
+            if self._ledger.state(key) not in DONE and key in self._agenda:
+                self._hold.add(key, each)
+        self.result.sent_before += await self._complete(source, before)
+        return is_new
+
+    async def _batch(self, source: Source) -> list[PreparedMessage]:
+        """Return the next messages to send, all to one destination; in a session none before an earlier one."""
+        batch: list[PreparedMessage] = []
+        taken: Counter[str | None] = Counter()
+        # If the run is killed during its first send, only one message lacks the evidence of earlier ones.
+        rate = self._options.rate
+        count = 1 if not self._has_sent else AT_ONCE if rate is None else max(1, min(AT_ONCE, round(rate)))
+        for key, message in self._hold:
+            if not self._agenda.is_next(key, taken):
+                continue
+            if message.letter is None or not source.may_send(message) or self._ledger.state(key) in OPEN:
+                continue
+            prepared = await self._delivery.prepare(key, message.letter)
+            if isinstance(prepared, str):
+                self._leave([key], prepared)
+                continue
+            if batch and prepared.destination != batch[0].destination:
+                break
+            batch.append(prepared)
+            taken[self._agenda.session_of(key)] += 1
+            if len(batch) == count:
+                break
+        return batch
+
+    async def _send(self, source: Source, batch: Sequence[PreparedMessage]) -> None:
+        attempt = await self._delivery.send(batch)
+        self._has_sent = self._has_sent or bool(attempt.sent)
+        self._failures = 0 if attempt.error is None else self._failures + 1
+        for key in attempt.sent:
+            self._agenda.pass_by(key)
+        for key, reason in attempt.rejected.items():
+            self._leave([key], reason)
+        self.result.sent += len(attempt.sent)
+        await self._complete(source, self._hold.of(attempt.sent))
+        if attempt.error is not None:
+            await self._recover(source, attempt.error, attempt.unclear)
+
+    async def _recover(self, source: Source, error: BuswayError, unclear: Sequence[str]) -> None:
+        """Wait after a failed send, and find out what became clear meanwhile; give up after some attempts."""
+        if self._failures > len(self._waits):
+            self.result.error = error
+        else:
+            wait = self._waits[self._failures - 1]
+            if isinstance(error, TargetUnavailable) and error.retry_after is not None:
+                wait = min(max(wait, error.retry_after.total_seconds()), _LONGEST_WAIT)
+            await self._sleep(wait, source)
+        await self._resolve(unclear)
+        sent = [key for key in unclear if key in self._hold and self._ledger.state(key) == SENT]
+        self.result.sent += len(sent)
+        await self._complete(source, self._hold.of(sent))
+
+    async def _complete(self, source: Source, messages: Sequence[LockedMessage]) -> int:
+        """Complete messages that were sent; return how many left the source. The others come again."""
+        lost = {each.key for each in await source.complete(messages)}
+        done = [each.key for each in messages if each.key is not None and each.key not in lost]
+        for each in messages:
+            if each.key is not None:
+                self._hold.drop(each.key)  # what is settled cannot be given back if the ledger fails
+        if source.removes:
+            for to in {self._ledger.entries[key].to for key in done}:
+                await self._ledger.note(COMPLETED, [key for key in done if self._ledger.entries[key].to == to], to)
+        for key in done:
+            self._agenda.end(key)
+        self.result.completed += len(done)
+        self._progress(len(done))
+        return len(done)
+
+    def _leave(self, keys: Iterable[str], reason: str) -> None:
+        """Leave messages where they are; those behind them in their sessions do not wait for them."""
+        for key in keys:
+            self._agenda.pass_by(key)
+            self._agenda.end(key)
+            self.result.left[key] = reason
+            message = self._hold.drop(key)
+            if message is not None:
+                self._hold.keep_back(message)
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        """Take off messages that another receiver has completed."""
+        for key in keys:
+            self._agenda.pass_by(key)
+            self._agenda.end(key)
+            self.result.gone += 1
+
+    async def _resolve(self, keys: Sequence[str]) -> None:
+        """Find out what happened to messages whose send was interrupted, or leave that to the next run."""
+        questions = [
+            Question(key, entry, self._agenda.session_of(key), self._ledger.sent_before(entry))
+            for key in keys
+            if (entry := self._ledger.entries[key]).state in OPEN
+        ]
+        for to, some in by_destination(questions).items():
+            found = await self._answers(to, some)
+            if self._stopping.is_set():
+                return  # it may have looked too early
+            by_answer = {answer: [key for key, each in found.items() if each is answer] for answer in Answer}
+            unclear = by_answer[Answer.UNCLEAR]
+            if self._options.unclear is Unclear.SEND:
+                by_answer[Answer.NOT_SENT] += unclear
+            elif self._options.unclear is Unclear.COMPLETE:
+                by_answer[Answer.SENT] += unclear
+            else:
+                self._leave_unclear(unclear, to)
+            await self._ledger.note(SENT, by_answer[Answer.SENT], to)
+            await self._ledger.note(REFUSED, by_answer[Answer.NOT_SENT], to)
+            for key in by_answer[Answer.SENT]:
+                self._agenda.pass_by(key)
+
+    async def _answers(self, to: str, questions: Sequence[Question]) -> Mapping[str, Answer]:
+        try:
+            return await self._delivery.answers(to, questions, self._stopping)
+        except BuswayError:
+            # Without a look at the target nothing is known about them.
+            return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
+
+    def _leave_unclear(self, keys: Sequence[str], to: str) -> None:
+        unclear = set(keys)
+        for key in keys:
+            later = [each for each in self._agenda.behind(key) if each not in unclear]
+            self._leave([key], f"unclear: an interrupted run may have sent it to {to}, where it is not found")
+            self._leave(later, "held back: it is behind an unclear message of its session")
+
+    async def _sleep(self, seconds: float, source: Source | None = None) -> None:
+        """Wait, with locks renewed, unless the run is to stop."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), min(left, _TICK_SECONDS))
+            if source is not None:
+                await self._hold.renew(source)
+
+
+def entity_run(
+    scene: Scene,
+    delivery: Delivery,
+    wanted: Mapping[str, str | None],
+    options: Options,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Run:
+    """Return a run over messages of a queue, subscription or dead-letter queue."""
+    place, settings = scene.place, scene.settings
+    by_session = False if place.is_dead_letter_queue else None
+    look = partial(keys_in, place, settings)
+    return Run(
+        partial(Receiver, place, settings), delivery, wanted, options, progress, by_session=by_session, look=look
+    )

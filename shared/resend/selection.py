@@ -1,0 +1,66 @@
+"""Which messages are selected."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from shared.errors import MessageRejected
+from shared.message.rule_properties import RuleProperties
+from shared.resend.groups import GroupName, group_of
+from shared.resend.letters import Letter
+from shared.rules.rule import SqlFilter
+
+
+@dataclass(slots=True)
+class Selection:
+    """Conditions that a message has to meet, all of them; without any, every message is selected."""
+
+    where: SqlFilter | None = None
+    reason: str | None = None
+    older_than: timedelta | None = None
+    numbers: frozenset[int] | None = None
+    limit: int | None = None
+    now: datetime | None = None
+    group: GroupName | None = None
+    unevaluated: int = 0
+    """Messages for which `where` could not be evaluated; they are not selected."""
+    _taken: int = 0
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether there is no condition."""
+        conditions = (self.where, self.reason, self.older_than, self.numbers, self.limit, self.group)
+        return all(each is None for each in conditions)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no further message can be selected."""
+        return self.limit is not None and self._taken >= self.limit
+
+    def takes(self, letter: Letter) -> bool:
+        """Return whether a message is selected, and count it."""
+        if self.is_complete or not self._meets(letter):
+            return False
+        self._taken += 1
+        return True
+
+    def _meets(self, letter: Letter) -> bool:
+        if self.numbers is not None and letter.number not in self.numbers:
+            return False
+        if self.group is not None and group_of(letter) != self.group:
+            return False
+        if self.reason is not None and letter.reason.lower() != self.reason.lower():
+            return False
+        if self.older_than is not None:
+            age = letter.age(self.now or datetime.now(UTC))
+            if age is None or age < self.older_than.total_seconds():
+                return False
+        if self.where is None:
+            return True
+        if letter.message is None:
+            self.unevaluated += 1
+            return False
+        try:
+            return self.where.matches(RuleProperties(letter.message))
+        except MessageRejected:
+            self.unevaluated += 1
+            return False

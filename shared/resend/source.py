@@ -1,0 +1,117 @@
+"""Where a run has its messages from: an entity that is received from, or copies that stay where they are."""
+
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from shared.azure.receivers.raw_link import Delivery
+from shared.errors import TargetUnavailable
+from shared.resend.letters import Letter
+
+
+@dataclass(slots=True, eq=False)
+class LockedMessage:
+    """A locked message; the content of one that is not wanted is not kept."""
+
+    key: str | None
+    delivery: Delivery
+    letter: Letter | None
+    until: float
+    """When its lock ends, a time of `time.monotonic`."""
+    duration: float
+    """The seconds for which it was locked."""
+
+    @classmethod
+    def without_lock(cls, key: str | None, letter: Letter) -> "LockedMessage":
+        """Return a message that nobody can take while it is sent."""
+        return cls(key, Delivery(letter.number or 0, b"", letter.content), letter, math.inf, 1.0)
+
+    @property
+    def left(self) -> float:
+        """The part of its lock that is left."""
+        return (self.until - time.monotonic()) / self.duration
+
+    def forget(self) -> None:
+        """Drop the content."""
+        self.delivery = self.delivery._replace(payload=b"")
+        self.letter = None
+
+
+class SessionUnavailable(TargetUnavailable):
+    """A session that cannot be worked on now; the others can."""
+
+
+class Source(Protocol):
+    """Where messages come from, locked or at least not lost."""
+
+    removes: bool
+    """Whether what is completed leaves the source; the ledger then has it as completed."""
+
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage] | None:
+        """Return some messages, about *count*, none if nothing comes for *seconds*, and None after the last one."""
+        ...
+
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        """Remove messages; return those that could not be removed."""
+        ...
+
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
+        """Make messages available to other receivers again."""
+        ...
+
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        """Renew the locks that end soon; return the messages whose lock was lost."""
+        ...
+
+    def may_send(self, message: LockedMessage) -> bool:
+        """Return whether the lock lasts long enough to send the message and complete it."""
+        ...
+
+
+type OpenSource = Callable[[str | None], AbstractAsyncContextManager[Source]]
+"""Opens the source, or one session of it; opening raises SessionUnavailable if that session is not free."""
+
+
+class UnlockedSource:
+    """A source whose messages nobody else takes, so that there are no locks."""
+
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
+        """Do nothing."""
+
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - no locks
+        """Lose none."""
+        return []
+
+    def may_send(self, message: LockedMessage) -> bool:  # noqa: ARG002 - no locks
+        """Return True."""
+        return True
+
+
+class CopySource(UnlockedSource):
+    """Copies that are read once, in their order, and that stay where they are."""
+
+    removes = False
+
+    def __init__(self, pages: AsyncGenerator[Iterable[tuple[str, Letter]]]) -> None:
+        """Read the copies that *pages* yields, some at a time, each with its key."""
+        self._pages = pages
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the pages."""
+        await self._pages.aclose()
+
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage] | None:  # noqa: ARG002 - they are there
+        """Return the next page."""
+        async for page in self._pages:
+            return [LockedMessage.without_lock(key, letter) for key, letter in page]
+        return None
+
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - they stay
+        """Return none: they are done."""
+        return []

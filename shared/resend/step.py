@@ -1,0 +1,111 @@
+"""
+A resend in steps of some seconds, so that it fits into a function with a time limit.
+
+Each step is a run as that of `busway dead resend`, with a ledger in a blob that only one step at a time can have open.
+The step ends when its time is over; the next one begins with what the entity then has.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import partial
+
+from shared.azure.administration import ask_duplicate_window
+from shared.config.files import Configuration
+from shared.config.outputs import closing_outputs
+from shared.config.status_assembly import open_status_container
+from shared.errors import ConfigError, Problem
+from shared.resend.board import MOST_PEEKED, name_of
+from shared.resend.delivery import Routing, TargetDelivery
+from shared.resend.edits import Edits
+from shared.resend.inventory import Inventory, inventory_of
+from shared.resend.ledger import Ledger
+from shared.resend.ledger_blob import LedgerBlob
+from shared.resend.model import Left, ResendOrder, ResendStep
+from shared.resend.options import Options
+from shared.resend.places import Destination, Place, Scene
+from shared.resend.routing import Window, guarded, routing_of, window_by
+from shared.resend.run import NOT_REACHED, Result, entity_run
+from shared.resend.selection import Selection
+
+STEP_SECONDS = 20.0
+"""A step answers some seconds later, as it peeks first: Azure ends a request without an answer after 230 s."""
+_PATIENCE_SECONDS = 12.0
+_MOST_NUMBERS = 10
+
+
+async def resend_step(
+    order: ResendOrder,
+    place: Place,
+    configuration: Configuration,
+    settings: Mapping[str, str],
+) -> ResendStep:
+    """
+    Resend what *order* selects of *place* for STEP_SECONDS.
+
+    Raises: ConfigError if it cannot begin, also if another step has the ledger; TargetUnavailable, TargetRefused.
+    """
+    scene = Scene(place, configuration, settings)
+    routing = routing_of(place, configuration, order.to, "choose another entity to send to")
+    if order.ids == "keep":
+        routing = guarded(routing, partial(_window_of, scene), datetime.now(UTC))
+    async with AsyncExitStack() as opened:
+        container = open_status_container(configuration, settings)
+        opened.push_async_callback(container.close)
+        ledger = await opened.enter_async_context(Ledger(LedgerBlob(container, place), str(place).lower()))
+        wanted = await inventory_of(place, settings, _selection(order), routing, most=MOST_PEEKED)
+        result = await _run(scene, order, wanted, routing, ledger)
+    return _step(result, wanted)
+
+
+async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Routing, ledger: Ledger) -> Result:
+    if not wanted.sessions:
+        return Result()
+    async with closing_outputs(scene.configuration, scene.settings) as outputs:
+        delivery = TargetDelivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
+        run = entity_run(scene, delivery, wanted.sessions, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
+        timer = asyncio.get_running_loop().call_later(STEP_SECONDS, run.stop)
+        try:
+            return await run.run()
+        finally:
+            timer.cancel()
+
+
+def _selection(order: ResendOrder) -> Selection:
+    group = None if order.group is None else name_of(order.group)
+    selection = Selection(group=group, numbers=None if order.numbers is None else frozenset(order.numbers))
+    if selection.is_everything:
+        raise ConfigError([Problem("group", "is missing", "choose a group, or messages by their numbers")])
+    return selection
+
+
+async def _window_of(scene: Scene, destination: Destination) -> Window:
+    """Return the duplicate window of an entity; raises ConfigError if there is no answer."""
+    connection = scene.configuration.connections[destination.alias]
+    if connection.kind != "service-bus":
+        return None
+    ask = partial(ask_duplicate_window, connection.key, scene.settings, str(destination), destination.entity)
+    return await window_by(ask, destination, "give the copies new ids, or send them as they are")
+
+
+def _step(result: Result, wanted: Inventory) -> ResendStep:
+    left = {key: reason for key, reason in result.left.items() if reason != NOT_REACHED}
+    found = [
+        Left(reason, count, [_number(key) for key, each in left.items() if each == reason][:_MOST_NUMBERS])
+        for reason, count in Counter(left.values()).most_common()
+    ]
+    found += [Left(reason, count, []) for reason, count in wanted.unreachable.most_common()]
+    return ResendStep(
+        result.sent,
+        result.sent_before,
+        result.gone,
+        len(result.left) - len(left),
+        found,
+        None if result.error is None else str(result.error),
+    )
+
+
+def _number(key: str) -> int:
+    return int(key.partition("/")[0])

@@ -1,0 +1,205 @@
+"""One run with a source, a target and a ledger in memory: order, interruptions, lost locks, failing targets."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing
+from shared.resend.delivery import Attempt, PreparedMessage
+from shared.resend.evidence import Answer, Question
+from shared.resend.ledger import COMPLETED, REFUSED, SENDING, SENT, Ledger, MemoryStore
+from shared.resend.letters import Letter
+from shared.resend.options import Options, Unclear
+from shared.resend.places import Destination
+from shared.resend.removal import Removal
+from shared.resend.run import NOT_REACHED, Result, Run
+from shared.resend.source import CopySource, LockedMessage, UnlockedSource
+from tests.messages import ORIGIN, delivered
+
+EAST = Destination("east", "east", "orders")
+LETTER = Letter(delivered(1), ORIGIN)
+
+
+class Entity(UnlockedSource):
+    """Gives its messages, a few at a time; one whose completion fails comes again."""
+
+    removes = True
+
+    def __init__(self, keys: Sequence[str], *, loses: Sequence[str] = ()) -> None:
+        self.keys = list(keys)
+        self._loses = list(loses)
+        self._waiting = list(keys)
+
+    async def receive(self, count: int, seconds: float) -> list[LockedMessage]:  # noqa: ARG002 - the protocol's
+        some, self._waiting = self._waiting[:3], self._waiting[3:]
+        if not some:
+            await asyncio.sleep(0)
+        return [LockedMessage.without_lock(key, LETTER) for key in some]
+
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        lost = [each for each in messages if each.key in self._loses]
+        for each in messages:
+            assert each.key is not None
+            if each in lost:
+                self._loses.remove(each.key)
+                self._waiting.append(each.key)
+            else:
+                self.keys.remove(each.key)
+        return lost
+
+
+class Target:
+    """Accepts messages in the order in which they come; its first answers may be errors."""
+
+    keeps_order = proves_by_order = True
+
+    def __init__(self, *failures: BuswayError, answers: Mapping[str, Answer] | None = None) -> None:
+        self.ledger = Ledger(MemoryStore(), "orders")
+        self.accepted: list[str] = []
+        self._failures = list(failures)
+        self._answers = answers or {}
+
+    async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
+        return "broken" if key == "broken" else PreparedMessage(key, EAST, Outgoing(letter.content, None, None, None))
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        keys = [each.key for each in messages]
+        await self.ledger.note(SENDING, keys, str(EAST))
+        if self._failures:
+            error = self._failures.pop(0)
+            if isinstance(error, TargetUnavailable):
+                return Attempt(unclear=keys, error=error)
+            await self.ledger.note(REFUSED, keys, str(EAST))
+            return Attempt(refused=keys, error=error)
+        self.accepted += keys
+        await self.ledger.note(SENT, keys, str(EAST))
+        return Attempt(keys)
+
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+        assert (to, stopping.is_set()) == (str(EAST), False)
+        return {each.key: self._answers.get(each.key, Answer.UNCLEAR) for each in questions}
+
+
+def run(
+    source: Any, target: Any, wanted: Mapping[str, str | None] | None, options: Options | None = None, **more: Any
+) -> Result:
+    @asynccontextmanager
+    async def opened(_: str | None) -> AsyncGenerator[Any]:
+        yield source
+
+    return asyncio.run(Run(opened, target, wanted, options or Options(), **more).run())
+
+
+def note(target: Target, state: str, *keys: str) -> None:
+    asyncio.run(target.ledger.note(state, keys, str(EAST)))
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.resend.run._WAITS", (0.0, 0.0))
+
+
+def test_only_the_selected_messages_are_sent_and_removed() -> None:
+    source, target = Entity(["a", "b", "c", "d", "e"]), Target()
+    result = run(source, target, {"b": None, "d": None})
+    assert (result.is_complete, result.sent, target.accepted, source.keys) == (True, 2, ["b", "d"], ["a", "c", "e"])
+    assert [target.ledger.state(key) for key in "abd"] == [None, COMPLETED, COMPLETED]
+
+
+def test_messages_of_a_session_wait_for_the_earlier_ones_and_others_go() -> None:
+    source, target = Entity(["s2", "x", "t2", "s1", "t1"]), Target()
+    result = run(source, target, {"s1": "s", "s2": "s", "t1": "t", "t2": "t", "x": None})
+    assert (result.sent, source.keys) == (5, [])
+    assert [key for key in target.accepted if key[0] == "s"] == ["s1", "s2"]
+    assert [key for key in target.accepted if key[0] == "t"] == ["t1", "t2"]
+    assert target.accepted[0] == "x"
+
+
+def test_a_message_that_cannot_be_sent_stays_and_holds_nobody_up() -> None:
+    source, target = Entity(["broken", "s2"]), Target()
+    result = run(source, target, {"broken": "s", "s2": "s"})
+    assert (result.left, target.accepted, source.keys) == ({"broken": "broken"}, ["s2"], ["broken"])
+
+
+def test_what_an_earlier_run_has_sent_is_only_completed() -> None:
+    source, target = Entity(["a", "b"]), Target()
+    note(target, SENT, "a")
+    result = run(source, target, {"a": None, "b": None})
+    assert (result.sent_before, result.sent, target.accepted, source.keys) == (1, 1, ["b"], [])
+
+
+def test_a_message_whose_lock_was_lost_after_the_send_is_not_sent_again() -> None:
+    source, target = Entity(["a", "b"], loses=["a"]), Target()
+    result = run(source, target, {"a": None, "b": None})
+    assert (result.sent, result.completed, target.accepted, source.keys) == (2, 2, ["a", "b"], [])
+
+
+def test_a_failure_is_retried_and_too_many_end_the_run() -> None:
+    source, target = Entity(["a"]), Target(TargetRefused("full"), TargetRefused("full"))
+    assert (run(source, target, {"a": None}).sent, source.keys) == (1, [])
+    source, target = Entity(["a", "b"]), Target(*[TargetRefused("full")] * 3)
+    result = run(source, target, {"a": None, "b": None})
+    assert (str(result.error), result.left) == ("full", {"a": NOT_REACHED, "b": NOT_REACHED})
+    source, target = Entity(["a", "b"]), Target(TargetRefused("full"))
+    assert str(run(source, target, {"a": None, "b": None}, Options(retries=0)).error) == "full"
+
+
+@pytest.mark.parametrize(
+    ("unclear", "accepted", "left"),
+    [
+        (Unclear.LEAVE, ["t1"], {"s1", "s2"}),
+        (Unclear.SEND, ["s1", "s2", "t1"], set()),
+        (Unclear.COMPLETE, ["s2", "t1"], set()),
+    ],
+)
+def test_an_unclear_message_and_those_behind_it_wait_for_a_choice(
+    unclear: Unclear, accepted: list[str], left: set[str]
+) -> None:
+    source, target = Entity(["s1", "s2", "t1"]), Target()
+    note(target, SENDING, "s1")
+    result = run(source, target, {"s1": "s", "s2": "s", "t1": "t"}, Options(unclear=unclear))
+    assert (sorted(target.accepted), {*result.left}, {*source.keys}) == (accepted, left, left)
+
+
+def test_an_answer_that_was_lost_is_found_at_the_target() -> None:
+    lost = TargetUnavailable("no answer")
+    source, target = Entity(["a"]), Target(lost, answers={"a": Answer.SENT})
+    assert (run(source, target, {"a": None}).sent, target.accepted, source.keys) == (1, [], [])
+    source, target = Entity(["a"]), Target(lost, answers={"a": Answer.NOT_SENT})
+    assert (run(source, target, {"a": None}).sent, target.accepted, source.keys) == (1, ["a"], [])
+
+
+def test_what_another_receiver_has_taken_is_gone_and_what_it_has_locked_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shared.resend.run._LOOK_AFTER_SECONDS", 0.0)
+
+    async def look() -> set[str]:
+        return {"locked"}
+
+    result = run(Entity(["a"]), Target(), {"a": None, "taken": None, "locked": None}, Options(patience=0.02), look=look)
+    assert (result.sent, result.gone, [*result.left]) == (1, 1, ["locked"])
+
+
+def test_copies_stay_where_they_are_and_are_read_once() -> None:
+    async def pages() -> AsyncGenerator[list[tuple[str, Letter]]]:
+        for page in (["a", "b"], [], ["c"]):
+            yield [(key, LETTER) for key in page]
+
+    target = Target(answers={"b": Answer.SENT})
+    note(target, SENT, "a")
+    note(target, SENDING, "b")
+    result = run(CopySource(pages()), target, None)
+    assert (result.is_complete, result.sent_before, target.accepted) == (True, 2, ["c"])
+    assert [target.ledger.state(key) for key in "abc"] == [SENT] * 3
+
+
+def test_a_removal_sends_nothing_and_needs_no_order() -> None:
+    source = Entity(["s2", "a"], loses=["a"])
+    result = run(source, Removal(), {"s1": "s", "s2": "s", "a": None}, Options(patience=0.02))
+    assert (result.completed, source.keys) == (2, [])
+    assert result.left == {"s1": "another receiver has locked it"}
