@@ -16,14 +16,15 @@ from tests.simulation.topologies import BY_NAME, TOPOLOGIES
 from tests.simulation.world import Scale, World
 
 _SCALES = (
-    Scale(messages=6, rate=0.0, events=0),
-    Scale(messages=6, rate=0.03, events=1),
-    Scale(messages=5, rate=0.05, events=2),
+    Scale(messages=3, rate=0.0, events=0),
+    Scale(messages=2, keys=1, rate=0.2, events=1),
+    Scale(messages=3, rate=0.05, events=1, window=30.0),
+    Scale(messages=3, rate=0.05, events=2),
+    Scale(messages=4, keys=2, rate=0.1, events=1),
     Scale(messages=8, rate=0.08, events=3),
-    Scale(messages=6, rate=0.1, events=1, size=90_000),
-    Scale(messages=4, keys=1, rate=0.2, events=2),
-    Scale(messages=5, rate=0.02, events=3, window=1_500.0),
-    Scale(messages=4, rate=0.02, events=4, window=5_000.0),
+    Scale(messages=4, rate=0.1, events=1, size=90_000),
+    Scale(messages=3, rate=0.02, events=2, window=1_500.0),
+    Scale(messages=3, rate=0.02, events=3, window=5_000.0),
 )
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
@@ -65,7 +66,7 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
     if plan.topology is not None:
         topology = BY_NAME[plan.topology]
     scale = chance.choice(_SCALES)
-    taps = chance.choice((0, 0, 1, 2)) if topology.has_taps else 0
+    taps = min(chance.choice((0, 0, 1, 2)), topology.taps)
     loses = chance.choice((None, None, 3, 7)) if taps else None
     world = World(plan.seed, topology, scale, plan.most_faults, loses)
     found: list[str] = []

@@ -159,7 +159,7 @@ class Instance:
     def begins_to_send(self, place: str, names: set[str]) -> None:
         """Note that it sends messages, perhaps again; two owners of a partition, and two copies, each send one."""
         topology = self._world.topology
-        if topology.kinds or not topology.has_taps:
+        if topology.kinds or not topology.taps:
             return
         self._world.sent_again |= {name for name in names if (place, name) in self.sent}
 

@@ -35,7 +35,9 @@ class Arrival(NamedTuple):
 
 def stored(world: World, site: str, path: str) -> list[Arrival]:
     """Return what has arrived at a place, in its order."""
-    return [_arrival(content) for content in world.contents(site, path)]
+    if not world.topology.joins:
+        return [_arrival(content) for content in world.contents(site, path)]
+    return [Arrival(name, content) for content in world.contents(site, path) for name in _names(content)]
 
 
 def planted(world: World) -> frozenset[str]:
@@ -159,7 +161,7 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
     yield from (f"{place}: {what}: {', '.join(names)}" for what, names in found.items() if names)
     for each in place.arrived:
         draft = place.originals[each.name]
-        if draft.parts == 1 and (difference := _difference(draft, each.content)):
+        if draft.parts == 1 and not world.topology.joins and (difference := _difference(draft, each.content)):
             yield f"{place}: {each.name} was changed: {difference}"
 
 
@@ -188,8 +190,14 @@ def _at_source(world: World, source: Input) -> Iterator[Arrival]:
 
 
 def _arrival(content: bytes) -> Arrival:
-    name = json.loads(only_data(split(content).body) or b'""')
-    return Arrival(name if isinstance(name, str) else name[0].partition("/")[0], content)
+    """Return what lies somewhere; an envelope that is to be split has the name of its message."""
+    names = _names(content)
+    return Arrival(names[0] if len(names) == 1 else names[0].partition("/")[0], content)
+
+
+def _names(content: bytes) -> list[str]:
+    found = json.loads(only_data(split(content).body) or b"[]")
+    return [found] if isinstance(found, str) else found
 
 
 def _difference(draft: Draft, content: bytes) -> str | None:

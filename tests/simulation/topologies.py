@@ -42,8 +42,10 @@ class Topology:
     """Kind by connection, service-bus unless said otherwise; a connection is named as its site or `SITE-hub`."""
     has_order: bool = True
     splits: bool = False
-    has_taps: bool = True
-    """Whether a tap at the first source and at the targets sees what the task of an input has done."""
+    joins: bool = False
+    """Whether a copy holds several messages."""
+    taps: int = 2
+    """Where taps see what the task of an input has done: 2, at its source and its targets; 1, at its source; 0."""
 
     def __str__(self) -> str:
         """Return its name."""
@@ -169,7 +171,7 @@ rejects: {{connection: {here}, queue: rejected}}
 """)
         places = [(site, "orders/Subscriptions/app") for site, _ in ring]
         inputs.append(Input(here, "orders", places, task=f"{here}-to-{there}"))
-    return Topology("ring of three", namespaces, "---".join(tasks), inputs, has_taps=False)
+    return Topology("ring of three", namespaces, "---".join(tasks), inputs, taps=0)
 
 
 def _hub_and_back() -> Topology:
@@ -247,6 +249,27 @@ rejects: {connection: west, queue: rejected}
     )
 
 
+def _batch() -> Topology:
+    west = NamespaceConfig(name="west", queues=(queue("orders", sessions=True), queue("rejected")))
+    east = NamespaceConfig(name="east", queues=(queue("batches", sessions=True),))
+    return Topology(
+        "batch",
+        (west, east),
+        """
+task: batch
+source: {connection: west, queue: orders, sessions: true}
+editors:
+  - batch: {as: json-array, max_count: 3}
+routes:
+  - target: {connection: east, queue: batches}
+rejects: {connection: west, queue: rejected}
+""",
+        (Input("west", "orders", (("east", "batches"),), task="batch"),),
+        joins=True,
+        taps=1,
+    )
+
+
 PAIR = _pair("pair", sessions=False)
 TOPOLOGIES = (
     PAIR,
@@ -260,5 +283,6 @@ TOPOLOGIES = (
     _hub_and_back(),
     _spillover(),
     _split(),
+    _batch(),
 )
 BY_NAME = {each.name: each for each in TOPOLOGIES}
