@@ -14,6 +14,7 @@ Sources: docs/decisions/0091.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from shared.clock import Clock
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
@@ -92,11 +93,10 @@ class Locks:
         self._source = source
         self._session = session
         self._now = source.clock.monotonic
-        self._tokens = frozenset(locked_until)
-        ends = {} if host_renews else locked_until if session is None else {_SESSION: session.locked_until}
-        left = {key: source.seconds_left(end) for key, end in ends.items()}
-        self._ends = {key: self._now() + (UNKNOWN_LOCK_SECONDS if each is None else each) for key, each in left.items()}
-        self._unknown = {key for key, each in left.items() if each is None}
+        self._began = self._now()
+        self._locked_until = locked_until
+        self._reported = {} if host_renews else locked_until if session is None else {_SESSION: session.locked_until}
+        self._unknown: set[bytes] = set()
         self._refused: set[bytes] = set()
         self._lost: set[bytes] = set()
         self._settled: set[bytes] = set()
@@ -114,7 +114,7 @@ class Locks:
     @property
     def deadline(self) -> float:
         """When the messages must have their result, in seconds of the monotonic clock, unless a lock is renewed."""
-        return min(self._ends.values(), default=float("inf")) - self._margin
+        return self._first_end - self._margin
 
     @property
     def is_due(self) -> bool:
@@ -123,7 +123,7 @@ class Locks:
 
         That of a session is, if it was accepted for an earlier batch; that of a message only if it should have ended.
         """
-        left = min(self._ends.values(), default=float("inf")) - self._now()
+        left = self._first_end - self._now()
         return left <= (0.0 if self._session is None else self._source.seconds / 2)
 
     def next_renewal(self) -> float:
@@ -207,7 +207,7 @@ class Locks:
             if self._session is not None:
                 await self._session.release(timeout_seconds=seconds)
             else:
-                unsettled = self._tokens - self._settled - self._lost
+                unsettled = self._locked_until.keys() - self._settled - self._lost
                 await asyncio.gather(*(abandon(token, timeout_seconds=seconds) for token in unsettled))
         except (TargetUnavailable, TargetRefused) as error:
             _LOGGER.warning("%s: messages stay locked until their locks end: %s", self._source.task, error)
@@ -247,6 +247,26 @@ class Locks:
             return asked + self._source.seconds
         left = self._source.seconds_left(await self._session.renew(timeout_seconds=timeout))
         return asked + (self._source.seconds if left is None else left)
+
+    @cached_property
+    def _ends(self) -> dict[bytes, float]:
+        """When each lock ends, in seconds of the monotonic clock; without a wait only the first end is needed."""
+        left = {key: self._source.seconds_left(end) for key, end in self._reported.items()}
+        self._unknown = {key for key, each in left.items() if each is None}
+        unknown, now = self._began + UNKNOWN_LOCK_SECONDS, self._now()
+        return {key: unknown if each is None else now + each for key, each in left.items()}
+
+    @property
+    def _first_end(self) -> float:
+        """When the first lock ends."""
+        if "_ends" not in self.__dict__ and self._reported:
+            ends = [end for end in self._reported.values() if end is not None]
+            if len(ends) == len(self._reported):
+                # That of the last one says how long a lock lasts.
+                first, last = self._source.seconds_left(min(ends)), self._source.seconds_left(max(ends))
+                if first is not None and last is not None:
+                    return self._now() + first
+        return min(self._ends.values(), default=float("inf"))
 
     @property
     def _margin(self) -> float:

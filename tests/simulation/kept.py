@@ -2,7 +2,7 @@
 
 KEPT = {
     96: "the record of a later delivery, which the instance remembered as sent, hid the loss of the copy at its target",
-    1_473: "outcomes that could not be recorded were forgotten: the night could not decide about what was sent",
+    685: "outcomes that could not be recorded were forgotten: the night could not decide about what was sent",
 }
 """
 Why they failed, by their seeds.
