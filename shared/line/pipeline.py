@@ -342,7 +342,7 @@ class Pipeline:
         items = [item for members in concluded.values() for item in members]
         if not items or await self._settle_editors(items, deadline) is not None:
             return
-        if await self._records.decided(items, batch_id, deadline) is None:
+        if await self._records.decided(items, batch_id, deadline, is_last=False) is None:
             await batch.conclude(concluded)
 
     async def _settle_editors(self, items: Sequence[Item], deadline: Deadline) -> BuswayError | None:

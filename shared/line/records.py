@@ -11,7 +11,7 @@ from shared.line.states import OUTCOMES, Stage, State
 from shared.line.task import Task
 from shared.protocols import Entry, Flush, Journal, Outcome, Record
 
-# Some hundred bytes for each message of each.
+# What was received is recorded before it is sent, so that a journal that is away leaves few of these.
 _MOST_UNWRITTEN = 100
 
 
@@ -36,19 +36,22 @@ class Records:
         ]
         return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
 
-    async def decided(self, items: Iterable[Item], batch_id: int, deadline: Deadline) -> BuswayError | None:
+    async def decided(
+        self, items: Iterable[Item], batch_id: int, deadline: Deadline, *, is_last: bool = True
+    ) -> BuswayError | None:
         """
         Record the outcomes of *items*, whose states are terminal; return the error if that is not possible.
 
         What cannot be recorded is kept until the next outcomes are: its messages are delivered again, and then this
-        instance only remembers that it has sent some of them.
+        instance only remembers that it has sent some of them. Unless it *is_last*, the delivery records them again.
         """
         records = [_record(self._task.name, item, has_order=self._task.has_order) for item in items]
         unwritten, self._unwritten = [*self._unwritten, self._journal.decided(records, batch_id)], []
         while unwritten:
             error = await self._write(unwritten[0], deadline)
             if error is not None:
-                self._unwritten = [*unwritten, *self._unwritten][:_MOST_UNWRITTEN]
+                kept = unwritten if is_last else unwritten[:-1]
+                self._unwritten = [*kept, *self._unwritten][:_MOST_UNWRITTEN]
                 return error
             del unwritten[0]
         return None

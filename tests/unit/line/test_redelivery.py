@@ -60,6 +60,22 @@ def test_outcomes_that_could_not_be_recorded_are_recorded_with_the_next() -> Non
     ]
 
 
+def test_what_a_waiting_delivery_could_not_record_is_recorded_once() -> None:
+    line = Line(
+        OutputThatFailsOnce(after=1, error=TargetUnavailable("away", retry_after=timedelta(minutes=20))), has_locks=True
+    )
+    line.journal = journal = JournalThatIsAwayOnce()
+    line.pipeline = Pipeline(line.task, journal, line.clock, sleep_by(line.clock))
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(1), delivered(2))
+    journal.is_away = False
+    line.run(delivered(1, delivery_count=1), delivered(2, delivery_count=1))
+    sent = [
+        record.message_id for record in journal.records if record.outcome is Outcome.SENT and not record.is_remembered
+    ]
+    assert sent == ["m-1", "m-2"]
+
+
 def test_a_retry_sends_only_the_messages_that_were_not_accepted_before() -> None:
     output = OutputThatFailsOnce(after=3)
     line = Line(output)
