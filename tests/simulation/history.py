@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tests.simulation.judgement import Evidence, evidence
-from tests.simulation.oracles import lost, objections, places, planted, remove_copies
+from tests.simulation.oracles import lost, objections, places, planted, remove_copies, repeated
 from tests.simulation.topologies import BY_NAME, TOPOLOGIES
 from tests.simulation.world import Scale, World
 
@@ -86,7 +86,13 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
                 if taps > 1 and not topology.splits and not missing and chance.random() < _REMOVES:
                     missing |= remove_copies(world, chance)
                 proof = evidence(
-                    world, number, missing - unsure, frozenset(unsure), source_taps=taps > 0, target_taps=taps > 1
+                    world,
+                    number,
+                    missing - unsure,
+                    frozenset(unsure),
+                    repeated(at_places),
+                    source_taps=taps > 0,
+                    target_taps=taps > 1,
                 )
         except Exception as error:
             found.append(f"an exception: {error!r}")

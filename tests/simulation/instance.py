@@ -36,10 +36,11 @@ from shared.line.pausing import Order, Pause
 from shared.line.shutdown import Shutdown
 from shared.protocols import Output
 from shared.telemetry.opening import open_telemetry
+from tests.simulation.bus_source import BusSource
 from tests.simulation.event_loop import OWNER
+from tests.simulation.hub_source import HubSource
 from tests.simulation.journal import SimulatedSink
 from tests.simulation.network import Channel
-from tests.simulation.receivers import BusSource, HubSource
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
 

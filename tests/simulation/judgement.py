@@ -42,6 +42,8 @@ class Evidence:
     """The names of messages that were lost on purpose."""
     unsure: frozenset[str]
     """Those of messages of which the job may say anything."""
+    repeated: frozenset[str]
+    """Those of messages with several copies somewhere."""
 
 
 def evidence(
@@ -49,6 +51,7 @@ def evidence(
     number: int,
     lost: frozenset[str],
     unsure: frozenset[str],
+    repeated: frozenset[str],
     *,
     source_taps: bool,
     target_taps: bool,
@@ -69,7 +72,7 @@ def evidence(
     text = b"".join(map(gzip.decompress, members))
     prefix = b"h%d-" % number
     text = _OWN.sub(rb'"\1":"' + prefix, _NAMES.sub(rb'"' + prefix + rb"\1", text))
-    return Evidence(number, text, lost, unsure)
+    return Evidence(number, text, lost, unsure, repeated)
 
 
 def judged(histories: Sequence[Evidence]) -> dict[int, list[tuple[str, str]]]:
@@ -95,6 +98,8 @@ def disagreements(one: Evidence, verdicts: Sequence[tuple[str, str]]) -> Iterato
     for message_id, verdict in sorted(verdicts):
         if verdict in ALARMS and message_id not in one.lost | one.unsure:
             yield f"the night says that {message_id} is {verdict}"
+        elif verdict == "duplicated" and message_id not in one.repeated | one.unsure:
+            yield f"the night says that {message_id} is duplicated, and there is one copy"
 
 
 def _see(  # noqa: PLR0917 - what, by whom and where

@@ -90,6 +90,14 @@ def lost(found: Sequence[Place]) -> frozenset[str]:
     return frozenset(place.due[name].name for place in found for name in place.balance.lost)
 
 
+def repeated(found: Sequence[Place]) -> frozenset[str]:
+    """Return the names of messages with several copies at a place."""
+    names = (
+        name for place in found for name, count in Counter(each.name for each in place.arrived).items() if count > 1
+    )
+    return frozenset(name.partition("/")[0] for name in names)
+
+
 def objections(
     world: World, found: Sequence[Place], outcomes: Mapping[str, str], on_purpose: frozenset[str] = frozenset()
 ) -> Iterator[str]:

@@ -229,44 +229,26 @@ loop_prevention: off
     )
 
 
-def _split() -> Topology:
-    west = NamespaceConfig(name="west", queues=(queue("envelopes", sessions=True), queue("rejected")))
+def _with_editor(name: str, editor: str, *, splits: bool = False, joins: bool = False) -> Topology:
+    """Return a task with sessions and one *editor*."""
+    west = NamespaceConfig(name="west", queues=(queue("orders", sessions=True), queue("rejected")))
     east = NamespaceConfig(name="east", queues=(queue("orders", sessions=True),))
     return Topology(
-        "split",
+        name,
         (west, east),
-        """
-task: split
-source: {connection: west, queue: envelopes, sessions: true}
+        f"""
+task: west-to-east
+source: {{connection: west, queue: orders, sessions: true}}
 editors:
-  - split: {from: json-array}
+  - {editor}
 routes:
-  - target: {connection: east, queue: orders}
-rejects: {connection: west, queue: rejected}
+  - target: {{connection: east, queue: orders}}
+rejects: {{connection: west, queue: rejected}}
 """,
-        (Input("west", "envelopes", (("east", "orders"),), task="split"),),
-        splits=True,
-    )
-
-
-def _batch() -> Topology:
-    west = NamespaceConfig(name="west", queues=(queue("orders", sessions=True), queue("rejected")))
-    east = NamespaceConfig(name="east", queues=(queue("batches", sessions=True),))
-    return Topology(
-        "batch",
-        (west, east),
-        """
-task: batch
-source: {connection: west, queue: orders, sessions: true}
-editors:
-  - batch: {as: json-array, max_count: 3}
-routes:
-  - target: {connection: east, queue: batches}
-rejects: {connection: west, queue: rejected}
-""",
-        (Input("west", "orders", (("east", "batches"),), task="batch"),),
-        joins=True,
-        taps=1,
+        (Input("west", "orders", (("east", "orders"),), task="west-to-east"),),
+        splits=splits,
+        joins=joins,
+        taps=1 if joins else 2,
     )
 
 
@@ -282,7 +264,7 @@ TOPOLOGIES = (
     _ring(),
     _hub_and_back(),
     _spillover(),
-    _split(),
-    _batch(),
+    _with_editor("split", "split: {from: json-array}", splits=True),
+    _with_editor("batch", "batch: {as: json-array, max_count: 3}", joins=True),
 )
 BY_NAME = {each.name: each for each in TOPOLOGIES}
