@@ -30,11 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stop", action="store_true", help="end at the first violation")
     options = parser.parse_args(arguments)
     if options.mutant is not None:
-        from tests.simulation.mutants import plant  # noqa: PLC0415 - before the product is imported
+        from tests.simulation.mutants import mutants, plant  # noqa: PLC0415 - before the product is imported
 
+        if options.mutant not in {each.name for each in mutants()}:
+            parser.error(f"--mutant: {options.mutant!r} is not in mutants.yaml")
         plant(options.mutant)
-    from tests.simulation.history import Plan  # noqa: PLC0415 - likewise
+    from tests.simulation.history import Plan  # noqa: PLC0415 - after the mutant is planted
     from tests.simulation.story import report_of  # noqa: PLC0415 - likewise
+    from tests.simulation.topologies import BY_NAME  # noqa: PLC0415 - likewise
+
+    if options.topology is not None and options.topology not in BY_NAME:
+        parser.error(f"--topology: {options.topology!r}, expected one of {', '.join(BY_NAME)}")
 
     if options.seed is not None:
         for line in report_of(Plan(options.seed, options.topology, options.faults)):
@@ -44,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tests.simulation.history import Plan  # noqa: PLC0415 - as above
+    from tests.simulation.history import Plan  # noqa: PLC0415 - after the mutant is planted
     from tests.simulation.runs import Findings, run_all  # noqa: PLC0415 - as above
     from tests.simulation.story import report_of  # noqa: PLC0415 - as above
 

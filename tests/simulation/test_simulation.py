@@ -49,6 +49,11 @@ def test_a_seed_makes_the_same_history_in_every_process() -> None:
     assert simulate("--seed", "12", "--topology", "ring of three") == story
 
 
+@pytest.mark.parametrize("option", ["--topology", "--mutant"])
+def test_an_unknown_name_is_an_error_of_the_command(option: str) -> None:
+    assert simulate(option, "nothing", "--histories", "1", code=2) == ""
+
+
 def test_histories_of_a_new_seed_have_no_violation() -> None:
     found = simulate("--histories", "250", "--processes", "1")
     assert "violations                                                     0" in found, found
