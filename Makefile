@@ -27,7 +27,7 @@ demo: installed ## two sites on this machine, 2,000 real messages, a table of wh
 	.venv/bin/busway demo
 
 test: installed java $(compiled) ## all tests, of the nightly job the most important: make spark runs the others
-	$(python) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder
+	$(python) -m pytest --numprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
 	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
