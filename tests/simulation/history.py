@@ -83,7 +83,7 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
                 missing = lost(at_places)
                 # A brief one may have expired. One that was settled unseen may have been sent before, without a record.
                 unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
-                if taps > 1 and not topology.splits and not missing and chance.random() < _REMOVES:
+                if taps > 1 and not missing and chance.random() < _REMOVES:
                     missing |= remove_copies(world, chance)
                 proof = evidence(
                     world,

@@ -36,6 +36,7 @@ from shared.line.pausing import Order, Pause
 from shared.line.shutdown import Shutdown
 from shared.protocols import Output
 from shared.telemetry.opening import open_telemetry
+from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource
 from tests.simulation.event_loop import OWNER
 from tests.simulation.hub_source import HubSource
@@ -83,11 +84,12 @@ class Settlement(HostSettlement):
 class Worker:
     """Invokes the functions of the app, as the worker's process does."""
 
-    outputs: Outputs | None = None
+    outputs: Outputs | None
 
-    def __init__(self, world: "World") -> None:
-        """Begin without functions."""
-        self.functions: dict[str, Callable[..., Awaitable[None]]] = {}
+    def __init__(self, world: "World", outputs: Outputs) -> None:
+        """Begin without functions; the host sends what they set with *outputs*."""
+        self.outputs = outputs
+        self.functions: dict[str, Body] = {}
         self.running = 0
         self._world = world
         self._loop = world.loop
@@ -112,7 +114,8 @@ class Worker:
         try:
             if self._world.slowness:
                 await asyncio.sleep(self._world.slowness)
-            await self.functions[function.name](messages)
+            outputs = {name: Given() for name in function.outputs}
+            await self.functions[function.name](messages=messages, **outputs)
         except BuswayError as error:
             return Invocation(str(error) or type(error).__name__)
         except Exception as error:
@@ -121,7 +124,7 @@ class Worker:
         finally:
             self.running -= 1
             self._busy_at = self._loop.time()
-        return Invocation(None, id=invocation_id)
+        return Invocation(None, outputs=handed_over(outputs), id=invocation_id)
 
     def idle_seconds(self) -> float:
         """Return for how long no function has run."""
@@ -147,9 +150,10 @@ class Instance:
         self._shutdown = Shutdown()
         self._stopped = asyncio.Event()
         self._stopping = Stopping()
-        self._worker = Worker(world)
+        self._worker = Worker(world, SimulatedOutputs(world.network, self, world.sites))
         self._clock = SkewedClock(world.loop, world.skew())
         self._listeners: list[Listener] = []
+        self._bindings: dict[str, Mapping[str, Any]] = {}
         self._configuration = configuration
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -233,7 +237,7 @@ class Instance:
                     body = _gathered(file, gathering, settlement)
                 else:
                     body = _function(file, pipeline.run, settlement)
-                self._worker.functions[name] = body
+                self._worker.functions[name], self._bindings[name] = bound(body, list(pipeline.bindings))
                 self._listen(self._listener(file, name))
 
     def _listen(self, listener: Listener) -> None:
@@ -245,7 +249,7 @@ class Instance:
         site = world.sites[self._configuration.site(source.connection)]
         if source.hub is not None:
             hub = HubSource(world.network, self, site, source.hub, source.consumer_group or "$Default")
-            function = _made(name, "eventHubTrigger", is_many=True, retry=_RETRY)
+            function = self._made(name, "eventHubTrigger", is_many=True, retry=_RETRY)
             return EventHubsListener(
                 function,
                 hub,  # type: ignore[arg-type] # with the methods that the listener calls
@@ -263,9 +267,13 @@ class Instance:
         is_many = file.levers.dispatch != "single"
         kind = ServiceBusBatchListener if is_many else ServiceBusSingleListener
         return kind(
-            _made(name, "serviceBusTrigger", is_many=is_many, retry=None),
+            self._made(name, "serviceBusTrigger", is_many=is_many, retry=None),
             BusSource(world.network, self, site, path, has_sessions=source.sessions),  # type: ignore[arg-type] # likewise
-            replace(_SERVICE_BUS, max_message_batch_size=world.batch_size),
+            replace(
+                _SERVICE_BUS,
+                max_message_batch_size=world.batch_size,
+                max_concurrent_calls_per_session=world.calls_per_session,
+            ),
             self._worker,
             self._clock,
             stopping=self._stopping,
@@ -280,6 +288,15 @@ class Instance:
             return Order.WAIT if task in self._world.paused else Order.RUN
 
         return read
+
+    def _made(self, name: str, kind: str, *, is_many: bool, retry: RetryPolicy | None) -> Function:
+        trigger = {
+            "name": "messages",
+            "type": kind,
+            "cardinality": "MANY" if is_many else "ONE",
+            "properties": {"SupportsDeferredBinding": True},
+        }
+        return Function(name, name, trigger, self._bindings[name], retry)
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep, or until the shutdown; as `Shutdown.sleep`, without looking four times a second."""
@@ -296,13 +313,3 @@ class Instance:
 
 
 _TELEMETRY = open_telemetry({})
-
-
-def _made(name: str, kind: str, *, is_many: bool, retry: RetryPolicy | None) -> Function:
-    trigger = {
-        "name": "messages",
-        "type": kind,
-        "cardinality": "MANY" if is_many else "ONE",
-        "properties": {"SupportsDeferredBinding": True},
-    }
-    return Function(name, name, trigger, {}, retry)

@@ -22,7 +22,8 @@ from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.simulation.topologies import Input
 from tests.simulation.world import Draft, World, encoded
 
-_WITHHELD = ("unwanted", "poison")
+_REJECTED = ("poison", "heavy")
+_WITHHELD = ("unwanted", *_REJECTED)
 _STAMPS = ("repl-", "replication", "RuleName", "DeadLetter")
 
 
@@ -47,12 +48,13 @@ def planted(world: World) -> frozenset[str]:
 
 def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
     """
-    Remove all copies of a message at a target, and return its name, if there is one.
+    Remove all copies of a message, or of one of its parts, at a target; return the message's name, if there is one.
 
     Others have arrived before it and after it: beyond them, a tap that sees nothing may not have been there.
     """
     for each in world.topology.inputs:
-        drafts = [draft.name for draft in world.accepted if draft.input is each and draft.kind != "brief"]
+        owners = {name: draft.name for draft in world.accepted if draft.input is each for name in draft.names}
+        drafts = [name for draft in world.accepted if draft.kind != "brief" for name in draft.names if name in owners]
         for site, path in each.targets:
             namespace = world.sites[site].namespace
             if site == each.site or path in namespace.hubs or each.entity in world.sites[each.site].namespace.hubs:
@@ -65,7 +67,7 @@ def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
                 chosen = chance.choice(sorted(inner))
                 for number in [number for number, name in copies.items() if name == chosen]:
                     del store.messages[number]
-                return frozenset({chosen})
+                return frozenset({owners[chosen]})
     return frozenset()
 
 
@@ -115,7 +117,7 @@ def objections(
             yield f"{name}: {outcome}, and is {kinds.get(name)}"
     for site in world.sites:
         for each in _rejects(world, site):
-            if kinds.get(each.name) != "poison":
+            if kinds.get(each.name) not in _REJECTED:
                 yield f"{each.name}: rejected, and is {kinds.get(each.name)}"
     if world.sent_again:
         yield f"sent again although the answer had come: {', '.join(sorted(world.sent_again))}"
@@ -151,7 +153,7 @@ def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:
 
 
 def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Iterator[str]:
-    result = place.balance
+    result, topology = place.balance, world.topology
     counts = Counter(each.name for each in place.arrived)
     twice = [name for name, count in counts.items() if count > 1]
     gone = [name for name in result.lost if place.due[name].name not in on_purpose]
@@ -162,15 +164,20 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
         "arrived although it was to be withheld": [each for each, kind in kinds.items() if kind in _WITHHELD],
         "arrived although it was to go elsewhere": sorted(counts.keys() - place.due.keys()),
         "withheld, and arrived": result.contradicted,
-        "out of order": breaks if world.topology.has_order else (),
+        "out of order": breaks if topology.has_order else (),
         "came back": twice if place.site == place.source.site else (),
         "twice without a fault": () if world.faults.injected else twice,
     }
     yield from (f"{place}: {what}: {', '.join(names)}" for what, names in found.items() if names)
     for each in place.arrived:
         draft = place.originals[each.name]
-        if draft.parts == 1 and not world.topology.joins and (difference := _difference(draft, each.content)):
+        if draft.parts > 1 or topology.joins:
+            continue
+        difference = _difference(draft, each.content, has_body_only=topology.has_bodies_only)
+        if difference is not None:
             yield f"{place}: {each.name} was changed: {difference}"
+        if topology.has_mark and place.site != place.source.site and not _has_mark(each.content):
+            yield f"{place}: {each.name} lacks what the rule of the source has set"
 
 
 def _is_of(name: str, arrival: Arrival) -> bool:
@@ -208,14 +215,18 @@ def _names(content: bytes) -> list[str]:
     return [found] if isinstance(found, str) else found
 
 
-def _difference(draft: Draft, content: bytes) -> str | None:
+def _difference(draft: Draft, content: bytes, *, has_body_only: bool) -> str | None:
     """Return what differs between a message as it was sent, and its copy."""
     sent, copy = split(encoded(draft, is_hub=False)), split(content)
     if sent.body != copy.body:
         return "its body"
     named, others = _properties(sent.application_properties), _properties(copy.application_properties)
     kept = {name: value for name, value in others.items() if not name.startswith(_STAMPS)}
-    return None if named == kept else f"its properties {sorted(kept)}"
+    return None if named == kept or has_body_only else f"its properties {sorted(kept)}"
+
+
+def _has_mark(content: bytes) -> bool:
+    return "replication" in _properties(split(content).application_properties)
 
 
 def _properties(section: bytes) -> dict[str, object]:

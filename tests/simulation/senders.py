@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from azure.eventhub._pyamqp.error import AMQPException
 from azure.servicebus.exceptions import ServiceBusError
 
+from local.broker import errors
 from local.broker.core.usage import check_can_send
 from local.broker.errors import Refusal
 from local.broker.protocol import hub_links, publisher_link
@@ -27,6 +28,8 @@ from tests.simulation.site import Site
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
 
+_HEAVY = b"heavy"
+"""The name of a property: a message with it is too large for a target, and not for rejects."""
 _NAME = re.compile(rb'"(\w+\.(?:west|east|north)\.\d+(?:/\d+)?)"')
 """In a body."""
 
@@ -97,6 +100,8 @@ class SenderLink:
 
     def publish(self, content: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""
+        if _HEAVY in content and self.path != "rejected":
+            raise Refusal(errors.MESSAGE_SIZE_EXCEEDED, "The received message is too large.")
         publisher_link.publish(self.channel.site.namespace.target(self.path), content, message_format)
 
     async def is_usable(self) -> bool:
@@ -120,7 +125,13 @@ class SenderLink:
         except Cut:
             return self.failure
         except Refusal as refusal:
-            return self.as_sdk_error(refusal)
+            answer = self.as_sdk_error(refusal)
+            if refusal.condition == errors.MESSAGE_SIZE_EXCEEDED and not self.channel.is_cut:
+                # The service closes the link instead of refusing the delivery; which one it was, it does not say.
+                self.channel.network.faults.injected["link closed for a message too large (send)"] += 1
+                self.channel.cut()
+                self.failure = answer
+            return answer
         finally:
             self._unanswered -= 1
             if self._is_retired and not self._unanswered:

@@ -42,8 +42,12 @@ class Topology:
     """Kind by connection, service-bus unless said otherwise; a connection is named as its site or `SITE-hub`."""
     has_order: bool = True
     splits: bool = False
+    has_bodies_only: bool = False
+    """Whether nothing of a message arrives but its body."""
     joins: bool = False
     """Whether a copy holds several messages."""
+    has_mark: bool = False
+    """Whether the rule of the source sets a property."""
     taps: int = 2
     """Where taps see what the task of an input has done: 2, at its source and its targets; 1, at its source; 0."""
 
@@ -145,7 +149,7 @@ def _pair(name: str, *, sessions: bool) -> Topology:
         Input(here, "orders", ((there, app), (here, app)), task=f"{here}-to-{there}")
         for here, there in (("west", "east"), ("east", "west"))
     ]
-    return Topology(name, namespaces, tasks, inputs, has_order=sessions)
+    return Topology(name, namespaces, tasks, inputs, has_order=sessions, has_mark=True)
 
 
 def _ring() -> Topology:
@@ -210,6 +214,26 @@ rejects: {connection: east, queue: rejected}
     )
 
 
+def _hub_to_hub() -> Topology:
+    events = HubConfig(name="events", partition_count=_PARTITIONS)
+    return Topology(
+        "hub to hub",
+        (
+            NamespaceConfig(name="west", hubs=(events,), queues=(queue("rejected"),)),
+            NamespaceConfig(name="east", hubs=(events,)),
+        ),
+        """
+task: west-to-east
+source: {connection: west-hub, hub: events}
+routes:
+  - target: {connection: east-hub, hub: events}
+rejects: {connection: west, queue: rejected}
+""",
+        (Input("west", "events", (("east", "events"),), task="west-to-east"),),
+        kinds={"west-hub": "event-hubs", "east-hub": "event-hubs"},
+    )
+
+
 def _spillover() -> Topology:
     west = NamespaceConfig(name="west", queues=(queue("jobs"), queue("rejected")))
     east = NamespaceConfig(name="east", queues=(queue("jobs"),))
@@ -226,6 +250,29 @@ loop_prevention: off
 """,
         (Input("west", "jobs", (("east", "jobs"),), task="spill", is_dead=True),),
         has_order=False,
+    )
+
+
+def _output_binding() -> Topology:
+    """Return a task whose messages the host sends, after the function has returned."""
+    west = NamespaceConfig(name="west", queues=(queue("orders"), queue("rejected")))
+    return Topology(
+        "output binding",
+        (west, NamespaceConfig(name="east", queues=(queue("orders"),))),
+        """
+task: west-to-east
+source: {connection: west, queue: orders}
+routes:
+  - target: {connection: east, queue: orders}
+    via: binding
+    body_only: true
+rejects: {connection: west, queue: rejected}
+""",
+        (Input("west", "orders", (("east", "orders"),), task="west-to-east"),),
+        has_order=False,
+        has_bodies_only=True,
+        # It is on record as sent before the host sends it: a loss between two attempts is in no journal.
+        taps=0,
     )
 
 
@@ -263,7 +310,9 @@ TOPOLOGIES = (
     _one_way("single dispatch with sessions", sessions=True, more="dispatch: single"),
     _ring(),
     _hub_and_back(),
+    _hub_to_hub(),
     _spillover(),
+    _output_binding(),
     _with_editor("split", "split: {from: json-array}", splits=True),
     _with_editor("batch", "batch: {as: json-array, max_count: 3}", joins=True),
 )

@@ -42,7 +42,7 @@ class Draft(NamedTuple):
     name: str
     input: Input
     kind: str
-    """plain, unwanted (the task filters it), poison (it rejects it), brief (it expires soon) or express."""
+    """plain, express, brief (expires), unwanted (filtered), poison (the task rejects it) or heavy (the target does)."""
     parts: int = 1
     size: int = 0
     """The bytes of its body, if it is padded."""
@@ -119,6 +119,7 @@ class World:
         self.deleted: dict[tuple[str, str], list[bytes]] = {}
         """What has arrived at a place before it was deleted and created again."""
         self.batch_size = self.chance.choice((1, 3, 250))
+        self.calls_per_session = self.chance.choice((1, 1, 3))
         self.batch_limit = self.chance.choice((700, 4_000)) if not self.scale.size else 2 * self.scale.size
         """The bytes in one transfer."""
         self.accepted: list[Draft] = []
@@ -149,12 +150,20 @@ class World:
             for _ in range(self.scale.messages):
                 at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
                 self.network.at(at, partial(self._send, each))
-        for _ in range(self.scale.events):
-            self.network.at(self.faults.chance.random() * window, partial(self._happen, self._drawn()))
+        for at in self._moments():
+            self.network.at(at, partial(self._happen, self._drawn()))
         self._in_loop(self._start_instance)
         self.loop.run_until(lambda: False, window)
         self._in_loop(self._heal)
         return self.loop.run_until(self.is_drained, window + _HEALING_SECONDS)
+
+    def _moments(self) -> list[float]:
+        """Return when something happens: at any time, or all within a minute, as what goes wrong does."""
+        chance, window = self.faults.chance, self.scale.window
+        if chance.random() < 0.5:
+            return [chance.random() * window for _ in range(self.scale.events)]
+        begin = chance.random() * window
+        return [min(begin + chance.random() ** 2 * 60.0, window) for _ in range(self.scale.events)]
 
     def ended(self, instance: Instance) -> None:
         """Let the platform start another instance when one has ended."""
@@ -226,8 +235,8 @@ class World:
     def _kind(self, target: Input) -> str:
         if target.choose is None:
             return "plain"
-        kinds = ("plain", "express", "unwanted", "poison", "brief")
-        return self.chance.choices(kinds, (12, 3, 2, 2, 1))[0]
+        kinds = ("plain", "express", "unwanted", "poison", "heavy", "brief")
+        return self.chance.choices(kinds, (12, 3, 2, 2, 2, 1))[0]
 
     # The platform and the operator
 
@@ -265,6 +274,8 @@ class World:
     def _happen(self, drawn: tuple[Event, float, float]) -> None:
         """Let something happen."""
         event, seconds, where = drawn
+        if event in {Event.DISABLE, Event.DELETE} and not self._targets():
+            event = Event.OUTAGE
         if self.is_quiet or not self.faults.happens(event, self.loop.time(), "world"):
             return
         sites = list(self.sites.values())
@@ -361,6 +372,8 @@ def encoded(draft: Draft, *, is_hub: bool) -> bytes:
     named: dict[str, Value] = {"number": int_(1)}
     if draft.kind == "express":
         named["express"] = int_(1)
+    if draft.kind == "heavy":
+        named["heavy"] = int_(1)
     if draft.kind == "unwanted":
         named["kind"] = string("unwanted")
     media = "text/plain" if draft.kind == "poison" else "application/json"
