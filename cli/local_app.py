@@ -5,16 +5,14 @@ import contextlib
 import os
 import shlex
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cli.broker import DEFAULT_ADMIN_PORT
-from cli.children import ChildFailed
+from cli.commands.broker import DEFAULT_ADMIN_PORT
 from cli.entities import beside, entities_of, settings_of
 from cli.folders import free_folder
 from cli.host_file import host_file_above
-from cli.output import fail
-from cli.stack import ROOT, Stack, run_until_signalled, running_stack
+from cli.stack import ROOT, Replacements, Stack, run_until_signalled, running_stack
 from cli.topology.deployment import storage_settings
 from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.config.files import Configuration, load
@@ -28,26 +26,30 @@ _AZURITE_PORTS = (10000, 10001, 10002)
 
 
 def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
-    """Run everything until a signal; without *configs*, those of the folder or else of the repository."""
-    try:
-        configuration = load(folder)
-        namespaces = _namespaces(folder, configuration, configs or beside(folder) or _sites_of_the_repository())
-        _check(folder, configuration, namespaces)
-        _check_ports(port, len(set(namespaces.values())))
-        with free_folder(LOGS) as logs:
-            stores = storage_settings(configuration) | set(configuration.storage_queues())
-            stores = {each for each in stores if each not in os.environ}
-            queues = {each for key, names in configuration.storage_queues().items() if key in stores for each in names}
-            urls = {each.key for each in configuration.connections.values() if each.kind == "amqp"}
-            topics = {key: each for key, each in configuration.kafka_topics().items() if key not in os.environ}
-            webhooks = {key: each for key, each in configuration.webhooks().items() if key not in os.environ}
-            run_until_signalled(
-                _start(folder.resolve(), namespaces, logs, port, stores, urls, queues, topics, webhooks)
-            )
-    except ConfigError as error:
-        fail(error.problems)
-    except ChildFailed as error:
-        fail([error])
+    """
+    Run everything until a signal; without *configs*, those of the folder or else of the repository.
+
+    Raises ConfigError, ChildFailed.
+    """
+    configuration = load(folder)
+    namespaces = _namespaces(folder, configuration, configs or beside(folder) or _sites_of_the_repository())
+    _check(folder, configuration, namespaces)
+    _check_ports(port, len(set(namespaces.values())))
+    with free_folder(LOGS) as logs:
+        run_until_signalled(_start(folder.resolve(), namespaces, logs, port, replaced_settings(configuration)))
+
+
+def replaced_settings(configuration: Configuration) -> Replacements:
+    """Return the app settings that the stack sets, of those that the environment does not have."""
+    queues, environment = configuration.storage_queues(), os.environ
+    stores = {each for each in storage_settings(configuration) | set(queues) if each not in environment}
+    return Replacements(
+        stores=stores,
+        queues={name for key, names in queues.items() if key in stores for name in names},
+        urls={each.key for each in configuration.connections.values() if each.kind == "amqp"},
+        topics={key: names for key, names in configuration.kafka_topics().items() if key not in environment},
+        webhooks={key: names for key, names in configuration.webhooks().items() if key not in environment},
+    )
 
 
 def _sites_of_the_repository() -> list[Path]:
@@ -108,16 +110,8 @@ def _namespaces(folder: Path, configuration: Configuration, configs: Sequence[Pa
     return namespaces
 
 
-async def _start(  # noqa: PLR0917 - the parts of one stack
-    folder: Path,
-    namespaces: Mapping[str, Path],
-    logs: Path,
-    port: int,
-    stores: Collection[str],
-    urls: Collection[str],
-    queues: Collection[str],
-    topics: Mapping[str, Collection[str]],
-    webhooks: Mapping[str, Collection[str]],
+async def _start(
+    folder: Path, namespaces: Mapping[str, Path], logs: Path, port: int, replacements: Replacements
 ) -> None:
     print("Starting Azurite, the broker and the Functions host …", flush=True)
     here = Path.cwd()
@@ -126,17 +120,7 @@ async def _start(  # noqa: PLR0917 - the parts of one stack
     # A second stack beside this one has a folder of its own, and so it has for the data of Azurite.
     storage = here / f"{STORAGE}{logs.name.removeprefix(LOGS.name)}"
     async with running_stack(
-        namespaces,
-        logs,
-        app=app,
-        folder=folder,
-        port=port,
-        storage=storage,
-        storage_settings=stores,
-        url_settings=urls,
-        queues=queues,
-        topics=topics,
-        webhooks=webhooks,
+        namespaces, logs, replacements, app=app, folder=folder, port=port, storage=storage
     ) as stack:
         settings = logs / "settings"
         exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]

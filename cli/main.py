@@ -1,4 +1,4 @@
-"""The `busway` command: a table of its subcommands, each of which is imported when it runs."""
+"""The `busway` command: a table of its subcommands, each of which is imported when it runs, and the end of errors."""
 
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -12,65 +12,74 @@ from typer.main import get_command
 
 
 class _Entry(NamedTuple):
-    """Where a subcommand is implemented, and its line in `busway --help`."""
+    """A subcommand: its line in `busway --help`, and where it is implemented."""
 
-    module: str
-    name: str
     summary: str
+    module: str
+    function: str
+    error_code: int = 1
+    """The exit code of an error, which some commands distinguish from a finding."""
 
 
-# Importing all of them takes seconds, because of the SDKs and the models that they need.
-_COMMANDS = {
-    "demo": _Entry("cli.demo.command", "demo", "Run two sites, send 2,000 messages to them, and check what arrives."),
-    "start": _Entry("cli.start", "start", "Run the function app and two sites on this machine."),
-    "new": _Entry("cli.project.new_command", "new", "Write a project that holds only a configuration."),
-    "check": _Entry("cli.check", "check", "Report every problem in the configuration."),
-    "plan": _Entry("cli.topology.plan_command", "plan", "Compare the entities that tasks need with those that exist."),
-    "apply": _Entry("cli.topology.apply_command", "apply", "Create and change entities as the tasks need them."),
-    "export": _Entry("cli.topology.export_command", "export", "Print what a namespace has as Config.json."),
-    "status": _Entry("cli.status.command", "status", "Show what every task does now, how far behind it is, and why."),
-    "pause": _Entry("cli.pause.command", "pause", "Stop tasks; their messages stay at the sources."),
-    "drain": _Entry("cli.pause.command", "drain", "Pause tasks, and wait for what they have in hand."),
-    "resume": _Entry("cli.pause.command", "resume", "Undo pause and drain."),
-    "try": _Entry("cli.dry_run.command", "try_task", "Show what a task would do with messages, without sending any."),
-    "package": _Entry("cli.project.package_command", "package", "Write the app with a project's configuration."),
-    "smoke": _Entry("cli.smoke.command", "smoke", "Send a marked message through each route, and wait for it."),
-    "reconcile": _Entry("cli.reconcile", "reconcile", "Reconcile the journals of one day: one verdict per message."),
-    "delete-raw": _Entry("cli.delete_raw", "delete_raw", "Delete raw journal files that are compacted."),
-    "repair": _Entry(
-        "cli.repair.command", "repair", "Find and send the messages that a reconciliation reports missing."
-    ),
-    "trace": _Entry("cli.trace.command", "trace", "Show every hop of one message, from the journals."),
-    "dead": _Entry("cli.dead.command", "dead", "List, show, resend, export or drop dead letters."),
-    "rejects": _Entry("cli.dead.command", "rejects", "The same for messages that tasks have rejected."),
-    "replay": _Entry("cli.replay.command", "replay", "Send messages of a task again, by time or position."),
-    "checkpoints": _Entry(
-        "cli.checkpoints.command",
-        "checkpoints",
-        "Show how far a hub was read; reset it after the hub was created again.",
-    ),
-    "evacuate": _Entry(
-        "cli.evacuate.command", "evacuate", "Move the messages of an entity or a namespace to another one."
-    ),
-    "purge": _Entry("cli.purge", "purge", "Delete messages of a queue or subscription, by rule and age."),
-    "send": _Entry("cli.send", "send", "Send messages to a queue, topic or event hub."),
-    "receive": _Entry(
-        "cli.receive", "receive", "Print and complete the messages of a queue, subscription or event hub."
-    ),
-    "forward": _Entry("cli.forward.command", "forward", "Send the records of a Kafka topic to an event hub."),
-    "broker": _Entry("cli.broker", "broker", "Run Service Bus and Event Hubs namespaces on this machine."),
-    "host": _Entry("cli.host", "host", "Run the function app in the current folder."),
-    "failover": _Entry("cli.failover.command", "app", "Show or change the site that applications use."),
-    "schema": _Entry("cli.schema", "schema", "Print the JSON schema of task files."),
+# A module is imported when its command runs or prints its own help: all of them take seconds, because of the SDKs and
+# the models that they need.
+_GROUPS: dict[str, dict[str, _Entry]] = {
+    "Start on this machine": {
+        "demo": _Entry("Run two sites, send 2,000 messages to them, and check what arrives.", "demo", "demo"),
+        "new": _Entry("Write a project that holds only a configuration.", "new", "new"),
+        "start": _Entry("Run the function app and two sites on this machine.", "start", "start"),
+        "send": _Entry("Send messages to a queue, topic or event hub.", "send", "send"),
+        "receive": _Entry(
+            "Print and complete the messages of a queue, subscription or event hub.", "receive", "receive"
+        ),
+        "broker": _Entry("Run Service Bus and Event Hubs namespaces on this machine.", "broker", "broker"),
+        "host": _Entry("Run the function app in the current folder.", "host", "host"),
+    },
+    "Configure": {
+        "check": _Entry("Report every problem in the configuration.", "check", "check"),
+        "try": _Entry("Show what a task would do with messages, without sending any.", "dry_run", "try_task", 2),
+        "schema": _Entry("Print the JSON schema of task files.", "schema", "schema"),
+    },
+    "Deploy": {
+        "plan": _Entry("Compare the entities that tasks need with those that exist.", "plan", "plan"),
+        "apply": _Entry("Create and change entities as the tasks need them.", "apply", "apply"),
+        "export": _Entry("Print what a namespace has as Config.json.", "export", "export"),
+        "package": _Entry("Write the app with a project's configuration.", "package", "package"),
+        "smoke": _Entry("Send a marked message through each route, and wait for it.", "smoke", "smoke", 2),
+    },
+    "Watch": {
+        "status": _Entry("Show what every task does now, how far behind it is, and why.", "status", "status", 2),
+        "trace": _Entry("Show every hop of one message, from the journals.", "trace", "trace", 2),
+        "reconcile": _Entry("Reconcile the journals of one day: one verdict per message.", "reconcile", "reconcile", 2),
+        "delete-raw": _Entry("Delete raw journal files that are compacted.", "delete_raw", "delete_raw", 2),
+    },
+    "Operate": {
+        "pause": _Entry("Stop tasks; their messages stay at the sources.", "pause", "pause", 2),
+        "drain": _Entry("Pause tasks, and wait for what they have in hand.", "pause", "drain", 2),
+        "resume": _Entry("Undo pause and drain.", "pause", "resume", 2),
+        "failover": _Entry("Show or change the site that applications use.", "failover", "app"),
+        "forward": _Entry("Send the records of a Kafka topic to an event hub.", "forward", "forward"),
+    },
+    "Repair": {
+        "dead": _Entry("List, show, resend, export or drop dead letters.", "dead", "dead"),
+        "rejects": _Entry("The same for messages that tasks have rejected.", "dead", "rejects"),
+        "repair": _Entry("Find and send the messages that a reconciliation reports missing.", "repair", "repair"),
+        "replay": _Entry("Send messages of a task again, by time or position.", "replay", "replay"),
+        "checkpoints": _Entry(
+            "Show how far a hub was read; reset it after the hub was created again.", "checkpoints", "checkpoints"
+        ),
+        "evacuate": _Entry("Move the messages of an entity or a namespace to another one.", "evacuate", "evacuate"),
+        "purge": _Entry("Delete messages of a queue or subscription, by rule and age.", "purge", "purge"),
+    },
 }
 
 
 class _Deferred(TyperCommand):
     """A subcommand whose module is imported when it runs or prints its own help."""
 
-    def __init__(self, name: str, entry: _Entry) -> None:
-        super().__init__(name, short_help=entry.summary)
-        self._entry = entry
+    def __init__(self, name: str, entry: _Entry, group: str) -> None:
+        super().__init__(name, short_help=entry.summary, rich_help_panel=group)
+        self.entry = entry
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
@@ -78,7 +87,7 @@ class _Deferred(TyperCommand):
         return self._load().make_context(info_name, args, parent, **extra)
 
     def _load(self) -> Command:
-        found = getattr(import_module(self._entry.module), self._entry.name)
+        found = getattr(import_module(f"cli.commands.{self.entry.module}"), self.entry.function)
         if isinstance(found, typer.Typer):
             return get_command(found)
         alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -87,11 +96,25 @@ class _Deferred(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """The subcommands, in the order of the table."""
+    """The subcommands, in the order of the table; each error that one raises is printed here, and ends the command."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - what Typer passes on
         super().__init__(**attributes)
-        self.commands = {name: _Deferred(name, entry) for name, entry in _COMMANDS.items()}
+        self._deferred = {
+            name: _Deferred(name, entry, group) for group, entries in _GROUPS.items() for name, entry in entries.items()
+        }
+        self.commands = {**self._deferred}
+
+    def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - whatever a subcommand returns
+        from cli.output import print_problems, problems_of
+        from shared.errors import BuswayError
+
+        try:
+            return super().invoke(ctx)
+        except BuswayError as error:
+            print_problems(problems_of(error))
+            code = 1 if ctx.invoked_subcommand is None else self._deferred[ctx.invoked_subcommand].entry.error_code
+            raise typer.Exit(code) from error
 
 
 app = typer.Typer(

@@ -5,7 +5,11 @@ from typing import Annotated
 
 import typer
 
+from shared.errors import ConfigError, Problem
 from shared.resend.options import Unclear
+
+RECONCILIATIONS = Path("build/reconcile")
+"""The folder with the results of reconciliations."""
 
 Folder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with connections.yaml.")]
 JournalFolder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with journal.yaml.")]
@@ -29,3 +33,35 @@ Wait = Annotated[
     float,
     typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
 ]
+AdminAddresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--admin",
+        metavar="CONNECTION=ADDRESS",
+        help="Administration address of a local namespace, as `busway broker` prints it; may be repeated. By default "
+        "port 5300 for a connection string with port 5672, 5301 for 5673 and so on.",
+    ),
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option("--admin-ca", help="The busway-ca.pem of `busway broker --admin-tls`, for addresses with https."),
+]
+Connections = Annotated[
+    list[str] | None,
+    typer.Argument(help="Connections whose namespaces are compared. [default: all]"),
+]
+Prune = Annotated[
+    bool,
+    typer.Option(
+        "--prune",
+        help="Also delete other rules of the tasks' subscriptions, and empty entities that `busway apply` has created "
+        "and nothing needs any more.",
+    ),
+]
+
+
+def is_applied(choice: bool | None, command: str) -> bool:
+    """Return whether `--apply` was chosen; raises ConfigError if neither it nor `--dry-run` was."""
+    if choice is None:
+        raise ConfigError([Problem(command, "choose --dry-run or --apply")])
+    return choice

@@ -8,10 +8,9 @@ from pathlib import Path
 from azure.core.exceptions import AzureError
 from azure.eventhub.exceptions import EventHubError
 
-from cli.output import fail
 from shared.config.files import load
 from shared.config.models import Connection
-from shared.errors import ConfigError, Problem
+from shared.errors import ConfigError, Problem, TargetUnavailable
 
 # What DefaultAzureCredential says, which the clients wrap into errors of their own.
 _NO_TOKEN = "failed to retrieve a token"  # noqa: S105 - no secret
@@ -36,13 +35,12 @@ class Place:
 
 @contextlib.contextmanager
 def open_place(text: str, folder: Path) -> Iterator[Place]:
-    """Yield the entity that *text* names; a problem with it, here or in the block, ends the command with one line."""
+    """Yield the entity that *text* names; raises ConfigError, and TargetUnavailable for an SDK's error in the block."""
+    entity = _parse(text, load(folder).connections)
     try:
-        yield _parse(text, load(folder).connections)
-    except ConfigError as error:
-        fail(error.problems)
+        yield entity
     except (AzureError, EventHubError) as error:
-        fail([f"{text}: {line_of(error)}"])
+        raise TargetUnavailable(f"{text}: {line_of(error)}") from error
 
 
 def line_of(error: Exception) -> str:

@@ -9,10 +9,9 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_urlsafe
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -61,32 +60,43 @@ class Stack:
         return await beside(together(*(child.ended() for child in self.children)), work)
 
 
+@dataclass(frozen=True)
+class Replacements:
+    """What the stack replaces besides the namespaces, by app setting."""
+
+    stores: Collection[str] = ()
+    """App settings that name Azurite."""
+    queues: Collection[str] = ()
+    """Queues that are created in it."""
+    urls: Collection[str] = ()
+    """App settings of brokers of kind amqp, which a namespace replaces."""
+    topics: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Topics of Kafka clusters."""
+    webhooks: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Topics of Event Grid."""
+
+
 @contextlib.asynccontextmanager
 async def running_stack(
     namespaces: Mapping[str, Path],
     logs: Path,
+    replaced: Replacements | None = None,
     *,
     app: Path = ROOT,
     folder: Path | None = None,
     port: int = 0,
     storage: Path | None = None,
-    storage_settings: Collection[str] = (),
-    url_settings: Collection[str] = (),
-    queues: Collection[str] = (),
-    topics: Mapping[str, Collection[str]] = MappingProxyType({}),
-    webhooks: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and always stop them in the reverse order.
 
     *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
-    *storage* Azurite keeps its data in memory. *storage_settings* are app settings that name Azurite too,
-    *url_settings* those of brokers of kind amqp, which a namespace replaces. Azurite gets the *queues*. With
-    *topics*, by app setting, a Kafka cluster in memory is a fourth process. For each app setting of *webhooks* an Event
-    Grid in this process delivers its topics of these names to the app. Raises ConfigError if a tool is missing,
+    *storage* Azurite keeps its data in memory. With topics to replace, a Kafka cluster in memory is a fourth process;
+    for webhooks an Event Grid in this process delivers its topics to the app. Raises ConfigError if a tool is missing,
     ChildFailed if a process does not become ready.
     """
+    replaced = replaced or Replacements()
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
 
@@ -103,23 +113,23 @@ async def running_stack(
         lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
         strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         settings = {
-            setting: amqp_url(strings[config]) if setting in url_settings else strings[config]
+            setting: amqp_url(strings[config]) if setting in replaced.urls else strings[config]
             for setting, config in namespaces.items()
         }
         lines = await broker.matches(r"^admin (\S+) (.+)$", len(configs), _READY_SECONDS)
         addresses = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         administration = {setting: addresses[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
-        settings |= dict.fromkeys(storage_settings, storage_string)
-        if queues:
-            await asyncio.to_thread(_create_queues, storage_string, queues)
-        if topics:
-            names = sorted({each for found in topics.values() for each in found})
+        settings |= dict.fromkeys(replaced.stores, storage_string)
+        if replaced.queues:
+            await asyncio.to_thread(_create_queues, storage_string, replaced.queues)
+        if replaced.topics:
+            names = sorted({each for found in replaced.topics.values() for each in found})
             kafka = await started("kafka", [sys.executable, "-m", "local.kafka", *names], ROOT, {})
             (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
-            settings |= dict.fromkeys(topics, line[1])
+            settings |= dict.fromkeys(replaced.topics, line[1])
             others.append(kafka)
-        grids = {setting: await ends.enter_async_context(_event_grid()) for setting in webhooks}
+        grids = {setting: await ends.enter_async_context(_event_grid()) for setting in replaced.webhooks}
         settings |= {setting: grid.setting() for setting, grid in grids.items()}
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
@@ -131,7 +141,7 @@ async def running_stack(
         http = host.match(r"^http (\S+)$")
         address = "" if http is None else http[1]
         for setting, grid in grids.items() if address else ():
-            for name in webhooks[setting]:
+            for name in replaced.webhooks[setting]:
                 await grid.subscribe_at(name, f"{address}/api/events/{name}")
         status = None if http is None else f"{http[1]}/api/status"
         yield Stack((azurite, broker, *others, host), settings, storage_string, line[1].split(), administration, status)

@@ -4,10 +4,9 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from cli.forward.batch import Records
-from cli.forward.forwarder import Forwarder, Request
+from cli.forward.forwarder import Forwarder
 from cli.places import Place
 from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster
@@ -112,9 +111,11 @@ def forwarding(
 ) -> Forwarder:
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), topic)
     target = Place("plant", Connection(kind="event-hubs", setting="PLANT"), hub)
-    request = Request(source, target, f"of-{topic}", Path("unused"), 0.5, "to-hub", 15.0)
     reject = (rejects if rejects is not None else []).append
-    return Forwarder(request, "stream", output, reject, Records(journal or LogJournal(), "to-hub", f"plant/{hub}"))
+    records = Records(journal or LogJournal(), "to-hub", f"plant/{hub}")
+    return Forwarder(
+        source, target, f"of-{topic}", idle=0.5, site="stream", output=output, reject=reject, records=records
+    )
 
 
 async def run(work: Forwarder) -> None:

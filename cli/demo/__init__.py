@@ -5,5 +5,5 @@
    (`property_types`).
 2. `sender` and `consumers` are the applications on both sites, written with Microsoft's own SDK.
 3. `expectations` compares what was sent with what arrived; it does no I/O. `report` prints the result.
-4. `run` is the whole run, `command` the command line.
+4. `demo` is the whole run.
 """

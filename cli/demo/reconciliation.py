@@ -9,7 +9,7 @@ from azure.storage.blob import ContainerClient
 from rich.console import Console
 
 from cli.output import print_problems
-from cli.reconcile import check_spark, run_job
+from cli.spark import check_spark, run_job
 from cli.stack import ROOT
 from shared.errors import ConfigError
 

@@ -5,13 +5,17 @@ Only editors that write to a store need to know that it is a dry run: `shared.ed
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 
 from cli.dry_run.observer import Observer, Step
+from cli.dry_run.recorded import Recorded
 from shared.clock import Clock
+from shared.config.assembly import assemble
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
 from shared.errors import BuswayError, MessageRejected
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
@@ -23,6 +27,7 @@ from shared.protocols import Outgoing, Record
 # Short, since a person waits: an unavailable store is retried once or twice.
 _HOLD = timedelta(seconds=5)
 _LOCK_TOKEN_BYTES = 16
+_HUB_PARTITION = "0"
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,33 @@ class Result:
     steps: Sequence[Step]
     ends: Sequence[Record]
     """One journal record per part; empty if the task does not read this partition."""
+
+
+def dry_task(
+    file: TaskFile, configuration: Configuration, settings: Mapping[str, str], clock: Clock | None = None
+) -> Task:
+    """Return the task of a file, with outputs that send nothing; raises ConfigError."""
+    outputs = {alias: NoOutput() for alias in configuration.connections}
+    alone = replace(configuration, tasks=[file], taps=())
+    (task,) = assemble(alone, outputs, settings=settings, clock=clock, dry_run=True)
+    return task
+
+
+def batches_of(found: Sequence[Recorded], file: TaskFile, origin: Origin) -> list[tuple[str | None, Sequence[bytes]]]:
+    """Return the messages in batches as the host would deliver them: by partition, or by session."""
+    batches: dict[tuple[str | None, str | None], list[bytes]] = {}
+    for content, partition in found:
+        where = None if file.source.hub is None else partition or _HUB_PARTITION
+        session = _session(content, origin) if file.source.sessions else None
+        batches.setdefault((where, session), []).append(content)
+    return [(partition, contents) for (partition, _), contents in batches.items()]
+
+
+def _session(content: bytes, origin: Origin) -> str | None:
+    try:
+        return Message.received(content, origin).session_id
+    except MessageRejected:
+        return None
 
 
 async def try_batches(task: Task, batches: Sequence[tuple[str | None, Sequence[bytes]]], clock: Clock) -> list[Result]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cli.dead.ledger_file import LedgerFile, ledger_of
 from cli.evacuate.deferred import DeferredSource
 from cli.evacuate.move import MoveDelivery
 from cli.evacuate.pairs import Pair
@@ -18,6 +17,7 @@ from cli.evacuate.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuate.sessions import Sessions
 from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_of, survey
 from cli.evacuate.targets import TargetReceivers
+from cli.letters.ledger_file import LedgerFile, ledger_of
 from shared.config.files import Configuration
 from shared.errors import BuswayError
 from shared.protocols import Output

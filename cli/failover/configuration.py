@@ -1,7 +1,7 @@
 """Opens failover.yaml: the register and the sites that it names."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from busway_clients.endpoints.signature import public_key_of
 from cli.failover.azure_dns import AzureDns
 from cli.failover.endpoint_file import EndpointFile
-from cli.failover.register import Register
+from cli.failover.register import FailoverRefused, Register, RegisterState
 from cli.failover.zone_file import ZoneFile
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
 from shared.azure.identity import async_credential, credential
@@ -66,6 +66,28 @@ class Failover:
             ServiceBusClient(os.environ[setting + NAMESPACE_SUFFIX], identity, retry_total=1) as client,
         ):
             yield client
+
+    def changes(
+        self, site: str, roles: Mapping[str, str], state: RegisterState, *, force: bool = False
+    ) -> Sequence[str]:
+        """Return what a switch to *site* changes; raises FailoverRefused if it is not allowed."""
+        if site == self.file.primary and RECEIVE in roles and state.active[RECEIVE] != site and not force:
+            raise FailoverRefused(
+                f"{site} is the primary site: run `busway failover failback`, which leaves no messages behind "
+                "(or `switch --force`, which does not check)"
+            )
+        return self.register.changes(roles, state)
+
+    def document(self, state: RegisterState) -> dict[str, object]:
+        """Return the *state* of its register as JSON values."""
+        return {
+            "register": self.register.where,
+            "primary": self.file.primary,
+            "active": dict(state.active),
+            "ttl_seconds": state.ttl_seconds,
+            "version": state.version,
+            "changed": None if state.changed is None else state.changed.isoformat(timespec="seconds"),
+        }
 
     def site(self, name: str) -> str:
         """Return *name* if it is a site; raises ConfigError."""

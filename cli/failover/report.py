@@ -16,18 +16,6 @@ from shared.config.failover import RECEIVE, SEND
 _WHO = {SEND: "Publishers", RECEIVE: "Consumers"}
 
 
-def state_as_json(failover: Failover, state: RegisterState) -> dict[str, object]:
-    """Return *state* as JSON values."""
-    return {
-        "register": failover.register.where,
-        "primary": failover.file.primary,
-        "active": dict(state.active),
-        "ttl_seconds": state.ttl_seconds,
-        "version": state.version,
-        "changed": None if state.changed is None else state.changed.isoformat(timespec="seconds"),
-    }
-
-
 def contents_as_json(look: Contents) -> object:
     """Return the contents of a site as JSON values."""
     return {"error": look} if isinstance(look, str) else [asdict(each) for each in look]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from busway_clients.senders.error_kinds import is_unavailable
 from cli.failover.configuration import Failover
 from cli.failover.entity_contents import EntityContents, check_access, dead_letter_queues, inspect_entities
-from shared.errors import TargetUnavailable
+from shared.errors import ConfigError, Problem, TargetUnavailable
 
 type Contents = Sequence[EntityContents] | str
 """The contents of the entities of a site, or why they are unknown."""
@@ -14,6 +14,19 @@ type Contents = Sequence[EntityContents] | str
 async def inspect_site(failover: Failover, site: str) -> Contents:
     """Return the contents of the entities of failover.yaml at *site*; raises ConfigError if it cannot be opened."""
     return await _look(failover, site, failover.file.entities)
+
+
+async def inspect_all(failover: Failover, site: str, problems: list[Problem]) -> Contents:
+    """Return the contents of *site*, dead letters last; problems with its configuration are added to *problems*."""
+    try:
+        look = await inspect_site(failover, site)
+        if isinstance(look, str):
+            return look
+        dead = (await inspect_dead_letters(failover, [site]))[site]
+    except ConfigError as error:
+        problems += error.problems
+        return str(error)
+    return dead if isinstance(dead, str) else [*look, *dead]
 
 
 async def inspect_dead_letters(failover: Failover, sites: Iterable[str]) -> dict[str, Contents]:

@@ -9,8 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
@@ -29,20 +28,6 @@ _SEND_SECONDS = 30.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
-class Request(NamedTuple):
-    """What was asked for."""
-
-    topic: Place
-    hub: Place
-    group: str
-    rejects: Path
-    idle: float | None
-    task: str
-    """Its name in the journal."""
-    stop_within: float
-    """How many seconds the batch in hand may take after a signal."""
-
-
 class Forwarder:
     """
     Sends the records of a topic to a hub; a partition goes on when all that was read of it has its result.
@@ -52,14 +37,25 @@ class Forwarder:
 
     def __init__(
         self,
-        request: Request,
+        topic: Place,
+        hub: Place,
+        group: str,
+        *,
+        idle: float | None,
         site: str,
         output: Output,
         reject: Callable[[str], None],
         records: Records,
     ) -> None:
-        """Call the cluster *site* in the stamps of messages; write each rejected record as a line with *reject*."""
-        self._request = request
+        """
+        Take from a *topic* for a consumer *group*, until none has come for *idle* seconds.
+
+        The cluster is *site* in the stamps of messages; *reject* writes each rejected record as a line.
+        """
+        self._topic = topic
+        self._hub = hub
+        self._group = group
+        self._idle = idle
         self._site = site
         self._output = output
         self._reject = reject
@@ -88,9 +84,9 @@ class Forwarder:
         """
         # librdkafka must not be closed while another thread is in it.
         with ThreadPoolExecutor(1, thread_name_prefix="busway-forward") as thread:
-            topic, loop = self._request.topic, asyncio.get_running_loop()
-            setting, group = topic.connection.setting, self._request.group
-            reader = GroupReader(str(topic), setting, os.environ, topic.path, group, report=_print_error)
+            topic, loop = self._topic, asyncio.get_running_loop()
+            setting = topic.connection.setting
+            reader = GroupReader(str(topic), setting, os.environ, topic.path, self._group, report=_print_error)
 
             async def waiting[T](function: Callable[..., T], *arguments: object) -> T:
                 return await loop.run_in_executor(thread, function, *arguments)
@@ -121,7 +117,7 @@ class Forwarder:
             if records or not reader.has_seen_the_end:
                 quiet_since = now
             if not records:
-                if self._request.idle is not None and now - quiet_since >= self._request.idle:
+                if self._idle is not None and now - quiet_since >= self._idle:
                     return
                 continue
             self._in_hand = Batch([self._taken(each) for each in records], self._numbers)
@@ -148,7 +144,7 @@ class Forwarder:
         await hold("the topic", lambda: waiting(reader.commit, batch.next_offsets()))
 
     def _taken(self, record: TakenRecord) -> Taken:
-        found, error = taken(record, self._site, self._request.topic.path, self._records.journal)
+        found, error = taken(record, self._site, self._topic.path, self._records.journal)
         if error is not None:
             self._set_aside(found, error)
         return found
@@ -158,7 +154,7 @@ class Forwarder:
         if not messages:
             return None
         outgoing = [each.outgoing for each in messages]
-        answers = await self._output.send(self._request.hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
+        answers = await self._output.send(self._hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
         reason = None
         for each, answer in zip(messages, answers, strict=True):
             if answer is None:
@@ -172,7 +168,7 @@ class Forwarder:
         return reason
 
     def _set_aside(self, message: Taken, error: MessageRejected) -> None:
-        place = {"topic": self._request.topic.path, "partition": message.partition, "offset": message.offset}
+        place = {"topic": self._topic.path, "partition": message.partition, "offset": message.offset}
         fault = {"reason": error.reason, "description": error.description}
         self._reject(json.dumps({**place, **fault, "message": base64.b64encode(message.outgoing.content).decode()}))
         self.rejected += 1

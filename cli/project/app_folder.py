@@ -10,10 +10,9 @@ from pathlib import Path
 import typer
 
 from cli.check_folder import check_folder
-from cli.output import fail
 from cli.stack import ROOT
 from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
-from cli.topology.planning import load_needs
+from cli.topology.plan import load_needs
 from shared.config.files import JOURNAL
 from shared.errors import ConfigError, Problem
 
@@ -40,7 +39,7 @@ def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
     problems += [_place_problem(option, place, marker, config) for option, (place, marker) in places.items()]
     found = [each for each in problems if each is not None]
     if found:
-        fail(found)
+        raise ConfigError(found)
     if not check_folder(config, [], strict=False):
         raise typer.Exit(1)
     try:
@@ -48,10 +47,8 @@ def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
         _replaced(out, lambda folder: _write_app(config, project, folder))
         _replaced(infra, lambda folder: _write_templates(deployment, folder))
         _replaced(nightly, _write_nightly)
-    except ConfigError as error:
-        fail(error.problems)
     except OSError as error:
-        fail([Problem(str(error.filename or out), f"cannot be written: {error.strerror}")])
+        raise ConfigError([Problem(str(error.filename or out), f"cannot be written: {error.strerror}")]) from error
     typer.echo(f"{out}: Busway {version('busway')} with {config}")
     typer.echo(f"{infra}: the templates, and what the tasks need of them")
     typer.echo(f"{nightly}: the image of the nightly reconciliation")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import typer
 
-from cli.output import fail
 from cli.project.app_folder import JOURNAL_TEXT, VERSION_FILE
 from cli.stack import ROOT
 from shared.config.files import JOURNAL
-from shared.errors import Problem
+from shared.errors import ConfigError, Problem
 
 _TEMPLATE = Path(__file__).parent / "template"
 _EXAMPLES = ROOT / "config" / "examples"
@@ -21,14 +20,15 @@ def write_project(folder: Path, example: str) -> None:
     """Write a project with the configuration of an example into an empty *folder*."""
     examples = sorted(each.name for each in _EXAMPLES.iterdir() if (each / "connections.yaml").is_file())
     if example not in examples:
-        fail([Problem(f"--example {example}", "unknown example", f"expected one of {', '.join(examples)}")])
+        expected = f"expected one of {', '.join(examples)}"
+        raise ConfigError([Problem(f"--example {example}", "unknown example", expected)])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            fail([Problem(str(folder), "is not empty", "name a new folder")])
+            raise ConfigError([Problem(str(folder), "is not empty", "name a new folder")])
         _write(folder, example)
     except OSError as error:
-        fail([Problem(str(folder), f"cannot be written: {error.strerror}")])
+        raise ConfigError([Problem(str(folder), f"cannot be written: {error.strerror}")]) from error
     typer.echo(f"{folder}: written for Busway {version('busway')}, with the example {example}")
     typer.echo("next, in that folder: busway check, then busway start --port 0")
 

@@ -1,34 +1,31 @@
 """Entities that may have a copy of a missing message: they are peeked, never received from."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cli.hub_reader import events, hub_of
 from cli.repair.manifest import Missing
-from local.host.event_hubs_connection import EventHub
 from shared.amqp import map_section, sections
 from shared.amqp.values import Malformed, Value, long, symbol, timestamp
-from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
+from shared.azure.connections import service_bus_client
 from shared.azure.peek import peek_all
-from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration
 from shared.config.journal_assembly import actions_of
-from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.config.models import TaskFile
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.journal.imprints import Imprinter
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.message.ttl import MAX_MILLISECONDS
-from shared.resend.letters import Letter
+from shared.resend.places import DEAD_LETTERS
 from shared.rules.rule import parse_action
 
-_DEAD_LETTERS = "/$DeadLetterQueue"
 _DEAD_LETTER_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
 _ANNOTATIONS = b"\x00\x53\x72"
 _MAX_MESSAGES = 200_000
-_EVENTS_PER_READ = 500
 _QUIET_SECONDS = 5.0
 _CLOCK = timedelta(seconds=1)
 
@@ -102,7 +99,7 @@ async def contents_of(
 def dead_letters_of(task: TaskFile) -> str | None:
     """Return the dead-letter queue of a task's source, or None for a hub or a dead-letter queue."""
     source = task.source
-    return None if source.hub is not None or source.dead_letter else source.entity + _DEAD_LETTERS
+    return None if source.hub is not None or source.dead_letter else source.entity + DEAD_LETTERS
 
 
 def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
@@ -114,27 +111,6 @@ def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
         expected = ", ".join(f"{each}/ENTITY" for each in known)
         raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
     return alias, entity
-
-
-def hub_of(
-    configuration: Configuration, task: TaskFile, settings: Mapping[str, str], group: str | None = None
-) -> EventHub:
-    """Return the hub that a task receives from, read with a consumer *group*, by default that of the task."""
-    setting = configuration.connections[task.source.connection].key
-    connection = Connection(setting, settings.get(setting), settings.get(setting + NAMESPACE_SUFFIX))
-    return EventHub(connection, task.source.hub or "", group or task.source.consumer_group or DEFAULT_CONSUMER_GROUP)
-
-
-async def events(
-    hub: EventHub, place: Origin, start: str | int | datetime, quiet_seconds: float
-) -> AsyncGenerator[list[Letter]]:
-    """Yield the events of a partition from *start* on, some at a time, until none comes for *quiet_seconds*."""
-    opened: Any = await hub.open(str(place.partition), start, 0)
-    try:
-        while some := await opened.link.receive(_EVENTS_PER_READ, quiet_seconds):
-            yield [Letter(each.payload, place) for each in some]
-    finally:
-        await opened.close()
 
 
 async def event(

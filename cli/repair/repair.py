@@ -7,9 +7,11 @@ and journal records.
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from cli.letters.ledger_file import LedgerFile
 from cli.repair.copies import Contents, Copy, as_it_entered, contents_of, dead_letters_of, event
 from cli.repair.manifest import Missing
 from shared.clock import SystemClock
@@ -21,7 +23,9 @@ from shared.protocols import Outcome
 from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.ledger import DONE, Ledger
 from shared.resend.letters import Letter
-from shared.resend.pipeline_delivery import PipelineDelivery
+from shared.resend.pipeline_delivery import HOLD, OPTIONS, PipelineDelivery
+from shared.resend.run import Run
+from shared.resend.source import CopySource
 
 
 class State(StrEnum):
@@ -81,7 +85,15 @@ class Repair(PipelineDelivery):
         self._failures: Counter[str] = Counter()
         self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
 
-    async def copies(self, manifest: Iterable[Missing]) -> AsyncGenerator[list[tuple[str, Letter]]]:
+    async def run(self, messages: Iterable[Missing], *, apply: bool, hold: timedelta = HOLD) -> BuswayError | None:
+        """Send what is missing, or only show it; return the error that has ended the repair early."""
+        async with self.ledger, self.opened(self._configuration, self._settings, hold=hold):
+            if not apply:
+                await self._show(messages)
+                return None
+            return (await Run(lambda _: CopySource(self._copies(messages)), self, None, OPTIONS).run()).error
+
+    async def _copies(self, manifest: Iterable[Missing]) -> AsyncGenerator[list[tuple[str, Letter]]]:
         """Yield a copy of each message that is to be sent, one at a time; the others are reported."""
         for missing in manifest:
             try:
@@ -95,9 +107,9 @@ class Repair(PipelineDelivery):
             content = as_it_entered(found, missing, self.tasks[missing.task], SystemClock().now())
             yield [(missing.key, Letter(content, found.place))]
 
-    async def show(self, manifest: Iterable[Missing]) -> None:
+    async def _show(self, manifest: Iterable[Missing]) -> None:
         """Report where the copies are, and send none."""
-        async for ((key, _),) in self.copies(manifest):
+        async for ((key, _),) in self._copies(manifest):
             missing, copy = self._found[key]
             self._report(Report(missing, State.FOUND, f"in {_name(copy)}"))
 
@@ -215,6 +227,11 @@ class Repair(PipelineDelivery):
             place, contents = await contents_of(self._configuration, alias, entity, self._settings)
             self._contents_by_place[key] = Contents(place, contents, task)
         return self._contents_by_place[key]
+
+
+def ledger_in(file: LedgerFile, *, apply: bool) -> Ledger:
+    """Return the ledger of repairs in *file*; only to be read, unless the repair is to *apply*."""
+    return Ledger(file if apply else file.copy(), "repair")
 
 
 def _name(copy: Copy) -> str:

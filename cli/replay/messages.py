@@ -3,24 +3,21 @@
 import contextlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cli.dead.selection import filter_of
-from cli.reconcile import journal_at
-from cli.repair.copies import Contents, as_it_entered, contents_of, dead_letters_of, events, hub_of, place_of
+from cli.hub_reader import BEFORE_START, ends_of, events, hub_of
+from cli.journal import hours_between, journal_files
+from cli.letters.selection import filter_of
+from cli.repair.copies import Contents, as_it_entered, contents_of, dead_letters_of, place_of
 from cli.repair.manifest import Missing
 from cli.replay.plan import Plan
-from cli.trace.run import on_this_machine
 from local.host.event_hubs_connection import EventHub
-from shared.azure.backlogs import HubSite
-from shared.azure.connections import event_hub_client
 from shared.clock import SystemClock
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
-from shared.journal.search import files_in, records_in
+from shared.journal.search import records_in
 from shared.message.arrival import Origin
 from shared.message.heartbeat import heartbeat_in
 from shared.message.waiting import PartitionEnd
@@ -32,7 +29,6 @@ _COPIES_AT_ONCE = 500
 _QUIET_SECONDS = 10.0
 # The answer to a reader without an epoch, if another one of its consumer group has one.
 _STOLEN = "amqp:link:stolen"
-_BEFORE_START = "-1"
 _MOST_HOURS = 24 * 90
 
 
@@ -68,13 +64,8 @@ class Messages:
                 yield found
 
     async def _events(self) -> AsyncGenerator[list[Letter]]:
-        plan, source, name = self._plan, self._task.source, self._task.source.hub or ""
-        setting = self._configuration.connections[source.connection].key
-        site = HubSite(self._site, partial(_open_client, setting, self._settings))
-        try:
-            ends = await site.partitions(name)
-        finally:
-            await site.close()
+        plan, source = self._plan, self._task.source
+        ends = await ends_of(self._configuration, self._task, self._settings)
         partitions = plan.partitions or [str(each) for each in source.partitions or sorted(ends, key=int)]
         unknown = [each for each in partitions if each not in ends]
         if unknown:
@@ -87,7 +78,7 @@ class Messages:
             for partition in partitions:
                 if ends[partition].is_empty:
                     continue
-                place = Origin(self._site, name, partition)
+                place = Origin(self._site, source.hub or "", partition)
                 async with contextlib.aclosing(self._of_partition(hub, place, ends[partition])) as pages:
                     async for page in pages:
                         yield page
@@ -103,7 +94,7 @@ class Messages:
         first, last = self._plan.first, self._plan.last
         if not first.is_before(end.last, end.last_enqueued):
             return
-        start: str | int | datetime = _BEFORE_START
+        start: str | int | datetime = BEFORE_START
         if first.number:
             start = first.number - 1
         elif first.time is not None:
@@ -153,11 +144,9 @@ class Messages:
 
     def _received(self, problems: dict[str, None]) -> Iterator[Missing]:
         """Yield what the journal says that the task received between the positions, each message once."""
-        source, storage = journal_at(self._plan.journal, self._folder)
-        hours = self._hours()
         files = [
             path
-            for path in files_in(on_this_machine(source, storage, hours), hours)
+            for path in journal_files(self._plan.journal, self._folder, self._hours())
             if f"task={self._task.task}/" in path.as_posix() and "role=source" in path.as_posix()
         ]
         found: dict[str, Missing] = {}
@@ -175,12 +164,7 @@ class Messages:
         if self._plan.first.time is not None:
             begin = datetime.fromtimestamp(self._plan.first.time / 1000, UTC)
             first = max(first, begin - timedelta(hours=1))
-        count = int((now - first) / timedelta(hours=1)) + 2
-        return [f"{first + timedelta(hours=number):%Y-%m-%dT%H}" for number in range(count)]
-
-
-def _open_client(setting: str, settings: Mapping[str, str], hub: str) -> Any:  # noqa: ANN401 - the SDK's client
-    return event_hub_client(setting, settings, hub)
+        return hours_between(first, now + timedelta(hours=1))
 
 
 def _is_reception(record: Mapping[str, Any]) -> bool:

@@ -1,13 +1,16 @@
 """What a replay sends, fixed when it starts, in a file: an interrupted one continues with the same."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from cli.replay.positions import Position
+from cli.replay.positions import Position, position_of
+from cli.whole_file import whole_file
 from shared.errors import ConfigError, Problem
 from shared.message.replay import replay_name
-from shared.private_file import open_private
 
 _FOLDER = Path("build/replay")
 
@@ -46,13 +49,47 @@ class Plan:
     def write(self) -> None:
         """Write the plan to its file."""
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = self.file.with_name(self.file.name + ".part")
-        with open_private(beside, "w") as file:
+        with whole_file(self.file) as file:
             file.write(json.dumps(asdict(self)))
-        beside.replace(self.file)
 
 
-def unfinished(task: str) -> Plan | None:
+def lock_of(task: str) -> Path:
+    """Return the file whose lock only one replay of a task has."""
+    return _FOLDER / task / "replay"
+
+
+def new_plan(task: str, first: str | None, last: str | None, **selected: Any) -> Plan:  # noqa: ANN401 - fields of Plan
+    """Return the plan of a new replay between two positions of the command line; raises ConfigError."""
+    now = datetime.now(UTC)
+    if first is None:
+        raise ConfigError([Problem("--from", "is missing", "expected a time, a duration, a sequence number, or start")])
+    begin, end = position_of(first, "--from", now), position_of(last or now.isoformat(), "--to", now)
+    if begin.is_behind(end):
+        hint = "expected an earlier position than that of --to, which is now by default"
+        raise ConfigError([Problem(f"--from {first}", "is behind the last message", hint)])
+    return Plan(task, now.strftime("%Y%m%dT%H%M%SZ"), begin, end, **selected)
+
+
+def resumed_plan(task: str, given: Sequence[str]) -> Plan:
+    """Return the plan of the replay to continue; raises ConfigError, also for options *given* that it has fixed."""
+    if given:
+        text, hint = "is fixed by the replay that is resumed", "leave it out, or start another replay"
+        raise ConfigError([Problem(option, text, hint) for option in given])
+    begun = _unfinished(task)
+    if begun is None:
+        raise ConfigError([Problem(f"task {task}", "has no replay to resume", "start one with --from")])
+    return begun
+
+
+def check_finished(task: str) -> None:
+    """Raise ConfigError if a replay of a task has not finished."""
+    begun = _unfinished(task)
+    if begun is not None:
+        hint = f"continue it with --resume, or delete {begun.file} to give it up"
+        raise ConfigError([Problem(f"task {task}", f"its replay {begun.identity} has not finished", hint)])
+
+
+def _unfinished(task: str) -> Plan | None:
     """Return the latest replay of a task that has not finished, if there is one; raises ConfigError."""
     for path in sorted((_FOLDER / task).glob("*.json"), reverse=True):
         try:

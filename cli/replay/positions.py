@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from cli.dead.ages import duration_of
+from cli.durations import duration_of
 from shared.errors import ConfigError, Problem
 
 _AGO = re.compile(r"\d+(\.\d+)?(ms|s|m|h|d|w)")

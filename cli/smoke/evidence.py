@@ -7,15 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.reconcile import journal_at
-from cli.smoke.choosing import Probe
-from cli.smoke.watching import EntityWatch, is_of
-from cli.trace.run import on_this_machine
+from cli.journal import hours_between, journal_files
+from cli.smoke.probes import Probe
+from cli.smoke.watches import EntityWatch, is_of
 from shared.config.files import Configuration
 from shared.config.status_assembly import StatusReader
 from shared.errors import BuswayError
 from shared.journal.hops import hops
-from shared.journal.search import files_in, search
+from shared.journal.search import search
 from shared.resend.places import DEAD_LETTERS, Place
 
 
@@ -49,9 +48,8 @@ class Journal:
 
     def _record(self, probe: Probe) -> Recorded | None:
         now = datetime.now(UTC)
-        hours = [f"{now - timedelta(hours=back):%Y-%m-%dT%H}" for back in (1, 0)]
-        source, storage = journal_at(None, self._folder)
-        found = search(files_in(on_this_machine(source, storage, hours), hours), probe.message_id)
+        hours = hours_between(now - timedelta(hours=1), now)
+        found = search(journal_files(None, self._folder, hours), probe.message_id)
         for hop in hops(found.records):
             if hop.place.task != probe.route.task.task:
                 continue

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cli.smoke.choosing import Probe, Route
 from cli.smoke.evidence import Journal, obstacle
-from cli.smoke.watching import Watch, is_of, started
+from cli.smoke.probes import Probe, Route
+from cli.smoke.watches import Watch, is_of, started
 from shared.config.files import Configuration
 from shared.errors import BuswayError, ConfigError
 from shared.protocols import Outcome, Output

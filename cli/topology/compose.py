@@ -1,7 +1,14 @@
 """The compose file that runs Microsoft's emulators with generated Config.json files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from cli.topology.config_json import document_of, emulated
+from cli.topology.model import Kind
+from cli.topology.needs import Needs
+from shared.config.files import Configuration
+from shared.errors import ConfigError, Problem
 
 SERVICE_BUS_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:2.0.0"
 SQL_IMAGE = "mcr.microsoft.com/mssql/server:2022-CU14-ubuntu-22.04"
@@ -30,6 +37,28 @@ class Emulator(NamedTuple):
     alias: str
     setting: str
     is_hubs: bool
+
+
+def write_emulators(configuration: Configuration, needs: Needs, folder: Path) -> Iterator[str]:
+    """Write a Config.json for each connection and the compose file; yield what was written. Raises ConfigError."""
+    emulators: list[Emulator] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for key, needed in needs.namespaces.items():
+            if not needed:
+                continue
+            alias = needs.aliases[key]
+            namespace, lowered = emulated(needed)
+            path = folder / f"{alias}.json"
+            path.write_text(document_of(namespace, for_emulator=True), encoding="utf-8")
+            yield f"{path}: {len(namespace.entities)} entities"
+            yield from (f"  {line}, the most of the emulators" for line in lowered)
+            is_hubs = any(entity.name.kind is Kind.HUB for entity in namespace.sorted())
+            emulators.append(Emulator(alias, configuration.connections[alias].setting or alias.upper(), is_hubs))
+        (folder / "compose.yaml").write_text(compose_of(emulators), encoding="utf-8")
+        yield f"{folder / 'compose.yaml'}: {len(emulators)} emulators; its first lines say how to start them"
+    except OSError as error:
+        raise ConfigError([Problem(str(error.filename), f"cannot be written: {error.strerror}")]) from error
 
 
 def compose_of(emulators: Sequence[Emulator]) -> str:

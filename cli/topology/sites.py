@@ -18,7 +18,7 @@ from cli.topology.needs import Needed
 from shared.azure.administration import administration_client, host_of, translated
 from shared.config.files import Configuration
 from shared.config.models import Connection
-from shared.errors import BuswayError, ConfigError, Problem
+from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient
@@ -101,8 +101,3 @@ def read_files(files: Iterable[str], configuration: Configuration) -> dict[str, 
 def place_of(connection: Connection, access: Access, alias: str) -> str:
     """Return where a namespace is, for people."""
     return access.addresses.get(alias) or host_of(connection.setting or "", access.settings)
-
-
-def errors_of(error: BuswayError) -> list[str]:
-    """Return an error as lines."""
-    return [str(each) for each in error.problems] if isinstance(error, ConfigError) else [str(error)]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.pause.entity import Entity
-from cli.pause.pausing import Steering, Who
+from cli.pause.steering import Steering
 from cli.topology.sites import Access
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
@@ -28,7 +28,7 @@ from tests.unit.status.test_publisher import ContainerInMemory
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
 START = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
-OPS = Who("ops", "east is moved")
+OPS = ("ops", "east is moved")
 WEST = NamespaceConfig(
     name="west",
     queues=(QueueConfig(name="orders"),),
@@ -56,8 +56,8 @@ class Site:
         entity = None if is_hub else self.entity
         return Steering("copy", self.store, entity, self.said.append, clock=self.clock, sleep=self._sleep)
 
-    def pause(self, who: Who = OPS, seconds: float = 30, *, is_hub: bool = False) -> int:
-        return asyncio.run(self.steering(is_hub=is_hub).pause(who, seconds))
+    def pause(self, who: tuple[str, str | None] = OPS, seconds: float = 30, *, is_hub: bool = False) -> int:
+        return asyncio.run(self.steering(is_hub=is_hub).pause(*who, seconds))
 
     def resume(self) -> None:
         asyncio.run(self.steering().resume())
@@ -168,7 +168,7 @@ def test_an_interrupted_pause_is_continued_or_undone(site: Site) -> None:
         assert control is not None
         assert (control.before, control.closed, site.entity.status()) == ("Active", False, "Active")
         if is_continued:
-            site.pause(Who("someone else", None))
+            site.pause(("someone else", None))
             again = site.control()
             assert again is not None
             assert (again.by, again.since, again.closed) == ("ops", control.since, True)
@@ -241,7 +241,7 @@ def run(folder: Path, *arguments: str, has_storage: bool = True) -> Result:
         ("orders", True, "orders: shares its source with both, which would be paused too (use --az"),
         ("dead", True, "dead: takes from a dead-letter queue, which has no status of its own"),
         ("alone", False, "control: orders have no place: AzureWebJobsStorage"),
-        ("nobody", True, "nobody: is not a task of this configuration (the tasks are"),
+        ("nobody", True, "nobody: unknown task (expected one of"),
     ],
 )
 def test_what_cannot_be_paused_is_refused_with_the_way_that_is_left(

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cli.smoke.choosing import MARK
-from cli.smoke.topic_watching import TopicWatch
-from cli.smoke.watching import Sight
+from cli.smoke.probes import MARK
+from cli.smoke.topic_watch import TopicWatch
+from cli.smoke.watches import Sight
 from local.kafka.cluster import KafkaCluster
 from shared.amqp.values import string
 from shared.azure.senders.kafka import KafkaOutput

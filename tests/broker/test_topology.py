@@ -18,7 +18,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleF
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.topology import applying
+from cli.topology import application
 from cli.topology.difference import Step
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, SharedAccessKey
@@ -166,7 +166,7 @@ def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Pair)
 def test_an_apply_that_is_refused_in_the_middle_names_the_step_and_the_next_finishes(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_out = applying._carry_out
+    carry_out = application._carry_out
 
     def refused(client: ServiceBusAdministrationClient, step: Step) -> None:
         if str(step.name) == "topic orders":
@@ -174,7 +174,7 @@ def test_an_apply_that_is_refused_in_the_middle_names_the_step_and_the_next_fini
         carry_out(client, step)
 
     with monkeypatch.context() as patched:
-        patched.setattr(applying, "_carry_out", refused)
+        patched.setattr(application, "_carry_out", refused)
         half = pair.run("apply", "--yes")
     assert half.exit_code == 1
     assert "failed west: create topic orders: west topic orders: cannot be reached: quota" in half.output
@@ -192,7 +192,7 @@ class Killed(BaseException):
 def test_an_apply_that_ends_after_any_step_is_finished_by_the_next(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    carry_out = applying._carry_out
+    carry_out = application._carry_out
     taken = 0
 
     def killed(client: ServiceBusAdministrationClient, step: Step) -> None:
@@ -203,7 +203,7 @@ def test_an_apply_that_ends_after_any_step_is_finished_by_the_next(
         taken += 1
 
     with monkeypatch.context() as patched:
-        patched.setattr(applying, "_carry_out", killed)
+        patched.setattr(application, "_carry_out", killed)
         with pytest.raises(Killed):
             pair.run("apply", "--yes")
     rest = pair.run("apply", "--yes")
@@ -222,14 +222,14 @@ def test_an_apply_whose_process_is_killed_is_finished_by_the_next(pair: Pair) ->
 
 
 def test_ctrl_c_says_how_far_it_came(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    carry_out = applying._carry_out
+    carry_out = application._carry_out
 
     def interrupted(client: ServiceBusAdministrationClient, step: Step) -> None:
         carry_out(client, step)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(applying, "_carry_out", interrupted)
+        patched.setattr(application, "_carry_out", interrupted)
         cancelled = pair.run("apply", "--yes")
     assert cancelled.exit_code == 130
     assert "Cancelled after 0 steps taken. Run the command again for the rest." in cancelled.output

@@ -194,6 +194,6 @@ def test_a_dry_run_that_fails_has_another_exit_code(entity: TakeEntity, run: Run
     hub = run(
         "--peek", "1", source={"connection": "hubs", "hub": "gone"}, rejects={"connection": "west", "queue": "rejects"}
     )
-    assert (hub.exit_code, "hubs/gone: cannot be read" in hub.stderr) == (2, True)
+    assert (hub.exit_code, "hubs/gone: " in hub.stderr) == (2, True)
     assert run("--peek", "1", "--messages", str(tmp_path / "x"), **queue).exit_code == 2
     assert run("--messages", str(tmp_path / "x"), **queue).exit_code == 2

@@ -111,7 +111,7 @@ def test_a_checkpoint_older_than_its_event_belongs_to_an_earlier_hub(
     site.write("checkpoint/1", offset="64", sequencenumber="2")
     assert site.run("telemetry").returncode == 0
     # As if it had been written an hour ago.
-    monkeypatch.setattr("cli.checkpoints.run._CLOCKS", timedelta(hours=-1))
+    monkeypatch.setattr("cli.checkpoints.hub_checkpoints._CLOCKS", timedelta(hours=-1))
     shown = site.run("telemetry")
     assert (shown.returncode, "written before the hub had this event" in shown.stdout) == (1, True)
 

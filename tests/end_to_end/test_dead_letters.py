@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from azure.servicebus import AutoLockRenewer
 
-from cli.dead.ledger_file import ledger_of
 from cli.demo.message_file import read_templates
 from cli.file_lock import locked
+from cli.letters.ledger_file import ledger_of
 from local.broker.admin.thread import RunningAdmin
 from local.broker.core.content import read_content
 from local.broker.core.namespace import Namespace

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from busway_clients.endpoints.document import read_document
+from cli.failover.drill.drill import Result
 from cli.failover.drill.observations import Tally
 from cli.failover.drill.report import Objectives, report
-from cli.failover.drill.run import Result
 from shared.clock import SystemClock
 from shared.config.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess

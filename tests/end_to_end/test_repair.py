@@ -14,19 +14,15 @@ from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from typer.testing import CliRunner
 
-from cli.dead.ledger_file import LedgerFile
+from cli.letters.ledger_file import LedgerFile
 from cli.main import app
 from cli.repair.manifest import ledger_of, read
-from cli.repair.repair import Repair, Report, State
-from cli.repair.run import ledger_in
+from cli.repair.repair import Repair, Report, State, ledger_in
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotReceive
 from shared.config.files import load
-from shared.resend.pipeline_delivery import OPTIONS
-from shared.resend.run import Run
-from shared.resend.source import CopySource
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, dead_letter, encoded, row
 
 
@@ -115,14 +111,10 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: S
 
     found: list[Report] = []
 
-    async def repaired() -> list[str | None]:
-        async with ledger_in(LedgerFile(site.ledger), apply=True) as ledger:
-            repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
-            async with repair.opened(load(site.folder), site.settings, hold=timedelta(seconds=2.5)):
-                await Run(lambda _: CopySource(repair.copies(messages)), repair, None, OPTIONS).run()
-            return [ledger.state(each.key) for each in messages]
-
-    states = asyncio.run(repaired())
+    ledger = ledger_in(LedgerFile(site.ledger), apply=True)
+    repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
+    asyncio.run(repair.run(messages, apply=True, hold=timedelta(seconds=2.5)))
+    states = [ledger.state(each.key) for each in messages]
     assert [each.state for each in found] == [State.FAILED] * 4
     assert all("east/gone" in each.text for each in found[:3])
     assert found[3].text == "not tried: the last 3 messages of its task could not be sent"
@@ -175,13 +167,9 @@ def found_by_tap(site: Site) -> str:
 
     found: list[Report] = []
 
-    async def show() -> None:
-        async with ledger_in(LedgerFile(site.ledger), apply=False) as ledger:
-            repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
-            async with repair.opened(load(site.folder), site.settings):
-                await repair.show([missing])
-
-    asyncio.run(show())
+    ledger = ledger_in(LedgerFile(site.ledger), apply=False)
+    repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
+    asyncio.run(repair.run([missing], apply=False))
     for path in (site.folder / "journal.yaml", site.folder / "tasks" / "tap.yaml"):
         path.unlink()
     return found[0].text

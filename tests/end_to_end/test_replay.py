@@ -15,7 +15,7 @@ from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusMessage
 from typer.testing import CliRunner
 
-from cli.dead.ledger_file import LedgerFile
+from cli.letters.ledger_file import LedgerFile
 from cli.main import app
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker

@@ -16,8 +16,8 @@ from azure.storage.blob import ContainerClient
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
+from cli.commands.schema import status_text
 from cli.main import app
-from cli.schema import status_text
 from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from tests.azurite import running_azurite

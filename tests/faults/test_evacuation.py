@@ -14,7 +14,7 @@ from itertools import count
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from cli.dead.ledger_file import LedgerFile
+from cli.letters.ledger_file import LedgerFile
 from local.broker.admin.thread import RunningAdmin
 from local.broker.thread import RunningBroker
 from shared.resend import evidence

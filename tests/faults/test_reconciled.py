@@ -18,7 +18,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 
-from cli.reconcile import check_spark, run_job
+from cli.spark import check_spark, run_job
 from local.broker.config import NamespaceConfig, SubscriptionConfig, TopicConfig
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import NamespaceFaults, RunningBroker

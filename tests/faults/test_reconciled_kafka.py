@@ -14,7 +14,7 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
 
-from cli.reconcile import check_spark, run_job
+from cli.spark import check_spark, run_job
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster

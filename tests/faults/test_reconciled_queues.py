@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 from azure.storage.queue import QueueServiceClient
 
-from cli.reconcile import check_spark, run_job
+from cli.spark import check_spark, run_job
 from local.broker.admin.certificate import SERVER_FILE, server_context
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker

@@ -19,7 +19,7 @@ from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.reconcile import check_spark, run_job
+from cli.spark import check_spark, run_job
 from local.broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at

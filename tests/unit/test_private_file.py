@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cli.children import Child
-from cli.dead.ledger_file import LedgerFile
 from cli.dry_run.recorded import Recorded, save
 from cli.folders import free_folder
+from cli.letters.ledger_file import LedgerFile
 from local.host.checkpoints import FileCheckpoints, Partition
 from shared.private_file import open_private, write_private
 from shared.resend.ledger import Ledger

@@ -7,13 +7,9 @@ from dataclasses import asdict, dataclass
 import typer
 from rich.table import Table
 
-from cli.children import ChildFailed
-from cli.failover.drill.run import Plan, Result, run
-from cli.failover.register import FailoverRefused
-from cli.folders import free_folder
-from cli.output import console, fail
-from cli.stack import ROOT, run_until_signalled
-from shared.errors import ConfigError, TargetUnavailable
+from cli.failover.drill.drill import Plan, Result
+from cli.output import console
+from cli.stack import ROOT
 
 WORK = ROOT / "build/drill"
 
@@ -41,19 +37,6 @@ class Line:
     def is_met(self) -> bool:
         """Whether the objective, if there is one, is met; a figure that was not observed meets none."""
         return self.objective is None or (self.observed is not None and self.observed <= self.objective)
-
-
-def run_and_report(plan: Plan, objectives: Objectives, *, as_json: bool) -> bool:
-    """Run the drill, print its report, and return whether it meets the objectives."""
-    report_event = (lambda _: None) if as_json else console().print
-    try:
-        with free_folder(WORK) as work:
-            result = run_until_signalled(run(plan, work, report_event))
-    except ConfigError as error:
-        fail(error.problems)
-    except (ChildFailed, FailoverRefused, TargetUnavailable) as error:
-        fail([error])
-    return result is not None and report(result, objectives, as_json=as_json)
 
 
 def print_plan(plan: Plan, objectives: Objectives, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.dead.ledger_file import LedgerFile
+from cli.letters.ledger_file import LedgerFile
 from shared.errors import ConfigError
 from shared.resend.ledger import Ledger
 

@@ -1,9 +1,9 @@
 from collections import Counter
 
+from cli.demo.demo import WEBHOOKS
 from cli.demo.messages import EAST, TYPED, WEST, Pattern, Template, samples, webhook_templates
 from cli.demo.observations import deliveries
 from cli.demo.property_types import EXAMPLES
-from cli.demo.run import WEBHOOKS
 from cli.demo.sender import encoded, sdk_message
 from shared.message.arrival import Origin
 from shared.message.message import Message

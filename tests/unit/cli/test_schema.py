@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from cli.schema import text
+from cli.commands.schema import text
 
 FILE = Path(__file__).parents[3] / "config/task.schema.json"
 

@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 from msgspec import to_builtins
 from typer.testing import CliRunner
 
+from cli.commands.schema import status_text as schema_text
 from cli.main import app
-from cli.schema import status_text as schema_text
-from cli.status.table import status_text
+from cli.status_text import status_text
 from shared.config.files import load
 from shared.config.status_assembly import store_problem
 from shared.status.model import (
@@ -149,7 +149,7 @@ def test_a_status_is_valid_by_its_schema_and_another_document_is_not() -> None:
 def test_an_unknown_task_is_reported_with_the_known_ones() -> None:
     result = CliRunner().invoke(app, ["status", "oders", "--config", str(EXAMPLES / "plain-copy")])
     assert result.exit_code == 2
-    assert "oders: is not a task of this configuration (the tasks are " in result.stderr
+    assert "oders: unknown task (expected one of " in result.stderr
 
 
 def test_without_app_settings_everything_is_unknown_with_the_reason(

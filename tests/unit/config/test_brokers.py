@@ -8,7 +8,7 @@ import pytest
 
 from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
-from cli.topology.planning import load_needs
+from cli.topology.plan import load_needs
 from local.broker.config import NamespaceConfig, QueueConfig, TopicConfig
 from shared.amqp.values import TRUE
 from shared.azure.outputs import output_with_connection_string

@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
 from cli.topology.needs import Needs
-from cli.topology.planning import load_needs
+from cli.topology.plan import load_needs
 from shared.config.files import Configuration
 from tests.bicep import ROOT, Resource, copy_templates, role_of, scope_of, snapshot
 

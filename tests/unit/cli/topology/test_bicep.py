@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cli.topology.bicep import parameters_of
-from cli.topology.planning import load_needs
+from cli.topology.plan import load_needs
 from tests.bicep import copy_templates, needs_compiler, snapshot
 
 TASK = """

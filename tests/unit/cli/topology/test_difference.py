@@ -10,7 +10,7 @@ from cli.topology.difference import Action, after, difference
 from cli.topology.limits import warnings_of
 from cli.topology.model import Entity, Kind, Name, Namespace, Setting, SubscriptionRule
 from cli.topology.needs import Need, Needed
-from cli.topology.planning import load_needs, make_plan
+from cli.topology.plan import load_needs, make_plan
 from cli.topology.sites import Access
 from shared.rules import CorrelationFilter
 

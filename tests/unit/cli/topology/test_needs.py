@@ -8,7 +8,7 @@ import pytest
 
 from cli.topology.model import Kind, Name
 from cli.topology.needs import Needed, Needs, deliveries_for
-from cli.topology.planning import load_needs
+from cli.topology.plan import load_needs
 from shared.errors import ConfigError
 
 CONNECTIONS = """

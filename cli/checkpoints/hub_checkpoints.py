@@ -1,0 +1,122 @@
+"""The checkpoints of a task beside the events of its hub: which belong to an earlier hub, and their reset."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from cli.checkpoints.blobs import Checkpoint, CheckpointStore
+from cli.hub_reader import BEFORE_START, ends_of, events
+from local.host.event_hubs_connection import EventHub
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
+from shared.errors import ConfigError, Problem, TargetRefused
+from shared.message.arrival import Origin
+from shared.message.waiting import PartitionEnd
+from shared.printable import printable
+
+_READ_SECONDS = 10.0
+# The clocks of the hub and of the storage account differ.
+_CLOCKS = timedelta(minutes=1)
+
+
+class JudgedCheckpoint(NamedTuple):
+    """A checkpoint, and why it belongs to an earlier hub, None if it does not."""
+
+    checkpoint: Checkpoint
+    problem: str | None
+
+
+class HubCheckpoints(NamedTuple):
+    """The checkpoints of one consumer group of a hub, and the ends of its partitions."""
+
+    ends: Mapping[str, PartitionEnd]
+    judged: Sequence[JudgedCheckpoint]
+
+    @classmethod
+    async def judge(
+        cls,
+        found: Iterable[Checkpoint],
+        hub: EventHub,
+        task: TaskFile,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+    ) -> "HubCheckpoints":
+        """Compare what was *found* with the *hub* of *task*; raises TargetUnavailable, TargetRefused."""
+        try:
+            ends = await ends_of(configuration, task, settings)
+            return cls(ends, [JudgedCheckpoint(each, await _problem(each, ends, hub)) for each in found])
+        finally:
+            await hub.close()
+
+    @property
+    def are_current(self) -> bool:
+        """Whether none belongs to an earlier hub."""
+        return not any(each.problem for each in self.judged)
+
+    def lines(self) -> Iterator[str]:
+        """Yield a table with a line for each partition."""
+        yield "partition  checkpoint  first event  last event"
+        shown = {each.checkpoint.partition: each for each in reversed(self.judged)}
+        for name in _in_order({*self.ends, *shown}):
+            end, one = self.ends.get(name), shown.get(name)
+            number = "none" if one is None else "unknown" if one.checkpoint.number is None else one.checkpoint.number
+            first, last = ("-", "-") if end is None or end.is_empty else (str(end.first), str(end.last))
+            problem = "" if one is None or one.problem is None else f"  of an earlier hub: {one.problem}"
+            yield printable(f"{name:>9}  {number:>10}  {first:>11}  {last:>10}{problem}")
+
+    def reset(self, store: CheckpointStore, partitions: Sequence[str], *, dry_run: bool) -> Iterator[str]:
+        """Delete the checkpoints of *partitions*, by default those of an earlier hub; yield what was done."""
+        known = {each.checkpoint.partition for each in self.judged}
+        unknown = [name for name in partitions if name not in known]
+        if unknown:
+            raise ConfigError([Problem(f"--partition {unknown[0]}", "has no checkpoint")])
+        # Of a partition with checkpoints of both forms, the host would use the other one.
+        wanted = {*partitions} or {each.checkpoint.partition for each in self.judged if each.problem is not None}
+        if not wanted:
+            yield "nothing to reset"
+            return
+        owned = sorted({*store.owned()} & wanted)
+        if owned:
+            text = f"the app reads partition {', '.join(owned)}, or did less than two minutes ago"
+            hint = "stop it, for example with the command that `busway pause TASK --az` prints, then reset again"
+            if not dry_run:
+                raise TargetRefused(f"checkpoints: {text}; {hint}")
+            yield f"{text}: {hint}"
+        names = ", ".join(_in_order(wanted))
+        if dry_run:
+            yield f"would delete the checkpoints of partition {names}; nothing was changed"
+            return
+        for each in self.judged:
+            if each.checkpoint.partition in wanted:
+                store.delete(each.checkpoint)
+        yield f"deleted the checkpoints of partition {names}: the app starts with their first event"
+
+
+def _in_order(partitions: Iterable[str]) -> list[str]:
+    return sorted(partitions, key=lambda name: (len(name), name))
+
+
+async def _problem(checkpoint: Checkpoint, ends: Mapping[str, PartitionEnd], hub: EventHub) -> str | None:
+    end = ends.get(checkpoint.partition)
+    if end is None:
+        return "the hub has no such partition"
+    if checkpoint.number is None:
+        return None
+    if checkpoint.number > end.last:
+        return f"behind the last event, {end.last}"
+    if end.is_empty or checkpoint.number < end.first:
+        return None
+    enqueued = await _enqueued(hub, checkpoint.partition, checkpoint.number)
+    if enqueued is not None and enqueued > round((checkpoint.modified + _CLOCKS).timestamp() * 1000):
+        return "written before the hub had this event"
+    return None
+
+
+async def _enqueued(hub: EventHub, name: str, number: int) -> int | None:
+    """Return when the hub enqueued an event, in milliseconds since 1970 UTC; None if it no longer has it."""
+    start = number - 1 if number else BEFORE_START
+    async with contextlib.aclosing(events(hub, Origin("", hub.name, name), start, _READ_SECONDS, most=1)) as pages:
+        async for (event,) in pages:
+            return event.enqueued_time if event.number == number else None
+    return None

@@ -1,0 +1,62 @@
+"""`busway evacuate`: move messages to another namespace."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import AdminAddresses, Authority, DryRun, Folder, Rate, UnclearChoice, Wait
+from shared.resend.options import PATIENCE_SECONDS, Options, Unclear
+
+
+def evacuate(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONNECTION[/ENTITY]", help="A namespace, or a queue, topic or TOPIC/Subscriptions/NAME of it."
+        ),
+    ],
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="CONNECTION[/ENTITY]",
+            help="The namespace to move to, where the entities have the same names; or one entity, for one entity.",
+        ),
+    ],
+    dry_run: DryRun = False,
+    rate: Rate = None,
+    unclear: UnclearChoice = Unclear.LEAVE,
+    wait: Wait = PATIENCE_SECONDS,
+    admin: AdminAddresses = None,
+    authority: Authority = None,
+    config: Folder = Path("config"),
+) -> None:
+    """
+    Move all messages of an entity or a namespace to another namespace.
+
+    Active messages, deferred ones, scheduled ones with their time, sessions with their state, and dead letters with
+    their reason. Each is sent, recorded in a ledger, and only then removed, so a run that was stopped or killed can be
+    repeated. The entities must exist at the target. It needs the right Manage at both ends.
+
+    Exit code 0: nothing is left. 1: some messages were left; the output says which and why. Example:
+
+        busway evacuate west/orders --to east --dry-run
+    """
+    import asyncio
+
+    from cli.evacuate import report
+    from cli.evacuate.pairs import pairs_of
+    from cli.topology.sites import Access
+    from shared.config.files import load
+
+    configuration = load(config)
+    access = Access.of(admin or [], authority, configuration.connections)
+    pairs = pairs_of(source, to, configuration, access)
+    moving = (
+        report.show(pairs, configuration)
+        if dry_run
+        else report.evacuate(pairs, configuration, access, Options(rate, unclear, wait))
+    )
+    if not asyncio.run(moving):
+        raise typer.Exit(1)

@@ -1,0 +1,246 @@
+"""The commands `busway failover show`, `plan`, `switch`, `failback` and `drill`."""
+
+import asyncio
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import Folder
+
+if TYPE_CHECKING:
+    from cli.failover.configuration import Failover
+
+_NOT_YET = 2
+"""Exit code of a failback that must be run again, or forced."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""
+Show and change the site that applications use.
+
+The active site is recorded in a DNS zone file, in a JSON document, or in Azure DNS; applications look it up there.
+`failover.yaml`, next to connections.yaml, names the sites, the place of the record, and the entities that must be empty
+before consumers leave a site. docs/failover.md has an example of each kind and a runbook.
+""",
+)
+
+Site = Annotated[str, typer.Argument(metavar="SITE", help="A site of failover.yaml.")]
+Role = Annotated[
+    list[str] | None, typer.Option(metavar="send|receive", help="The role to move; may be repeated. [default: both]")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+
+
+@app.command()
+def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
+    """Show the active site, and the messages that each site holds."""
+    from cli.failover.report import contents_as_json, print_contents, print_state
+    from cli.failover.site_contents import inspect_all
+    from shared.errors import ConfigError, Problem
+
+    failover = _opened(config)
+    state = failover.register.read()
+    if not as_json:
+        print_state(failover, state)
+    problems: list[Problem] = []
+    found = {site: asyncio.run(inspect_all(failover, site, problems)) for site in failover.file.sites}
+    if as_json:
+        sites = {site: contents_as_json(look) for site, look in found.items()}
+        typer.echo(json.dumps({**failover.document(state), "sites": sites}))
+    else:
+        print_contents(failover, found)
+    if problems:
+        raise ConfigError(problems)
+
+
+@app.command()
+def plan(site: Site, *, role: Role = None, config: Folder = Path("config"), as_json: AsJson = False) -> None:
+    """Show what `switch` would change, without changing it; exit code 1 if it would refuse. As `switch --dry-run`."""
+    from cli.failover.report import print_changes
+
+    failover = _opened(config)
+    state = failover.register.read()
+    lines = failover.changes(site, _roles(role, failover.site(site)), state)
+    if as_json:
+        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
+        return
+    print_changes(failover, lines, "would change")
+    if lines:
+        command = shlex.join(["busway", "failover", "switch", site, *(f"--role={each}" for each in role or ())])
+        typer.echo(f"Applications follow within {state.ttl_seconds} s; to do it, run `{command}`.")
+
+
+@app.command()
+def switch(
+    site: Site,
+    *,
+    role: Role = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also switch to the primary site, without the checks of failback.")
+    ] = False,
+    dry_run: DryRun = False,
+    config: Folder = Path("config"),
+    as_json: AsJson = False,
+) -> None:
+    """
+    Switch publishers and consumers to SITE; applications follow when they next look it up.
+
+    The other site is not contacted, since it may be unavailable. To return, use `busway failover failback`.
+    """
+    from cli.failover.report import print_changes, print_reload
+
+    failover = _opened(config)
+    roles = _roles(role, failover.site(site))
+    state = failover.register.read()
+    lines = failover.changes(site, roles, state, force=force)
+    if not dry_run:
+        state = failover.register.write(roles, state)
+    if as_json:
+        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
+        return
+    print_changes(failover, lines, "would change" if dry_run else "changed")
+    if lines and not dry_run:
+        print_reload(failover)
+        typer.echo(f"Applications follow within {state.ttl_seconds} s.")
+
+
+@app.command()
+def failback(
+    *,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Also move consumers while messages remain at the secondary site, and report how many."
+        ),
+    ] = False,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until consumers can move.")] = 0.0,
+    dry_run: DryRun = False,
+    config: Folder = Path("config"),
+    as_json: AsJson = False,
+) -> None:
+    """
+    Return to the primary site: publishers immediately, consumers when no messages are left at the secondary site.
+
+    Exit code 2: not finished yet; the output shows the reason. Run it again, or use `--wait`.
+    """
+    from cli.failover.dry_register import DryRegister
+    from cli.failover.failback import Failback, FailbackSteps, wait_until_done
+    from cli.failover.register import Register, RegisterState
+    from cli.failover.report import local_as_json, print_changes, print_failback, print_local, print_reload
+    from cli.failover.site_contents import check_primary, inspect_dead_letters, inspect_site
+    from shared.clock import SystemClock
+
+    failover, clock = _opened(config), SystemClock()
+    dry = DryRegister(failover.register, clock)
+    register: Register = dry if dry_run else failover.register
+    before = register.read()
+    steps = FailbackSteps(
+        register,
+        failover.file.primary,
+        failover.secondaries,
+        lambda site: inspect_site(failover, site),
+        clock,
+        clock.now(),
+        shares_alias=failover.shares_alias,
+    )
+
+    async def step(known: RegisterState | None) -> Failback:
+        await check_primary(failover)
+        return await (steps.forced() if force else steps.step(known))
+
+    back = asyncio.run(step(None) if force or dry_run else wait_until_done(step, clock, wait))
+    dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done and not dry_run else {}
+    left = local_as_json(back.found)
+    if as_json and dry_run:
+        more = {"changes": dry.noted, "waits_for": back.waits_for, "left_behind": left}
+        typer.echo(json.dumps({**failover.document(before), **more}))
+    elif as_json:
+        more = {"waits_for": back.waits_for, "left_behind": left if back.is_done else []}
+        typer.echo(json.dumps({**failover.document(back.state), **more, "dead_lettered": local_as_json(dead)}))
+    elif dry_run:
+        print_changes(failover, dry.noted, "would change")
+        if back.waits_for is not None:
+            typer.echo(f"Then it would wait: {back.waits_for}.")
+        else:
+            print_local(back.found, "Would be left behind", "They stay there until they are received or expire.")
+    else:
+        print_failback(failover, back, dead)
+        if back.is_done and back.state.version != before.version:
+            print_reload(failover)
+    if not back.is_done:
+        raise typer.Exit(_NOT_YET)
+
+
+@app.command()
+def drill(
+    *,
+    messages: Annotated[
+        int,
+        typer.Option(min=8, max=100_000, help="Messages to publish in each part: before, during and after the outage."),
+    ] = 100,
+    rate: Annotated[float, typer.Option(min=1, help="Messages published a second.")] = 50.0,
+    decide: Annotated[float, typer.Option(min=0, help="Seconds from the first failed send to the switch.")] = 2.0,
+    disaster: Annotated[
+        bool, typer.Option("--disaster", help="The failed site does not return, and there is no failback.")
+    ] = False,
+    max_lost: Annotated[int, typer.Option(min=0, help="Objective: accepted messages that no consumer received.")] = 0,
+    max_duplicates: Annotated[
+        int | None, typer.Option(min=0, help="Objective: deliveries of messages that were already processed.")
+    ] = None,
+    max_order_breaks: Annotated[
+        int | None, typer.Option(min=0, help="Objective: messages processed after a later one of their session.")
+    ] = None,
+    max_switch: Annotated[
+        float, typer.Option(min=0, help="Objective: seconds from the cut until all consumers work at the other site.")
+    ] = 30.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of the events and the table.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what the drill would do.")] = False,
+) -> None:
+    """
+    Simulate an outage on this machine and report its effects; exit code 1 if an objective is not met.
+
+    Two sites, west and east, run as separate processes, with a task that copies messages from west to east. A
+    publisher and consumers follow the endpoint document in build/drill/config. The drill kills west while messages
+    are being sent, switches the document to east like `busway failover switch`, restarts west with the messages on
+    its disk, and returns like `busway failover failback`: publishers immediately, consumers when no messages are left
+    in east.
+    """
+    from cli.failover.drill.drill import Plan, run
+    from cli.failover.drill.report import WORK, Objectives, print_plan, report
+    from cli.folders import free_folder
+    from cli.output import console
+    from cli.stack import run_until_signalled
+
+    planned = Plan(messages, rate, decide, disaster)
+    objectives = Objectives(max_lost, max_duplicates, max_order_breaks, max_switch)
+    if dry_run:
+        print_plan(planned, objectives, as_json=as_json)
+        return
+    with free_folder(WORK) as work:
+        result = run_until_signalled(run(planned, work, (lambda _: None) if as_json else console().print))
+    if result is None or not report(result, objectives, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def _opened(folder: Path) -> "Failover":
+    from cli.failover.configuration import open_failover
+    from shared.clock import SystemClock
+
+    return open_failover(folder, SystemClock())
+
+
+def _roles(names: Sequence[str] | None, site: str) -> dict[str, str]:
+    from cli.failover.configuration import ROLES
+
+    for name in names or ():
+        if name not in ROLES:
+            raise typer.BadParameter(f"{name!r}: unknown role, expected {' or '.join(ROLES)}", param_hint="--role")
+    return dict.fromkeys(names or ROLES, site)

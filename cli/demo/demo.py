@@ -1,0 +1,148 @@
+"""The demo: start two sites, send to both, wait for all messages, compare."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.demo import messages
+from cli.demo.consumers import Consumers, set_aside
+from cli.demo.exact_types import keep_encoded_messages
+from cli.demo.expectations import foreign_receipts, judge
+from cli.demo.message_file import read_templates
+from cli.demo.messages import EAST, WEST, Sample
+from cli.demo.observations import Observations
+from cli.demo.progress import Watch
+from cli.demo.reconciliation import reconcile_demo, with_journal
+from cli.demo.report import print_report
+from cli.demo.sender import feed
+from cli.folders import free_folder
+from cli.local_app import introduction
+from cli.output import console
+from cli.stack import ROOT, Stack, running_stack
+from cli.together import beside, together
+
+LOGS = ROOT / "build/demo"
+WEBHOOKS = ROOT / "node_modules/@octokit/webhooks-examples/api.github.com/index.json"
+NAMESPACES = {site.upper(): ROOT / f"infra/emulators/{site}.json" for site in (WEST, EAST)}
+
+_WEBHOOKS = 2000
+# Slow enough that the lag is that of Busway and not of a backlog.
+_MESSAGES_PER_SECOND = 200.0
+# Messages that have not arrived are lost when nothing has arrived for this long.
+_STALLED_SECONDS = 20.0
+# How long to wait for messages that must not arrive, after all others have.
+_QUIET_SECONDS = 2.0
+
+
+async def run_demo(file: Path | None, count: int | None, *, fewest: int, keep: bool) -> bool:
+    """
+    Send *count* messages of *file*, or recorded webhooks, through two sites; return whether all expectations held.
+
+    With *keep* it then runs until it is cancelled. Raises ConfigError, ChildFailed, TargetUnavailable.
+    """
+    if file is None:
+        templates, usual = messages.webhook_templates(WEBHOOKS), _WEBHOOKS
+    else:
+        templates = read_templates(file)
+        usual = max(len(templates), fewest)
+    keep_encoded_messages()
+    with free_folder(LOGS) as logs:
+        samples = messages.samples(templates, usual if count is None else count)
+        return await _run(samples, console(), logs, keep=keep)
+
+
+async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep: bool) -> bool:
+    started = time.monotonic()
+    console.print("Starting Azurite, the broker with two namespaces, and the Functions host …")
+    begun = datetime.now(UTC)
+    async with running_stack(NAMESPACES, logs, folder=with_journal(logs)) as stack:
+        console.print(f"Running after {time.monotonic() - started:.1f} s: {stack.tasks}")
+        has_held = await stack.while_it_runs(_exchange(samples, stack, console, logs))
+        has_held &= await stack.while_it_runs(reconcile_demo(stack.storage, logs, begun, console))
+        if keep:
+            console.print("\n" + _around(stack, logs), soft_wrap=True)
+            # Ctrl-C ends the waiting, not the demo, which has its result.
+            with contextlib.suppress(asyncio.CancelledError):
+                await stack.while_it_runs(asyncio.Event().wait())
+    return has_held
+
+
+async def _exchange(samples: Sequence[Sample], stack: Stack, console: Console, logs: Path) -> bool:
+    started = time.monotonic()
+    sites = _sites(stack)
+    with Watch(console, samples) as watch:
+        observations = Observations(samples, watch.arrived)
+
+        async def feed_and_wait() -> float:
+            await _feed(samples, stack, watch)
+            await _wait(observations)
+            seconds = time.monotonic() - started
+            await asyncio.sleep(_QUIET_SECONDS)
+            return seconds
+
+        consuming = (Consumers(site, string, observations).run() for site, string in sites.items())
+        seconds = await beside(together(*consuming), feed_and_wait())
+    others = foreign_receipts(observations) + list(_journalled(logs / "host.log"))
+    for found in await asyncio.gather(*(set_aside(site, string) for site, string in sites.items())):
+        others += found
+    return print_report(console, judge(observations), others, len(samples), seconds)
+
+
+def _sites(stack: Stack) -> dict[str, str]:
+    return {site: stack.connection_strings[site.upper()] for site in (WEST, EAST)}
+
+
+async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:
+    """Send on all sites and to all entities at once, at rates that make them end together."""
+    seconds = len(samples) / _MESSAGES_PER_SECOND
+    senders = []
+    in_groups = sorted(samples, key=lambda sample: (sample.site, sample.pattern, sample.number))
+    for (site, _), group in groupby(in_groups, lambda sample: (sample.site, sample.pattern)):
+        mine = list(group)
+        senders.append(feed(_sites(stack)[site], mine, seconds / len(mine), watch.sent))
+    await together(*senders)
+
+
+async def _wait(observations: Observations) -> None:
+    """Return when everything has arrived, or nothing has for a while."""
+    while not observations.is_complete:
+        observations.progressed.clear()
+        try:
+            async with asyncio.timeout(_STALLED_SECONDS):
+                await observations.progressed.wait()
+        except TimeoutError:
+            return
+
+
+def _journalled(log: Path) -> Iterator[str]:
+    """Yield the host's decisions to withhold or reject a message; the demo expects none."""
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            _, found, record = line.partition("busway.journal: ")
+            if found:
+                yield f"the journal reports a message that was not sent: {record.strip()}"
+
+
+def _around(stack: Stack, logs: Path) -> str:
+    return f"""\
+{introduction(stack, logs)}
+
+To send a message to west and receive it in east, with these settings in the environment:
+
+python -c '
+import os
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+with ServiceBusClient.from_connection_string(os.environ["WEST"]) as west:
+    west.get_topic_sender("events").send_messages(ServiceBusMessage("hello", session_id="me"))
+with ServiceBusClient.from_connection_string(os.environ["EAST"]) as east:
+    for message in east.get_subscription_receiver("events", "application", session_id="me").receive_messages():
+        print(message, message.application_properties)
+'
+Press Ctrl-C to stop everything."""

@@ -1,0 +1,144 @@
+"""The evacuation of the entities of a namespace, and what is printed of it."""
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from cli.evacuate.evacuation import Evacuation, EvacuationResult
+from cli.evacuate.gate import Gate
+from cli.evacuate.pairs import Pair
+from cli.evacuate.survey import Share, Survey, survey
+from cli.evacuate.verdicts import verdicts_path, write_verdicts
+from cli.letters.report import print_end, print_left
+from cli.progress import progress, stopped_by_signals
+from cli.topology.sites import Access, open_client
+from shared.config.files import Configuration
+from shared.config.outputs import closing_outputs
+from shared.errors import BuswayError
+from shared.printable import printable
+from shared.resend.options import Options
+from shared.resend.places import Destination
+
+FOLDER = Path("build/evacuation")
+
+
+async def show(pairs: Sequence[Pair], configuration: Configuration) -> bool:
+    """Print what would be moved; return whether every pair can be."""
+    is_possible = True
+    for pair in pairs:
+        _print_problems(pair)
+        is_possible = is_possible and not pair.problems
+        found = await survey(pair, os.environ)
+        for line in _lines(found):
+            typer.echo(line)
+        for text in _advice(pair, found, configuration):
+            typer.echo(f"  {text}")
+    return is_possible
+
+
+def _lines(found: Survey) -> Iterator[str]:
+    counts = Counter({share: len(each) for share, each in found.shares.items()})
+    counts[Share.SCHEDULED] += len(found.due)
+    for share, count in counts.items():
+        if count:
+            yield f"{count:>8,} {share}"
+    if found.due:
+        due = datetime.fromtimestamp(max(found.due.values()) / 1000, UTC)
+        yield f"{'':>8} {len(found.due):,} of the scheduled are due until {due:%H:%M:%S} UTC: they are moved then"
+    if found.sessions:
+        yield f"{'':>8} in {len(found.sessions):,} sessions"
+    for reason, count in Counter(found.left.values()).items():
+        yield f"{count:>8,} left: {printable(reason)}"
+    if not (counts.total() or found.left):
+        yield f"{'':>8} no messages"
+
+
+def _advice(pair: Pair, found: Survey, configuration: Configuration) -> Iterator[str]:
+    placed = bool(found.shares[Share.DEAD] or found.shares[Share.DEFERRED])
+    if placed and not pair.requires_session:
+        yield f"no application may receive from {pair.target} until dead letters and deferred messages are there"
+    if found.shares[Share.DEFERRED]:
+        yield "deferred messages get other sequence numbers; the file of verdicts has both"
+    if pair.is_gated and found.count:
+        yield f"the rules of all subscriptions of {pair.destination} are extended meanwhile"
+    for task in configuration.tasks:
+        if (configuration.site(task.source.connection), task.source.entity) == (pair.source.site, pair.source.entity):
+            yield f"the task {task.task} receives from {pair.source} too: stop the app, or it takes some of them"
+
+
+async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: Access, options: Options) -> bool:
+    """Move the messages, and print what happened; return whether nothing is left."""
+    results: list[bool] = []
+    async with closing_outputs(configuration, os.environ) as outputs:
+        for topic, some in _by_topic(pairs):
+            with _gate(topic, configuration, access):
+                for pair in some:
+                    if pair.problems:
+                        _print_problems(pair)
+                        results.append(False)
+                        continue
+                    evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER, progress=progress)
+                    with stopped_by_signals(evacuation.stop):
+                        async with evacuation.opened():
+                            result = await evacuation.run(outputs)
+                            results.append(result.is_complete)
+                            await _report(pair, evacuation, result)
+                    if result.is_stopped:
+                        return False
+    return all(results)
+
+
+def _print_problems(pair: Pair) -> None:
+    typer.echo(str(pair))
+    for problem in pair.problems:
+        typer.echo(f"  stays: {printable(problem)}")
+
+
+def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[Pair]]]:
+    """Yield the pairs, those of the subscriptions of one topic together with it."""
+    groups: dict[Destination | None, list[Pair]] = {}
+    for pair in pairs:
+        gated = pair.destination if pair.is_gated and not pair.problems else None
+        groups.setdefault(gated, []).append(pair)
+    yield from groups.items()
+
+
+@contextlib.contextmanager
+def _gate(topic: Destination | None, configuration: Configuration, access: Access) -> Iterator[None]:
+    if topic is None:
+        yield
+        return
+    with open_client(topic.alias, configuration.connections[topic.alias], access) as client:
+        gate = Gate(topic, client, FOLDER)
+        try:
+            gate.close()
+            yield
+        finally:
+            gate.open()
+
+
+async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) -> None:
+    typer.echo(str(pair))
+    for share in Share:
+        if result.moved[share]:
+            typer.echo(f"{result.moved[share]:>8,} moved: {share}")
+    if result.states:
+        typer.echo(f"{result.states:>8,} session states moved")
+    if result.gone:
+        typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
+    print_left((key, reason) for (_, key), reason in result.left.items())
+    for session_id, reason in result.left_states.items():
+        typer.echo(f"{'':>8} the state of session {printable(session_id)} stays: {printable(reason)}")
+    try:
+        path = verdicts_path(FOLDER, pair)
+        counts = await write_verdicts(path, pair, evacuation.ledgers, result.left, os.environ)
+        moved = counts["moved"]
+        typer.echo(f"verdicts: {path} ({moved:,} moved, {counts['there']:,} of them still at the target)")
+    except BuswayError as error:
+        typer.echo(f"the target cannot be read for the verdicts: {printable(str(error))}", err=True)
+    print_end(result.error, is_stopped=result.is_stopped)

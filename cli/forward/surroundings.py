@@ -1,0 +1,80 @@
+"""What `busway forward` writes to: the hub, the journal, and a file for rejected records."""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from cli.forward.batch import Records
+from cli.places import Place
+from cli.synced_lines import SyncedLines
+from shared.config.files import Configuration
+from shared.config.journal_assembly import Journals, without_journal
+from shared.config.models import NAME
+from shared.config.outputs import open_outputs
+from shared.errors import ConfigError, Problem
+from shared.protocols import Output
+from shared.resend.hub_sink import sink_of
+
+
+class Surroundings(NamedTuple):
+    """What a forwarder sends to and writes to."""
+
+    output: Output
+    records: Records
+    others: list[Output | Journals]
+    """What is closed after the output."""
+
+    async def close(self) -> None:
+        """Close everything except the output, which the forwarder closes."""
+        for each in self.others:
+            await each.close()
+
+
+def surroundings(configuration: Configuration, topic: Place, hub: Place, task: str) -> Surroundings:
+    """Open the output of *hub* and the journal, where the command is called *task*; raises ConfigError."""
+    for place, kind in ((topic, "kafka"), (hub, "event-hubs")):
+        if place.connection.kind != kind:
+            raise ConfigError([Problem(str(place), f"is of kind {place.connection.kind}, expected {kind}")])
+    configuration = without_journal(configuration, os.environ)
+    _check_task(task, configuration)
+    outputs = open_outputs(_needed(configuration, hub.alias), os.environ)
+    journals = Journals(configuration, os.environ, sink=sink_of(configuration, outputs))
+    records = Records(journals.named(task), task, f"{configuration.site(hub.alias)}/{hub.path}")
+    return Surroundings(outputs.pop(hub.alias), records, [*outputs.values(), journals])
+
+
+def _check_task(task: str, configuration: Configuration) -> None:
+    if configuration.journal is None:
+        return
+    if not re.fullmatch(NAME, task):
+        hint = "choose another one with --task: letters, digits, _ and -"
+        raise ConfigError([Problem(task, "cannot be a name in the journal", hint)])
+    if task in {each.task for each in configuration.tasks} | {each.task for each in configuration.taps}:
+        raise ConfigError([Problem(task, "is a task of the configuration", "choose another name with --task")])
+
+
+def _needed(configuration: Configuration, hub: str) -> Configuration:
+    """Return the configuration with the connections that are sent to: of the hub, and of a journal in a hub."""
+    journal = configuration.journal.event_hub if configuration.journal is not None else None
+    aliases = {hub} if journal is None else {hub, journal.connection}
+    return replace(configuration, connections={each: configuration.connections[each] for each in aliases})
+
+
+@contextlib.contextmanager
+def rejects_file(file: Path) -> Iterator[Callable[[str], None]]:
+    """Yield what appends a line to a file that nobody else may read; the first line creates it."""
+    with contextlib.ExitStack() as opened:
+        lines: list[SyncedLines] = []
+
+        def append(line: str) -> None:
+            if not lines:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                lines.append(SyncedLines(opened.enter_context(open(descriptor, "a", encoding="utf-8"))))  # noqa: PTH123 - a descriptor
+            lines[0].append(line)
+
+        yield append

@@ -1,0 +1,58 @@
+"""Event hubs as commands read them: without an epoch, so that no reader of the app is disconnected."""
+
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from functools import partial
+
+from local.host.event_hubs_connection import EventHub
+from shared.azure.backlogs import HubSite
+from shared.azure.connections import NAMESPACE_SUFFIX, event_hub_client
+from shared.azure.receivers.connection import Connection
+from shared.config.files import Configuration
+from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.message.arrival import Origin
+from shared.message.waiting import PartitionEnd
+from shared.resend.letters import Letter
+
+BEFORE_START = "-1"
+_EVENTS_PER_READ = 500
+
+
+def hub_at(setting: str, settings: Mapping[str, str], hub: str, group: str = DEFAULT_CONSUMER_GROUP) -> EventHub:
+    """Return a hub of the namespace in an app setting, read with a consumer *group*."""
+    connection = Connection(setting, settings.get(setting), settings.get(setting + NAMESPACE_SUFFIX))
+    return EventHub(connection, hub, group)
+
+
+def hub_of(
+    configuration: Configuration, task: TaskFile, settings: Mapping[str, str], group: str | None = None
+) -> EventHub:
+    """Return the hub that a task receives from, read with a consumer *group*, by default that of the task."""
+    source = task.source
+    group = group or source.consumer_group or DEFAULT_CONSUMER_GROUP
+    return hub_at(configuration.connections[source.connection].key, settings, source.hub or "", group)
+
+
+async def ends_of(
+    configuration: Configuration, task: TaskFile, settings: Mapping[str, str]
+) -> Mapping[str, PartitionEnd]:
+    """Return the ends of the partitions of a task's hub; raises TargetUnavailable and TargetRefused."""
+    alias = task.source.connection
+    client = partial(event_hub_client, configuration.connections[alias].key, settings)
+    site = HubSite(configuration.site(alias), client)
+    try:
+        return await site.partitions(task.source.hub or "")
+    finally:
+        await site.close()
+
+
+async def events(
+    hub: EventHub, place: Origin, start: str | int | datetime, quiet_seconds: float, *, most: int = _EVENTS_PER_READ
+) -> AsyncGenerator[list[Letter]]:
+    """Yield the events of a partition from *start* on, at most *most* at a time, until none comes for a time."""
+    opened = await hub.open(str(place.partition), start, 0)
+    try:
+        while some := await opened.link.receive(most, quiet_seconds):
+            yield [Letter(each.payload, place) for each in some]
+    finally:
+        await opened.close()

@@ -1,0 +1,87 @@
+"""The journal of an app as commands read it: where it is, and its files of some hours on this machine."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shared.errors import ConfigError, Problem, TargetUnavailable
+
+_DOWNLOADS = Path("build/trace")
+_STORAGE = "AzureWebJobsStorage"
+_HOUR = "%Y-%m-%dT%H"
+
+
+def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
+    """
+    Return the address of the journal, and the connection string of its account if a setting has one.
+
+    Raises ConfigError.
+    """
+    if journal is not None:
+        if "://" not in journal and not Path(journal).is_dir():
+            hint = "expected a folder with task=… below it, or the URL of a container"
+            raise ConfigError([Problem(journal, "folder not found", hint)])
+        # The URL of a container in Azurite has the account in its path.
+        is_emulated = urlsplit(journal).path.startswith("/devstoreaccount1/")
+        return journal, os.environ.get(_STORAGE) if is_emulated else None
+    from azure.storage.blob import ContainerClient
+
+    from shared.config.files import JOURNAL, load
+    from shared.stores.storage_account import BLOB_SUFFIX, account_problem
+
+    kept = load(folder).journal
+    blob = None if kept is None else kept.container
+    if blob is None:
+        hint = "add `blob`, or `capture` to the event hub, or use --journal PATH|URL"
+        raise ConfigError([Problem(str(folder / JOURNAL), "names no blob container", hint)])
+    problem = account_problem(blob.setting, os.environ)
+    if problem is not None:
+        raise ConfigError([problem])
+    text = os.environ.get(blob.setting)
+    if text:
+        return ContainerClient.from_connection_string(text, blob.container).url, text
+    return f"{os.environ[blob.setting + BLOB_SUFFIX].rstrip('/')}/{blob.container}", None
+
+
+def removed_taps(folder: Path) -> list[str]:
+    """Return the taps that journal.yaml in *folder* lists as removed, if there is one; raises ConfigError."""
+    from shared.config.files import JOURNAL, load
+
+    kept = load(folder).journal if (folder / JOURNAL).is_file() else None
+    return [] if kept is None else list(kept.removed_taps)
+
+
+def hours_between(begin: datetime, end: datetime) -> list[str]:
+    """Return the hours from *begin* to *end*, both included, as 2026-11-20T23."""
+    first = begin.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    count = int((end - first) / timedelta(hours=1)) + 1 if first <= end else 0
+    return [(first + timedelta(hours=number)).strftime(_HOUR) for number in range(count)]
+
+
+def journal_files(journal: str | None, folder: Path, hours: Sequence[str]) -> list[Path]:
+    """
+    Return the files of *hours* in the journal of `journal_at`; those of a container are downloaded first.
+
+    Raises ConfigError, TargetUnavailable.
+    """
+    from shared.journal.search import files_in
+
+    address, storage = journal_at(journal, folder)
+    return files_in(Path(address) if "://" not in address else _downloaded(address, storage, hours), hours)
+
+
+def _downloaded(address: str, storage: str | None, hours: Sequence[str]) -> Path:
+    from jobs.reconcile.read.staging import JournalUnreachable, container, stage
+
+    client, prefix = container(address, storage)
+    name = f"{client.url.partition('?')[0]}/{prefix}"
+    os.umask(0o077)  # the files name messages
+    folder = _DOWNLOADS / blake2b(name.encode(), digest_size=8).hexdigest()
+    try:
+        stage(client, prefix, folder, hours=hours)
+    except JournalUnreachable as error:
+        raise TargetUnavailable(str(error)) from error
+    return folder

@@ -1,0 +1,65 @@
+"""The options `--set`, `--remove`, `--editors` and `--new-ids`."""
+
+from collections.abc import Mapping, Sequence
+
+from cli.dry_run.line import dry_task
+from cli.tasks import single_task
+from shared.config.files import Configuration
+from shared.errors import ConfigError, Problem
+from shared.protocols import BatchEditor, Editor
+from shared.resend.edits import Edits
+from shared.rules.errors import RuleSyntaxError
+from shared.rules.rule import Action, parse_action, unknown_system_properties
+
+
+def edits_of(
+    set_: Sequence[str],
+    remove: Sequence[str],
+    task: str | None,
+    configuration: Configuration,
+    settings: Mapping[str, str],
+    *,
+    new_ids: bool,
+) -> Edits:
+    """Return the changes that the options describe; raises ConfigError with every problem."""
+    problems: list[Problem] = []
+    actions = [
+        _action(f"{verb} {text}", f"--{verb.lower()}", problems)
+        for verb, texts in (("SET", set_), ("REMOVE", remove))
+        for text in texts
+    ]
+    editors: Sequence[Editor] = ()
+    try:
+        editors = [] if task is None else _editors(task, configuration, settings)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return Edits([each for each in actions if each is not None], editors, new_ids=new_ids)
+
+
+def _action(text: str, option: str, problems: list[Problem]) -> Action | None:
+    try:
+        action = parse_action(text)
+    except RuleSyntaxError as error:
+        problems.append(Problem(option, str(error)))
+        return None
+    unknown = unknown_system_properties(action)
+    if unknown:
+        hint = "a property of the application is written without sys."
+        problems.append(Problem(option, f"unknown broker property sys.{unknown[0]}", hint))
+    return action
+
+
+def _editors(name: str, configuration: Configuration, settings: Mapping[str, str]) -> list[Editor]:
+    task = dry_task(single_task(name, configuration, "--editors"), configuration, settings)
+    found: list[Editor] = []
+    for editor in task.editors:
+        if isinstance(editor, BatchEditor):
+            text = f"its editor {editor.name} works on whole batches of the task"
+            hint = "send the messages to the task's source instead, which runs all its editors"
+            raise ConfigError([Problem(f"--editors {name}", text, hint)])
+        found.append(editor)
+    if not found:
+        raise ConfigError([Problem(f"--editors {name}", "the task has no editors")])
+    return found

@@ -1,0 +1,104 @@
+"""
+Messages in a file, one JSON object per line: the encoded message in Base64, and where it was.
+
+`busway try --messages`, `busway demo --file` and `busway dead resend --file` read these files.
+"""
+
+import base64
+import binascii
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cli.letters.report import messages, print_unevaluated
+from cli.whole_file import whole_file
+from shared.errors import ConfigError, Problem
+from shared.resend.groups import document
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import Place
+from shared.resend.selection import Selection
+
+WHERE = "dead_letter"
+"""The key of a line with what is known about the message besides its content."""
+
+
+async def export(place: Place, selection: Selection, path: Path) -> None:
+    """Write the selected messages of *place* to a file, and print how many; raises ConfigError."""
+    count = 0
+    try:
+        # Nobody may drop messages because of half a file.
+        with whole_file(path) as file:
+            async with contextlib.aclosing(peek(place, os.environ)) as found:
+                async for letter, _ in found:
+                    if selection.is_complete:
+                        break
+                    if selection.takes(letter):
+                        raw = base64.b64encode(letter.content).decode()
+                        line = {"raw": raw, "partition": None, WHERE: document(letter, place)}
+                        file.write(json.dumps(line) + "\n")
+                        count += 1
+    except OSError as error:
+        raise ConfigError([Problem(str(path), f"cannot be written: {error.strerror}")]) from error
+    print_unevaluated(selection.unevaluated)
+    typer.echo(f"{messages(count)} of {place} in {path}; they stay in the entity")
+
+
+def exported_keys(file: Path, place: Place) -> set[str]:
+    """Return the keys of the messages of *place* in a file that was exported; raises ConfigError."""
+    keys: set[str] = set()
+    wanted = str(place).lower()
+    for _, content in _objects(file):
+        where = content[WHERE]
+        if str(where.get("entity")).lower() == wanted and where.get("sequence_number") is not None:
+            keys.add(f"{where['sequence_number']}/{where.get('enqueued_time')}")
+    if not keys:
+        raise ConfigError([Problem(str(file), f"has no messages of {place}", "name the file of an export of it")])
+    return keys
+
+
+def exported_letters(file: Path, place: Place, selection: Selection) -> Iterator[Letter]:
+    """Yield the selected messages of *place* in an exported file, in its order; raises ConfigError."""
+    wanted = str(place).lower()
+    for number, content in _objects(file):
+        if str(content[WHERE].get("entity")).lower() != wanted:
+            continue
+        try:
+            letter = Letter(base64.b64decode(content["raw"], validate=True), place.origin)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise ConfigError([Problem(f"{file}: line {number}", "raw is not Base64")]) from error
+        if letter.key is not None and selection.takes(letter):
+            yield letter
+        if selection.is_complete:
+            return
+
+
+def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each line of an exported file and its object; raises ConfigError."""
+    try:
+        for number, content in _lines(file):
+            if not isinstance(content.get(WHERE), Mapping) or "raw" not in content:
+                hint = "expected a file of busway dead export"
+                raise ConfigError([Problem(f"{file}: line {number}", "is not an exported message", hint)])
+            yield number, content
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([Problem(str(file), f"cannot be read: {type(error).__name__}")]) from error
+
+
+def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with file.open(encoding="utf-8", errors="strict") as opened:
+        for number, line in enumerate(opened, 1):
+            if not line.strip():
+                continue
+            try:
+                content = json.loads(line)
+            except ValueError as error:
+                raise ConfigError([Problem(f"{file}: line {number}", "is not JSON")]) from error
+            if not isinstance(content, dict):
+                raise ConfigError([Problem(f"{file}: line {number}", "is not a JSON object")])
+            yield number, content

@@ -1,0 +1,86 @@
+"""The removal of messages: received and completed, or in batches that the service deletes."""
+
+import os
+from datetime import datetime
+from functools import partial
+
+import typer
+from azure.core.exceptions import AzureError
+
+from cli.letters.report import announce, print_end, print_rest
+from cli.progress import progress, run_to_end, stopped_by_signals
+from shared.azure.service_bus_internals import ManagementConnection, condition_of
+from shared.config.files import Configuration
+from shared.errors import TargetUnavailable
+from shared.resend.inventory import inventory_of
+from shared.resend.options import PATIENCE_SECONDS, Options
+from shared.resend.peek import CHECK
+from shared.resend.places import Place, Scene
+from shared.resend.receiver import management_of
+from shared.resend.removal import Removal
+from shared.resend.run import entity_run
+from shared.resend.selection import Selection
+
+_AT_ONCE = 500
+"""The most that a Standard namespace deletes at once."""
+_TIMEOUT_SECONDS = 60.0
+# What is not an answer about the connection or the name: this entity has no batch delete.
+_CANNOT = ("amqp:not-implemented", "amqp:not-allowed", "com.microsoft:operation-not-supported")
+
+
+async def remove(
+    place: Place,
+    configuration: Configuration,
+    selection: Selection,
+    *,
+    keys: set[str] | None = None,
+    wait: float = PATIENCE_SECONDS,
+    dry_run: bool,
+) -> bool:
+    """Remove the selected messages of *place*, only those with *keys* if given; return whether none is left."""
+    found = await inventory_of(place, os.environ, selection, keys=keys)
+    if not announce(found, "drop"):
+        return not found.unevaluated
+    if dry_run:
+        return True
+    scene = Scene(place, configuration, os.environ)
+    make = partial(entity_run, scene, Removal(), found.sessions, Options(patience=wait))
+    result = await run_to_end(make, "dropped", len(found.sessions))
+    typer.echo(f"{result.completed:>8,} dropped")
+    print_rest(result)
+    print_end(result.error, is_stopped=result.is_stopped)
+    return not result.left and result.error is None and not found.unreachable
+
+
+async def batches_deleted(place: Place, before: datetime) -> int | None:
+    """Let the service delete the messages enqueued *before* a time; return their number, None if it cannot."""
+    deleted, is_stopped = 0, False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        is_stopped = True
+
+    with progress("deleted", None) as advance, stopped_by_signals(stop):
+        async with management_of(place, os.environ) as connection:
+            try:
+                while not is_stopped and (count := await _delete(connection, place, before)):
+                    deleted += count
+                    advance(count)
+            except _NoBatchesError:
+                return deleted or None
+    return deleted
+
+
+class _NoBatchesError(Exception):
+    """The service does not delete batches of the entity."""
+
+
+async def _delete(connection: ManagementConnection, place: Place, before: datetime) -> int:
+    try:
+        return await connection.delete_batch(_AT_ONCE, before, _TIMEOUT_SECONDS)
+    except (AzureError, OSError) as error:
+        condition = condition_of(error)
+        if condition in _CANNOT:
+            raise _NoBatchesError from error
+        seen = type(error).__name__ + (f" ({condition})" if condition else "")
+        raise TargetUnavailable(f"{place}: its messages cannot be deleted, {seen}; {CHECK}") from error

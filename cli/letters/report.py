@@ -1,0 +1,146 @@
+"""What is printed of messages: of an entity, of those that a command selects, and of the run over them."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import typer
+
+from cli.durations import age_text
+from cli.output import fail
+from shared.errors import BuswayError
+from shared.printable import json_line, printable
+from shared.resend.groups import Group, Groups, document
+from shared.resend.inventory import Inventory
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import Place
+from shared.resend.run import Result
+from shared.resend.selection import Selection
+
+_LONGEST_REASON = 32
+_LONGEST_ID = 24
+_LONGEST_SESSION = 12
+_LONGEST_IN_A_LINE = 22
+_LEFT_SHOWN = 10
+
+
+async def print_list(places: Sequence[Place], selection: Selection, *, singly: bool, as_json: bool) -> None:
+    """Print the groups of each entity, or *singly* each message; one of several that cannot be read comes last."""
+    now = datetime.now(UTC)
+    failed: list[BuswayError] = []
+    for number, place in enumerate(places):
+        groups = Groups(place, now)
+        try:
+            async for letter, _ in peek(place, os.environ):
+                if not selection.takes(letter):
+                    continue
+                if singly:
+                    if not groups.count and not as_json:
+                        typer.echo(f"{place}\n{_HEADING}")
+                    typer.echo(json_line(document(letter, place)) if as_json else _line(letter, now))
+                groups.add(letter)
+        except BuswayError as error:
+            if len(places) == 1:
+                raise
+            failed.append(error)
+            continue
+        if as_json and not singly:
+            typer.echo(json_line(groups.document()))
+        elif not as_json and not (singly and groups.count):
+            typer.echo("\n" * (number > 0) + "\n".join(lines(groups)))
+    print_unevaluated(selection.unevaluated)
+    if failed:
+        fail(failed)
+
+
+def lines(found: Groups) -> Iterator[str]:
+    """Yield the groups as text of 80 columns, if the names allow it."""
+    groups = found.ordered()
+    if not groups:
+        yield f"{found.place}: no messages"
+        return
+    oldest = max((each.oldest for each in groups if each.oldest is not None), default=None)
+    age = "" if oldest is None else f", the oldest from {age_text(oldest)} ago"
+    yield f"{found.place}: {messages(found.count)}{age}"
+    width = max(len("reason"), *(len(_cut(each.name.reason, _LONGEST_REASON)) for each in groups))
+    yield f"{'count':>8}  {'age':<15}  {'reason':<{width}}  from"
+    for each in groups:
+        where = "(unknown)" if each.name.source is None else each.name.source
+        by = "" if each.name.task is None else f", task {each.name.task}"
+        reason = _cut(each.name.reason, _LONGEST_REASON)
+        yield f"{each.count:>8,}  {_ages(each):<15}  {reason:<{width}}  {printable(where + by)}"
+
+
+_HEADING = f"{'number':>8}  {'age':<6}  {'message id':<{_LONGEST_ID}}  {'session':<{_LONGEST_SESSION}}  reason"
+
+
+def _line(letter: Letter, now: datetime) -> str:
+    """Return one message as a line of a list."""
+    age = letter.age(now)
+    number = "-" if letter.number is None else str(letter.number)
+    identity, session = _cut(letter.message_id or "-", _LONGEST_ID), _cut(letter.session_id or "-", _LONGEST_SESSION)
+    ago = "-" if age is None else age_text(age)
+    reason = _cut(letter.reason, _LONGEST_IN_A_LINE)
+    return f"{number:>8}  {ago:<6}  {identity:<{_LONGEST_ID}}  {session:<{_LONGEST_SESSION}}  {reason}"
+
+
+def _ages(group: Group) -> str:
+    if group.oldest is None or group.newest is None:
+        return "unknown"
+    oldest, newest = age_text(group.oldest), age_text(group.newest)
+    return oldest if oldest == newest else f"{newest} to {oldest}"
+
+
+def _cut(text: str, width: int) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def messages(count: int) -> str:
+    """Return *count* with its noun."""
+    return "1 message" if count == 1 else f"{count:,} messages"
+
+
+def announce(found: Inventory, verb: str) -> bool:
+    """Print what is selected; return whether there is anything to do."""
+    print_unevaluated(found.unevaluated)
+    for reason, count in found.unreachable.items():
+        typer.echo(f"{count:>8,} left: {printable(reason)}")
+    if not found.sessions:
+        typer.echo(f"{found.groups.place}: nothing to {verb}")
+        return False
+    typer.echo("\n".join(lines(found.groups)))
+    return True
+
+
+def print_rest(result: Result) -> None:
+    """Print how many messages were not done: gone, or left for each reason."""
+    if result.gone:
+        typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
+    print_left(result.left.items())
+
+
+def print_left(left: Iterable[tuple[str, str]]) -> None:
+    """Print how many messages were left for each reason, and the first of them; *left* are their keys and reasons."""
+    numbers: dict[str, list[str]] = {}
+    for key, reason in left:
+        numbers.setdefault(reason, []).append(key.partition("/")[0])
+    for reason, some in sorted(numbers.items(), key=lambda each: -len(each[1])):
+        more = ", …" if len(some) > _LEFT_SHOWN else ""
+        shown = ", ".join(some[:_LEFT_SHOWN]) + more
+        typer.echo(f"{len(some):>8,} left: {printable(reason)} (sequence number {shown})")
+
+
+def print_end(error: BuswayError | None, *, is_stopped: bool) -> None:
+    """Print why a run has ended before its messages were done, if it has."""
+    if error is not None:
+        typer.echo(f"ended early: {printable(str(error))}", err=True)
+    if is_stopped:
+        typer.echo("stopped: locks are released; run the command again to continue", err=True)
+
+
+def print_unevaluated(count: int) -> None:
+    """Print for how many messages `--where` could not be evaluated."""
+    if count:
+        typer.echo(f"{messages(count)} not selected: --where could not be evaluated", err=True)

@@ -1,0 +1,41 @@
+"""Which messages a command works on, by its options."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cli.durations import duration_of
+from shared.errors import ConfigError, Problem
+from shared.resend.selection import Selection
+from shared.rules.errors import RuleSyntaxError
+from shared.rules.rule import SqlFilter, parse_filter, unknown_system_properties
+
+
+def selection(
+    where: str | None = None,
+    reason: str | None = None,
+    older_than: str | None = None,
+    numbers: Sequence[int] | None = None,
+    limit: int | None = None,
+) -> Selection:
+    """Return the selection that the options describe; raises ConfigError."""
+    return Selection(
+        None if where is None else filter_of(where),
+        reason,
+        None if older_than is None else duration_of(older_than, "--older-than"),
+        None if not numbers else frozenset(numbers),
+        limit,
+        datetime.now(UTC),
+    )
+
+
+def filter_of(text: str) -> SqlFilter:
+    """Return the compiled filter of `--where`; raises ConfigError."""
+    try:
+        parsed = parse_filter(text)
+    except RuleSyntaxError as error:
+        raise ConfigError([Problem("--where", str(error))]) from error
+    unknown = unknown_system_properties(parsed)
+    if unknown:
+        hint = "a property of the application is written without sys."
+        raise ConfigError([Problem("--where", f"unknown broker property sys.{unknown[0]}", hint)])
+    return parsed

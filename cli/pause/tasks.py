@@ -1,0 +1,101 @@
+"""Tasks that are paused or resumed side by side, each with its source."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+
+import typer
+
+from cli.output import print_problems, problems_of
+from cli.pause.entity import Entity
+from cli.pause.steering import Steering
+from cli.stack import run_until_signalled
+from cli.topology.sites import Access
+from shared.config.files import Configuration
+from shared.config.journal_models import TapFile
+from shared.config.models import TaskFile
+from shared.config.status_assembly import open_store, store_problem
+from shared.errors import BuswayError, ConfigError, Problem
+from shared.printable import printable
+
+_CANCELLED = 130
+
+
+def steer(
+    configuration: Configuration,
+    files: Sequence[TaskFile],
+    access: Access,
+    work: Callable[[Steering], Awaitable[bool]],
+) -> int:
+    """Do *work* with each task, and print its steps; return the exit code. Raises ConfigError."""
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    _check(configuration, files)
+    results = run_until_signalled(_all(configuration, files, access, work))
+    if results is None:
+        print_problems(["Interrupted. Run the command again for the rest, or `busway resume` to undo it."])
+        return _CANCELLED
+    return 0 if all(results) else 1
+
+
+async def _all(
+    configuration: Configuration,
+    files: Sequence[TaskFile],
+    access: Access,
+    work: Callable[[Steering], Awaitable[bool]],
+) -> Sequence[bool]:
+    store = open_store(configuration, os.environ)
+
+    async def one(file: TaskFile) -> bool:
+        source = file.source
+        connection = configuration.connections[source.connection]
+        entity = Entity(source, connection, access) if source.hub is None and connection.is_namespace else None
+
+        def say(text: str) -> None:
+            typer.echo(printable(f"{file.task}: {text}"))
+
+        try:
+            return await work(Steering(file.task, store, entity, say))
+        except BuswayError as error:
+            print_problems(f"{file.task}: {problem}" for problem in problems_of(error))
+            return False
+
+    try:
+        return await asyncio.gather(*(one(file) for file in files))
+    finally:
+        await store.close()
+
+
+def _check(configuration: Configuration, files: Sequence[TaskFile]) -> None:
+    """Raise ConfigError with each reason for which the tasks cannot be paused by an order."""
+    way = "use --az, the platform's way"
+    problems = []
+    missing = store_problem(configuration, os.environ)
+    if missing is not None:
+        problems.append(Problem("control", f"orders have no place: {missing}", way))
+    everyone: list[TaskFile | TapFile] = [*configuration.tasks, *configuration.taps]
+    for file in files:
+        if file.source.hub is not None or not configuration.connections[file.source.connection].is_namespace:
+            continue
+        if file.source.dead_letter:
+            what = f"takes from a dead-letter queue, which has no status of its own: {file.source.entity}"
+            problems.append(Problem(file.task, what, way))
+        others = [
+            each.task
+            for each in everyone
+            if each.task != file.task
+            and each.source.hub is None
+            and configuration.connections[each.source.connection].key
+            == configuration.connections[file.source.connection].key
+            and _entity(each) == _entity(file)
+        ]
+        if others and not file.source.dead_letter:
+            what = f"shares its source with {', '.join(others)}, which would be paused too"
+            problems.append(Problem(file.task, what, way))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _entity(file: TaskFile | TapFile) -> str:
+    source = file.source
+    return (source.queue or f"{source.topic}/Subscriptions/{source.subscription}").lower()

@@ -1,0 +1,109 @@
+"""What a replay sends and what is printed of it."""
+
+import contextlib
+import os
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from cli.letters.duplicates import window_by_administration
+from cli.letters.ledger_file import LedgerFile
+from cli.letters.report import print_unevaluated
+from cli.progress import run_to_end
+from cli.replay.delivery import ReplayDelivery
+from cli.replay.messages import Messages
+from cli.replay.plan import Plan
+from cli.topology.sites import Access
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
+from shared.errors import ConfigError
+from shared.printable import printable
+from shared.resend.ledger import Ledger
+from shared.resend.pipeline_delivery import OPTIONS
+from shared.resend.places import Destination
+from shared.resend.run import Run
+from shared.resend.source import CopySource
+
+_SHOWN = 10
+
+
+async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder: Path, access: Access) -> bool:
+    """Count what would be replayed; return whether all of it was found."""
+    counts: Counter[str] = Counter()
+    ends: dict[str, tuple[int, int]] = {}
+    messages = Messages(plan, task, configuration, os.environ, folder)
+    async with contextlib.aclosing(messages.pages()) as pages:
+        async for page in pages:
+            for _, each in page:
+                name = "" if each.origin.partition is None else f" in partition {each.origin.partition}"
+                low, high = ends.get(name, (each.number or 0, each.number or 0))
+                ends[name] = min(low, each.number or 0), max(high, each.number or 0)
+                counts[name] += 1
+    typer.echo(f"{task.task}: would replay {counts.total():,} messages")
+    for name, count in sorted(counts.items()):
+        typer.echo(f"{count:>8,}{name}, sequence numbers {ends[name][0]} to {ends[name][1]}")
+    if messages.not_found:
+        typer.echo(f"{len(messages.not_found):>8,} without a copy: name an entity that has them with --copies")
+    is_all = _print_problems(messages)
+    if not plan.new_ids:
+        for line in await _warnings(task, configuration, access):
+            typer.echo(line)
+    return is_all
+
+
+async def _warnings(task: TaskFile, configuration: Configuration, access: Access) -> list[str]:
+    """Return what duplicate detection at the targets does to copies with the same id."""
+    window_of = window_by_administration(configuration, access)
+    found = []
+    for target in task.targets():
+        place = Destination(target.connection, configuration.site(target.connection), target.entity)
+        try:
+            window = await window_of(place)
+        except ConfigError:
+            found.append(f"{place}: it is not known whether it drops copies as duplicates; --new-ids prevents that")
+            continue
+        if window is not None:
+            found.append(f"{place} drops copies of what it has seen within {window}; --new-ids prevents that")
+    return found
+
+
+async def replay(plan: Plan, task: TaskFile, configuration: Configuration, folder: Path, rate: float | None) -> bool:
+    """Send the messages; return whether all were sent."""
+    messages = Messages(plan, task, configuration, os.environ, folder)
+    ledger = Ledger(LedgerFile(plan.ledger), plan.name)
+    delivery = ReplayDelivery(plan, ledger, configuration, os.environ)
+    async with ledger, delivery.opened(configuration, os.environ, replay=plan.identity):
+        options = OPTIONS._replace(rate=rate)
+        make = partial(Run, lambda _: CopySource(messages.pages()), delivery, None, options)
+        result = await run_to_end(make, "replayed", None)
+    plan.is_finished = result.error is None and not result.is_stopped
+    plan.write()
+    typer.echo(f"replay {plan.name}")
+    if plan.is_finished and not (delivery.outcomes or result.sent_before or messages.not_found):
+        typer.echo("       0 messages between these positions")
+    for outcome, count in delivery.outcomes.most_common():
+        typer.echo(f"{count:>8,} {outcome}")
+    if result.sent_before:
+        typer.echo(f"{result.sent_before:>8,} not sent: an earlier run had sent them")
+    if delivery.again:
+        typer.echo(f"{delivery.again:>8,} of them may arrive twice: an interrupted run may have sent them")
+    if messages.not_found:
+        numbers = ", ".join(messages.not_found[:_SHOWN])
+        typer.echo(f"{len(messages.not_found):>8,} without a copy (sequence number {numbers}): see --copies")
+    is_all = _print_problems(messages)
+    typer.echo(f"ledger: {plan.ledger}")
+    if result.error is not None:
+        typer.echo(f"ended early: {printable(str(result.error))}; continue with --resume", err=True)
+    if result.is_stopped:
+        typer.echo("stopped; continue with --resume", err=True)
+    return plan.is_finished and is_all
+
+
+def _print_problems(messages: Messages) -> bool:
+    """Print what could not be read or evaluated; return whether all messages were found."""
+    for problem in messages.unread:
+        typer.echo(printable(problem), err=True)
+    print_unevaluated(messages.selection.unevaluated)
+    return not (messages.not_found or messages.unread or messages.selection.unevaluated)

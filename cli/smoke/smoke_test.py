@@ -1,0 +1,247 @@
+"""A smoke test: messages for some routes that are shown, or sent, reported and removed."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import typer
+
+from cli.output import print_problems
+from cli.smoke.evidence import Journal
+from cli.smoke.passage import GOOD, Report, Surroundings, Verdict, passage
+from cli.smoke.probes import Chooser, Probe, Route, Untried
+from cli.smoke.removal import remove
+from cli.smoke.watches import EntityWatch, HubWatch, Watch
+from shared.config.files import Configuration
+from shared.config.models import TaskFile
+from shared.config.outputs import open_outputs
+from shared.config.review import Entities
+from shared.errors import ConfigError, Problem
+from shared.printable import json_line, printable
+from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Place, entity_named
+
+_GOOD, _BAD, _INCOMPLETE = 0, 1, 2
+_AT_ONCE = 8
+
+
+def routes_named(names: Sequence[str], configuration: Configuration) -> dict[str, tuple[TaskFile, list[int]]]:
+    """Return the tasks with the numbers of their routes; raises ConfigError for unknown ones."""
+    tasks = {each.task: each for each in configuration.tasks}
+    if not names:
+        return {name: (task, list(range(len(task.routes)))) for name, task in tasks.items()}
+    found: dict[str, tuple[TaskFile, list[int]]] = {}
+    problems = []
+    for text in names:
+        name, is_numbered, number = text.partition(":")
+        task = tasks.get(name)
+        if task is None:
+            problems.append(Problem(f"--routes {text}", "unknown task", f"expected one of {', '.join(tasks)}"))
+            continue
+        if is_numbered and not (number.isdecimal() and int(number) < len(task.routes)):
+            expected = f"expected {name}:0 to {name}:{len(task.routes) - 1}"
+            problems.append(Problem(f"--routes {text}", "unknown route", expected))
+            continue
+        numbers = found.setdefault(name, (task, []))[1]
+        numbers += [each for each in ([int(number)] if is_numbered else range(len(task.routes))) if each not in numbers]
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+class SmokeTest:
+    """One run over some routes."""
+
+    def __init__(
+        self, folder: Path, configuration: Configuration, entities: Entities, watched: Sequence[str], *, as_json: bool
+    ) -> None:
+        """Look for messages of topics in the subscriptions *watched* too; raises ConfigError for one that is none."""
+        self._folder = folder
+        self._configuration = configuration
+        self._entities = entities
+        self._as_json = as_json
+        self._id = uuid.uuid4().hex[:8]
+        self._settings = dict(os.environ)
+        self._named = [_subscription(each, configuration) for each in watched]
+
+    async def run(
+        self,
+        wanted: Mapping[str, tuple[TaskFile, list[int]]],
+        messages: Path | None,
+        wait: float,
+        *,
+        is_sending: bool,
+    ) -> int:
+        """Choose from a file of *messages* too, and *wait* seconds for each; return the exit code."""
+        chooser = Chooser(self._configuration, self._entities, self._settings, self._id, messages)
+        chosen = [each for task, numbers in wanted.values() for each in await chooser.choose(task, numbers)]
+        probes = [each for each in chosen if isinstance(each, Probe)]
+        untried = [each for each in chosen if isinstance(each, Untried)]
+        if not is_sending:
+            self._show(probes, untried)
+            return _INCOMPLETE if untried else _GOOD
+        reports = [Report(each.route, Verdict.NOT_TRIED, detail=each.reason) for each in untried]
+        for report in reports:
+            self._print(report)
+        reports += await self._sent(probes, wait)
+        if not self._as_json:
+            typer.echo(_summary(reports))
+        if any(each.verdict in {Verdict.NOT_ARRIVED, Verdict.NOT_SENT} for each in reports):
+            return _BAD
+        return _INCOMPLETE if untried else _GOOD
+
+    async def _sent(self, probes: Sequence[Probe], wait: float) -> list[Report]:
+        journal = Journal(self._configuration, self._folder)
+        room = asyncio.Semaphore(_AT_ONCE)
+        async with AsyncExitStack() as ends:
+            outputs = open_outputs(self._configuration, self._settings)
+            for output in outputs.values():
+                ends.push_async_callback(output.close)
+            around = Surroundings(self._configuration, self._settings, outputs, journal, self._id, wait)
+
+            async def one(probe: Probe) -> Report:
+                async with room:
+                    report = await passage(probe, self._watches(probe.route), around)
+                self._print(report)
+                return report
+
+            try:
+                return await asyncio.gather(*(one(each) for each in probes))
+            finally:
+                await self._remove(probes)
+
+    async def _remove(self, probes: Sequence[Probe]) -> None:
+        """Remove what the run has sent from every place where it may be, however the run ends."""
+        places: dict[str, Place] = {}
+        for probe in probes:
+            for watch in self._watches(probe.route):
+                if isinstance(watch, EntityWatch):
+                    places[str(watch.place)] = watch.place
+                await watch.close()
+            source = probe.route.task.source
+            if source.hub is None and self._configuration.connections[source.connection].is_namespace:
+                place = self._place(source.connection, source.entity)
+                dead = place._replace(entity=f"{place.entity}{DEAD_LETTERS}")
+                places |= {str(place): place, str(dead): dead}
+            rejects = probe.route.task.rejects
+            if rejects is not None and rejects.queue is not None:
+                place = self._place(rejects.connection, rejects.queue)
+                places[str(place)] = place
+        left = await asyncio.gather(*(remove(each, self._id, self._settings) for each in places.values()))
+        print_problems([each for each in left if each is not None])
+
+    def _watches(self, route: Route) -> list[Watch]:
+        """Return where messages of *route* show, nothing for a topic whose subscriptions are unknown."""
+        target = route.target
+        connection = self._configuration.connections[target.connection]
+        if connection.kind == "kafka" and connection.setting is not None:
+            from cli.smoke.topic_watch import TopicWatch
+
+            return [
+                TopicWatch(
+                    self._configuration.site(target.connection), connection.setting, target.entity, self._settings
+                )
+            ]
+        if connection.setting is None or not connection.is_namespace:
+            return []
+        if target.hub is not None:
+            site = self._configuration.site(target.connection)
+            return [HubWatch(site, connection.setting, target.hub, self._settings)]
+        if target.queue is not None:
+            return [EntityWatch(self._place(target.connection, target.queue), self._settings)]
+        names = dict.fromkeys(self._subscriptions(target.connection, target.topic or ""))
+        return [
+            EntityWatch(self._place(target.connection, f"{target.topic}/Subscriptions/{name}"), self._settings)
+            for name in names
+        ]
+
+    def _subscriptions(self, alias: str, topic: str) -> Iterator[str]:
+        """Yield the subscriptions of a topic: those of --watch, else those of entities/ and of the tasks."""
+        site = self._configuration.site(alias)
+        named = [
+            each.entity[len(topic) + len(SUBSCRIPTION) :]
+            for each in self._named
+            if each.site == site and each.entity.lower().startswith(f"{topic}{SUBSCRIPTION}".lower())
+        ]
+        if named:
+            yield from named
+            return
+        connection = self._configuration.connections[alias]
+        known = self._entities.topic(connection, topic)
+        if known is not None:
+            yield from (each.name for each in known.subscriptions)
+            return
+        for task in self._configuration.tasks:
+            source = task.source
+            if source.topic == topic and source.subscription and self._configuration.site(source.connection) == site:
+                yield source.subscription
+
+    def _place(self, alias: str, entity: str) -> Place:
+        return Place(alias, self._configuration.site(alias), self._configuration.connections[alias].key, entity)
+
+    def _show(self, probes: Sequence[Probe], untried: Sequence[Untried]) -> None:
+        for probe in probes:
+            source = probe.route.task.source
+            start = f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}"
+            target = probe.route.target
+            end = f"{self._configuration.site(target.connection)}/{target.entity}"
+            properties = "".join(f" {name}={value}" for name, value in probe.properties.items())
+            if self._as_json:
+                shown = {"route": str(probe.route), "source": start, "target": end, "properties": {**probe.properties}}
+                typer.echo(json_line(shown))
+                continue
+            typer.echo(printable(f"{probe.route}  {start} → {end}{properties}"))
+            if target.topic is not None and not self._watches(probe.route):
+                typer.echo(printable(f"    no subscription of {end} is known: name one with --watch"))
+            takers = [
+                each.task
+                for each in self._configuration.tasks
+                if (each.source.connection, each.source.queue) == (target.connection, target.queue) and target.queue
+            ]
+            if takers:
+                typer.echo(
+                    printable(f"    {', '.join(takers)} takes it from there: only the journal shows its arrival")
+                )
+        for each in untried:
+            if self._as_json:
+                typer.echo(json_line({"route": str(each.route), "not_tried": each.reason}))
+            else:
+                typer.echo(printable(f"{each.route}  not tried: {each.reason}"))
+        if probes and not self._as_json:
+            typer.echo("Nothing was sent. Applications at these entities get the messages too; --yes sends them.")
+
+    def _print(self, report: Report) -> None:
+        if self._as_json:
+            document = {
+                "route": str(report.route),
+                "result": report.verdict.value,
+                "seconds": None if report.seconds is None else round(report.seconds, 3),
+                "detail": report.detail,
+                "message_id": report.message_id,
+            }
+            typer.echo(json_line(document))
+            return
+        taken = "" if report.seconds is None else f" after {report.seconds:.1f} s"
+        typer.echo(printable(f"{report.route}  {report.verdict}{taken}: {report.detail}"))
+        if report.verdict is Verdict.NOT_ARRIVED and report.message_id is not None:
+            typer.echo(printable(f"    busway trace {report.message_id}"))
+
+
+def _subscription(text: str, configuration: Configuration) -> Place:
+    place = entity_named(text, configuration)
+    if SUBSCRIPTION not in place.entity.lower():
+        hint = "expected CONNECTION/TOPIC/Subscriptions/NAME"
+        raise ConfigError([Problem(f"--watch {text}", "is not a subscription", hint)])
+    return place
+
+
+def _summary(reports: Sequence[Report]) -> str:
+    good = sum(each.verdict in GOOD for each in reports)
+    untried = sum(each.verdict is Verdict.NOT_TRIED for each in reports)
+    others = len(reports) - good - untried
+    parts = [f"{good} of {len(reports)} routes carry messages"]
+    parts += [f"{others} do not"] if others else []
+    parts += [f"{untried} not tried"] if untried else []
+    return ", ".join(parts)

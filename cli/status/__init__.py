@@ -1,1 +1,0 @@
-"""`busway status`."""

@@ -1,0 +1,253 @@
+"""
+Carries out the steps of a plan, one request each.
+
+A step that fails does not stop the others, except those that need what it should have created. Whatever is left, the
+next plan finds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.servicebus.management import SqlRuleAction, SqlRuleFilter
+
+from cli.output import print_problems, problems_of
+from cli.topology.difference import Action, Step
+from cli.topology.model import Kind, Setting, SubscriptionRule
+from cli.topology.plan import Plan, SitePlan
+from cli.topology.plan_text import print_step, verdict
+from cli.topology.sites import Access, open_client
+from local.broker.durations import format_duration
+from shared.azure.administration import create_subscription_with_rule, translated
+from shared.errors import BuswayError, TargetRefused
+from shared.rules import CorrelationFilter
+
+if TYPE_CHECKING:
+    from azure.servicebus.management import ServiceBusAdministrationClient
+
+_ELEMENTS = {
+    "lock_duration": "LockDuration",
+    "requires_session": "RequiresSession",
+    "default_message_time_to_live": "DefaultMessageTimeToLive",
+    "dead_lettering_on_message_expiration": "DeadLetteringOnMessageExpiration",
+    "dead_lettering_on_filter_evaluation_exceptions": "DeadLetteringOnFilterEvaluationExceptions",
+    "max_delivery_count": "MaxDeliveryCount",
+    "user_metadata": "UserMetadata",
+}
+
+
+class Application:
+    """Takes the steps of a plan in all namespaces."""
+
+    def __init__(self, plan: Plan, access: Access, *, prune: bool) -> None:
+        """Take the deletions too if they are to be *prune*d."""
+        self.done: list[Step] = []
+        self.failed: list[Step] = []
+        self.skipped: list[Step] = []
+        self._missing: set[tuple[str, tuple[Kind, str]]] = set()
+        """What could not be created, with the alias of its namespace."""
+        self._plan = plan
+        self._access = access
+        self._prune = prune
+
+    @property
+    def counts(self) -> str:
+        """How many steps were taken, failed and skipped."""
+        text = f"{len(self.done)} steps taken" if len(self.done) != 1 else "1 step taken"
+        text += f", {len(self.failed)} failed" if self.failed else ""
+        return text + (f", {len(self.skipped)} skipped" if self.skipped else "")
+
+    def summary(self, left: Plan) -> str:
+        """Return what was done, and what is *left* to do, in sentences."""
+        text = f"{self.counts[0].upper()}{self.counts[1:]}. {verdict(left, prune=self._prune)}"
+        if self.failed:
+            return f"{text} Run the command again after fixing what failed."
+        return f"{text} Someone else changes the entities as well: run the command again." if left.steps else text
+
+    def run(self) -> None:
+        """Take the steps: first what is sent to, everywhere, then what is sent from, then deletions."""
+        steps = {site.alias: self._steps(site) for site in self._plan.sites}
+        for phase in sorted({step.order[0] for some in steps.values() for step in some}):
+            for alias, some in steps.items():
+                now = [step for step in some if step.order[0] == phase]
+                if now:
+                    self._run_site(alias, now)
+
+    def _steps(self, site: SitePlan) -> list[Step]:
+        extras = site.difference.extras if self._prune and site.difference is not None and not site.is_hubs else ()
+        return sorted((*site.steps, *extras), key=lambda step: step.order)
+
+    def _run_site(self, alias: str, steps: Sequence[Step]) -> None:
+        try:
+            with open_client(alias, self._plan.configuration.connections[alias], self._access) as client:
+                for step in steps:
+                    self._take(client, alias, step)
+        except BuswayError as error:
+            print_problems(problems_of(error))
+            self.skipped += steps
+
+    def _take(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> None:
+        parent = step.name.parent
+        if parent is not None and (alias, parent.key) in self._missing:
+            self.skipped.append(step)
+            print_step(alias, step, f"skipped, because it needs {parent}")
+            return
+        try:
+            _carry_out(client, step)
+        except AzureError as error:
+            failure: BuswayError = translated(error, f"{alias} {step.name}")
+        except TargetRefused as error:
+            failure = error
+        except ValueError as error:
+            # The client checks some texts and numbers itself.
+            failure = TargetRefused(f"{alias} {step.name}: is refused: {error}")
+        else:
+            self.done.append(step)
+            print_step(alias, step, "")
+            return
+        self.failed.append(step)
+        if step.action is Action.CREATE:
+            self._missing.add((alias, step.name.key))
+        print_step(alias, step, str(failure))
+
+
+def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
+    match step.action:
+        case Action.CREATE:
+            _create(client, step)
+        case Action.CHANGE:
+            _change(client, step)
+        case Action.CREATE_RULE:
+            topic, subscription = step.name.parts
+            client.create_rule(topic, subscription, _rule(step).name, **_rule_options(_rule(step)))
+        case Action.REPLACE_RULE:
+            topic, subscription = step.name.parts
+            present = client.get_rule(topic, subscription, _rule(step).name)
+            options = _rule_options(_rule(step))
+            present.filter, present.action = options["filter"], options.get("action")
+            client.update_rule(topic, subscription, present)
+        case Action.DELETE_RULE:
+            topic, subscription = step.name.parts
+            _if_present(lambda: client.delete_rule(topic, subscription, _rule(step).name))
+        case Action.DELETE:
+            _delete(client, step)
+
+
+def _create(client: "ServiceBusAdministrationClient", step: Step) -> None:
+    settings = {name: value for name, value in step.settings.items() if value is not None}
+    match step.name.kind:
+        case Kind.QUEUE:
+            client.create_queue(*step.name.parts, **_options(settings))
+        case Kind.TOPIC:
+            client.create_topic(*step.name.parts, **_options(settings))
+        case Kind.SUBSCRIPTION if step.rule is None:
+            client.create_subscription(*step.name.parts, **_options(settings))
+        case _:
+            _create_with_rule(client, step, settings)
+
+
+def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step, settings: Mapping[str, Setting]) -> None:
+    topic, subscription = step.name.parts
+    rule = _rule(step)
+    # The request has no place for the targets of forwarding, which need a token each.
+    later = {name: value for name, value in settings.items() if name not in _ELEMENTS}
+    texts = {_ELEMENTS[name]: _text(value) for name, value in settings.items() if name in _ELEMENTS}
+    create_subscription_with_rule(
+        client, topic, subscription, texts, rule=rule.name, sql_filter=str(rule.filter), action=rule.action
+    )
+    present = [each.name for each in client.list_rules(topic, subscription)]
+    if present != [rule.name]:
+        raise TargetRefused(
+            f"{step.name}: was created with the rule {', '.join(present) or 'none'} instead of {rule.name} "
+            "(run the command again before traffic: it replaces the rule)"
+        )
+    if later:
+        _update(client, step.name.kind, step.name.parts, later)
+
+
+def _change(client: "ServiceBusAdministrationClient", step: Step) -> None:
+    _update(client, step.name.kind, step.name.parts, step.settings)
+
+
+def _update(
+    client: "ServiceBusAdministrationClient", kind: Kind, parts: tuple[str, ...], settings: Mapping[str, Setting]
+) -> None:
+    match kind:
+        case Kind.QUEUE:
+            client.update_queue(_with(client.get_queue(*parts), settings))
+        case Kind.TOPIC:
+            client.update_topic(_with(client.get_topic(*parts), settings))
+        case _:
+            client.update_subscription(parts[0], _with(client.get_subscription(*parts), settings))
+
+
+def _with(present: Any, settings: Mapping[str, Setting]) -> Any:  # noqa: ANN401 - any of the client's descriptions
+    for name, value in settings.items():
+        setattr(present, name, value)
+    return present
+
+
+def _delete(client: "ServiceBusAdministrationClient", step: Step) -> None:
+    first, *_ = step.name.parts
+    try:
+        count = _messages_in(client, step)
+    except ResourceNotFoundError:
+        return
+    if count:
+        raise TargetRefused(f"{step.name}: holds {count} messages (receive or delete those first, then run this again)")
+    match step.name.kind:
+        case Kind.QUEUE:
+            _if_present(lambda: client.delete_queue(first))
+        case Kind.TOPIC:
+            _if_present(lambda: client.delete_topic(first))
+        case _:
+            _if_present(lambda: client.delete_subscription(*step.name.parts))
+
+
+def _messages_in(client: "ServiceBusAdministrationClient", step: Step) -> int:
+    first, *_ = step.name.parts
+    if step.name.kind is Kind.QUEUE:
+        return client.get_queue_runtime_properties(first).total_message_count or 0
+    names = (
+        step.name.parts[1:]
+        if step.name.kind is Kind.SUBSCRIPTION
+        else [each.name for each in client.list_subscriptions(first)]
+    )
+    return sum(client.get_subscription_runtime_properties(first, each).total_message_count or 0 for each in names)
+
+
+def _if_present(delete: Callable[[], None]) -> None:
+    try:
+        delete()
+    except ResourceNotFoundError:
+        return  # a plan that ran at the same time was faster
+
+
+def _rule(step: Step) -> SubscriptionRule:
+    if step.rule is None:
+        raise ValueError(f"{step.action} without a rule")
+    return step.rule
+
+
+def _rule_options(rule: SubscriptionRule) -> dict[str, Any]:
+    if isinstance(rule.filter, CorrelationFilter):
+        raise TypeError("tasks declare SQL rules only")
+    options: dict[str, Any] = {"filter": SqlRuleFilter(rule.filter)}
+    if rule.action is not None:
+        options["action"] = SqlRuleAction(rule.action)
+    return options
+
+
+def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    return dict(settings)
+
+
+def _text(value: Setting) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case timedelta():
+            return format_duration(value)
+        case _:
+            return str(value)

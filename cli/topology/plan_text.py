@@ -1,0 +1,202 @@
+"""Prints plans and their results."""
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from cli.topology.az_commands import az_commands
+from cli.topology.difference import Action, Step
+from cli.topology.model import Setting, text_of
+from cli.topology.plan import Plan, SitePlan
+from shared.printable import printable
+
+_SIGNS = {
+    Action.CREATE: "+",
+    Action.CHANGE: "~",
+    Action.CREATE_RULE: "~",
+    Action.REPLACE_RULE: "~",
+    Action.DELETE_RULE: "-",
+    Action.DELETE: "-",
+}
+_HIDDEN = frozenset(("user_metadata",))
+_MOST_TASKS = 3
+_WIDTH = 74
+
+
+def print_plan(plan: Plan, *, prune: bool) -> None:
+    """Print a plan: the verdict, then each namespace, then what twins have different."""
+    typer.echo(verdict(plan, prune=prune))
+    for site in plan.sites:
+        typer.echo(f"\n{site.alias}" + (f" ({printable(site.place)})" if site.place else "") + f": {_summary(site)}")
+        for line in _lines(site, prune=prune):
+            _echo(f"  {line}")
+    if plan.drifts:
+        typer.echo("\ndrift between sites, which no task decides:")
+        for drift in plan.drifts:
+            _echo(f"  ≠ {drift}")
+        _echo("  Say in topology.yaml what both should have; apply then changes what can be changed.")
+
+
+def _echo(line: str) -> None:
+    """Print a line, broken where the terminal ends; a command stays whole, so that it can be copied."""
+    text = printable(line)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not width or len(text) <= width or text.lstrip().startswith("az "):
+        typer.echo(text)
+        return
+    indent = " " * (len(text) - len(text.lstrip()) + 4)
+    typer.echo(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+
+
+def print_az(plan: Plan, *, prune: bool) -> None:
+    """Print the commands of the Azure CLI for the steps of a plan."""
+    for site in plan.sites:
+        for error in site.errors:
+            typer.echo(f"# {site.alias}: {error}", err=True)
+        if site.difference is None:
+            continue
+        steps = [*site.difference.steps, *(site.difference.extras if prune else ())]
+        if steps:
+            typer.echo(f"# {site.alias}: GROUP is the resource group of the namespace.")
+        if any(step.rule is not None and step.action is Action.CREATE for step in site.difference.steps):
+            typer.echo("# A new subscription has $Default until its first rule is created: run this before traffic.")
+        for command in az_commands(steps, site.place, is_hubs=site.is_hubs):
+            typer.echo(command)
+
+
+def verdict(plan: Plan, *, prune: bool = False) -> str:
+    """Return the plan in one sentence."""
+    unread = [site.alias for site in plan.sites if site.errors]
+    parts = []
+    if plan.steps or (prune and plan.extras):
+        parts.append(f"{_count(plan.steps + (plan.extras if prune else 0), 'step')} to take")
+    obstacles = sum(len(site.difference.obstacles) for site in plan.sites if site.difference)
+    by_hand = sum(len(site.by_hand) for site in plan.sites)
+    if obstacles:
+        parts.append(f"{obstacles} that cannot change in place")
+    if by_hand:
+        parts.append(f"{by_hand} for Resource Manager")
+    if plan.drifts:
+        parts.append(f"{_count(len(plan.drifts), 'difference')} between sites")
+    if plan.extras and not prune:
+        parts.append(f"{plan.extras} to delete with --prune")
+    if unread:
+        rest = ", ".join(parts) or "every entity is as the tasks need it"
+        parts = [f"not read: {', '.join(unread)}; elsewhere {rest}"]
+        if len(unread) == len(plan.sites):
+            parts = ["no namespace could be read"]
+    text = ", ".join(parts) or "every entity is as the tasks need it"
+    return text[0].upper() + text[1:] + "."
+
+
+def _summary(site: SitePlan) -> str:
+    if site.difference is None:
+        return "cannot be read"
+    if site.steps or site.by_hand or site.difference.obstacles:
+        return f"{site.difference.unchanged} as needed, {_count(len(site.difference.steps), 'step')}"
+    return f"{site.difference.unchanged} as needed"
+
+
+def _lines(site: SitePlan, *, prune: bool) -> Iterator[str]:
+    yield from (f"! {each}" for each in site.errors)
+    if site.difference is None:
+        return
+    for step in site.difference.steps:
+        yield from _step_lines(step)
+    if site.by_hand:
+        yield "Event hubs are administered in Resource Manager:"
+        yield from (f"  {each}" for each in az_commands(site.by_hand, site.place, is_hubs=True))
+    for obstacle in site.difference.obstacles:
+        yield f"! {obstacle.name}: cannot change in place: {obstacle.problem}"
+        yield f"    way round: {obstacle.way_round}"
+    for step in site.difference.extras:
+        if prune:
+            yield from _step_lines(step)
+        else:
+            yield f"? {_title(step)}: kept without --prune"
+    yield from (f"! {each}" for each in site.warnings)
+
+
+def _step_lines(step: Step) -> Iterator[str]:
+    by = f"for {', '.join(step.needed_by[:_MOST_TASKS])}"
+    by += " and others" if len(step.needed_by) > _MOST_TASKS else ""
+    title = f"{_SIGNS[step.action]} {_title(step)}"
+    if step.needed_by and len(title) + len(by) <= _WIDTH:
+        yield f"{title}  {by}"
+    else:
+        yield title
+        yield from [f"    {by}"] if step.needed_by else []
+    if step.action is Action.CREATE:
+        settings = [f"{name} {text_of(value, name)}" for name, value in step.settings.items() if name not in _HIDDEN]
+        yield from (f"    {each}" for each in settings)
+        if step.rule is not None:
+            yield f"    only rule: {step.rule}"
+    for change in step.changes:
+        yield f"    {change}"
+        yield f"      {change.reason}"
+    if step.action in {Action.CREATE_RULE, Action.REPLACE_RULE}:
+        if step.replaced is not None:
+            yield f"    {step.replaced}"
+        yield f"    → {step.rule}"
+
+
+def _title(step: Step) -> str:
+    rule = "" if step.rule is None or step.action is Action.CREATE else f" {step.rule.name} of"
+    return f"{step.action}{rule} {step.name}"
+
+
+def print_step(alias: str, step: Step, error: str) -> None:
+    """Print one step as it was carried out."""
+    sign = "failed" if error else "done"
+    typer.echo(printable(f"{sign:<6} {alias}: {_title(step)}" + (f": {error}" if error else "")))
+
+
+def document_of(plan: Plan) -> str:
+    """Return a plan as JSON."""
+    sites = {
+        site.alias: {
+            "place": site.place,
+            "errors": list(site.errors),
+            "warnings": list(site.warnings),
+            "steps": [_step(step) for step in site.steps],
+            "resource_manager": [_step(step) for step in site.by_hand],
+            "extras": [_step(step) for step in site.difference.extras] if site.difference else [],
+            "cannot_change": [
+                {"entity": str(each.name), "problem": each.problem, "way_round": each.way_round}
+                for each in (site.difference.obstacles if site.difference else ())
+            ],
+        }
+        for site in plan.sites
+    }
+    found = [
+        {"entity": str(each.name), "what": each.what, "first": each.first, "second": each.second}
+        for each in plan.drifts
+    ]
+    return json.dumps({"exit_code": plan.exit_code, "sites": sites, "drift": found}, indent=2)
+
+
+def _step(step: Step) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "action": str(step.action),
+        "entity": str(step.name),
+        "settings": {name: _json(value) for name, value in step.settings.items()},
+        "needed_by": list(step.needed_by),
+    }
+    if step.rule is not None:
+        described["rule"] = {"name": step.rule.name, "filter": str(step.rule.filter), "action": step.rule.action}
+    if step.changes:
+        described["has"] = {change.setting: _json(change.has) for change in step.changes}
+    return described
+
+
+def _json(value: Setting) -> Any:  # noqa: ANN401 - JSON
+    return value if isinstance(value, bool | int | str) or value is None else text_of(value)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")

@@ -1,1 +1,0 @@
-"""`busway trace`: what the journals know of one message."""
