@@ -24,24 +24,15 @@ from azure.servicebus.management import (
 
 from cli.evacuate.move import EVACUATED_TO
 from cli.evacuate.pairs import SUBSCRIPTIONS
+from cli.topology.settings import CORRELATION, pascal
+from cli.whole_file import whole_file
 from shared.azure.administration import translated
 from shared.errors import ConfigError, Problem
-from shared.private_file import open_private
 from shared.resend.places import Destination
 
 _RULE = "busway-evacuation"
 _LONGEST = 1024
 """Characters of an expression, a limit of Service Bus."""
-_FIELDS = {
-    "correlation_id": "CorrelationId",
-    "message_id": "MessageId",
-    "to": "To",
-    "reply_to": "ReplyTo",
-    "label": "Label",
-    "session_id": "SessionId",
-    "reply_to_session_id": "ReplyToSessionId",
-    "content_type": "ContentType",
-}
 
 
 class Gate:
@@ -109,10 +100,8 @@ class Gate:
         if self._file.exists():
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = self._file.with_name(self._file.name + ".part")
-        with open_private(beside, "w") as file:
+        with whole_file(self._file) as file:
             file.write(json.dumps(original, indent=1))
-        beside.replace(self._file)
 
 
 _END = f" AND [{EVACUATED_TO}] IS NULL"
@@ -130,7 +119,7 @@ def _sql(rule: RuleProperties, topic: Destination) -> dict[str, Any]:
         raise ConfigError([Problem(where, "has parameters that cannot be kept", "remove them for the evacuation")])
     kept: dict[str, Any] = {"kind": type(given).__name__, "sql": "1=1", "parameters": parameters}
     if isinstance(given, CorrelationRuleFilter):
-        kept["correlation"] = {name: getattr(given, name) for name in _FIELDS} | {
+        kept["correlation"] = {name: getattr(given, name) for name in CORRELATION} | {
             "properties": dict(given.properties or {})
         }
         kept["sql"] = " AND ".join(_conditions(given, where)) or "1=1"
@@ -142,10 +131,10 @@ def _sql(rule: RuleProperties, topic: Destination) -> dict[str, Any]:
 
 
 def _conditions(given: CorrelationRuleFilter, where: str) -> Iterator[str]:
-    for name, system in _FIELDS.items():
+    for name in CORRELATION:
         value = getattr(given, name)
         if value is not None:
-            yield f"sys.{system} = {_literal(value, where)}"
+            yield f"sys.{pascal(name)} = {_literal(value, where)}"
     for name, value in (given.properties or {}).items():
         yield f"[{name}] = {_literal(value, where)}"
 

@@ -6,7 +6,6 @@ next plan finds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
@@ -14,27 +13,17 @@ from azure.servicebus.management import SqlRuleAction, SqlRuleFilter
 
 from cli.output import print_problems, problems_of
 from cli.topology.difference import Action, Step
-from cli.topology.model import Kind, Setting, SubscriptionRule
+from cli.topology.model import Kind, Name, Setting, SubscriptionRule, text_of
 from cli.topology.plan import Plan, SitePlan
 from cli.topology.plan_text import print_step, verdict
+from cli.topology.settings import pascal
 from cli.topology.sites import Access, open_client
-from local.broker.durations import format_duration
 from shared.azure.administration import create_subscription_with_rule, translated
 from shared.errors import BuswayError, TargetRefused
 from shared.rules import CorrelationFilter
 
 if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient
-
-_ELEMENTS = {
-    "lock_duration": "LockDuration",
-    "requires_session": "RequiresSession",
-    "default_message_time_to_live": "DefaultMessageTimeToLive",
-    "dead_lettering_on_message_expiration": "DeadLetteringOnMessageExpiration",
-    "dead_lettering_on_filter_evaluation_exceptions": "DeadLetteringOnFilterEvaluationExceptions",
-    "max_delivery_count": "MaxDeliveryCount",
-    "user_metadata": "UserMetadata",
-}
 
 
 class Application:
@@ -117,7 +106,7 @@ def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
         case Action.CREATE:
             _create(client, step)
         case Action.CHANGE:
-            _change(client, step)
+            _update(client, step.name, step.settings)
         case Action.CREATE_RULE:
             topic, subscription = step.name.parts
             client.create_rule(topic, subscription, _rule(step).name, **_rule_options(_rule(step)))
@@ -136,13 +125,14 @@ def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
 
 def _create(client: "ServiceBusAdministrationClient", step: Step) -> None:
     settings = {name: value for name, value in step.settings.items() if value is not None}
+    options: dict[str, Any] = {**settings}
     match step.name.kind:
         case Kind.QUEUE:
-            client.create_queue(*step.name.parts, **_options(settings))
+            client.create_queue(*step.name.parts, **options)
         case Kind.TOPIC:
-            client.create_topic(*step.name.parts, **_options(settings))
+            client.create_topic(*step.name.parts, **options)
         case Kind.SUBSCRIPTION if step.rule is None:
-            client.create_subscription(*step.name.parts, **_options(settings))
+            client.create_subscription(*step.name.parts, **options)
         case _:
             _create_with_rule(client, step, settings)
 
@@ -151,8 +141,8 @@ def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step, sett
     topic, subscription = step.name.parts
     rule = _rule(step)
     # The request has no place for the targets of forwarding, which need a token each.
-    later = {name: value for name, value in settings.items() if name not in _ELEMENTS}
-    texts = {_ELEMENTS[name]: _text(value) for name, value in settings.items() if name in _ELEMENTS}
+    later = {name: value for name, value in settings.items() if name.startswith("forward_")}
+    texts = {pascal(name): text_of(value) for name, value in settings.items() if name not in later}
     create_subscription_with_rule(
         client, topic, subscription, texts, rule=rule.name, sql_filter=str(rule.filter), action=rule.action
     )
@@ -163,17 +153,12 @@ def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step, sett
             "(run the command again before traffic: it replaces the rule)"
         )
     if later:
-        _update(client, step.name.kind, step.name.parts, later)
+        _update(client, step.name, later)
 
 
-def _change(client: "ServiceBusAdministrationClient", step: Step) -> None:
-    _update(client, step.name.kind, step.name.parts, step.settings)
-
-
-def _update(
-    client: "ServiceBusAdministrationClient", kind: Kind, parts: tuple[str, ...], settings: Mapping[str, Setting]
-) -> None:
-    match kind:
+def _update(client: "ServiceBusAdministrationClient", name: Name, settings: Mapping[str, Setting]) -> None:
+    parts = name.parts
+    match name.kind:
         case Kind.QUEUE:
             client.update_queue(_with(client.get_queue(*parts), settings))
         case Kind.TOPIC:
@@ -237,17 +222,3 @@ def _rule_options(rule: SubscriptionRule) -> dict[str, Any]:
     if rule.action is not None:
         options["action"] = SqlRuleAction(rule.action)
     return options
-
-
-def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    return dict(settings)
-
-
-def _text(value: Setting) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case timedelta():
-            return format_duration(value)
-        case _:
-            return str(value)

@@ -6,23 +6,8 @@ from datetime import timedelta
 
 from cli.topology.difference import Action, Step
 from cli.topology.model import Kind, Setting, text_of
-from local.broker.durations import format_duration
+from cli.topology.settings import SETTINGS
 
-_OPTIONS = {
-    "requires_session": "--enable-session",
-    "lock_duration": "--lock-duration",
-    "max_delivery_count": "--max-delivery-count",
-    "default_message_time_to_live": "--default-message-time-to-live",
-    "dead_lettering_on_message_expiration": "--enable-dead-lettering-on-message-expiration",
-    "dead_lettering_on_filter_evaluation_exceptions": "--dead-letter-on-filter-exceptions",
-    "requires_duplicate_detection": "--enable-duplicate-detection",
-    "duplicate_detection_history_time_window": "--duplicate-detection-history-time-window",
-    "enable_partitioning": "--enable-partitioning",
-    "max_size_in_megabytes": "--max-size",
-    "forward_to": "--forward-to",
-    "forward_dead_lettered_messages_to": "--forward-dead-lettered-messages-to",
-    "partition_count": "--partition-count",
-}
 _HEADS = {
     Kind.QUEUE: ("servicebus queue", ("--name",)),
     Kind.TOPIC: ("servicebus topic", ("--name",)),
@@ -68,7 +53,6 @@ def _options(settings: Mapping[str, Setting]) -> str:
     for name, value in settings.items():
         if name == "message_retention" and isinstance(value, timedelta):
             texts.append(f"--cleanup-policy Delete --retention-time {round(value.total_seconds() / 3600)}")
-        elif name in _OPTIONS and value is not None:
-            text = format_duration(value) if isinstance(value, timedelta) else text_of(value)
-            texts.append(f"{_OPTIONS[name]} {shlex.quote(text)}")
+        elif name in SETTINGS and (option := SETTINGS[name].az) is not None and value is not None:
+            texts.append(f"{option} {shlex.quote(text_of(value))}")
     return " ".join(texts)

@@ -13,27 +13,15 @@ from typing import Any
 from cli.topology.difference import Step, creation
 from cli.topology.model import ORDER, Kind, Setting
 from cli.topology.needs import Needed, Needs
-from local.broker.durations import format_duration
+from cli.topology.settings import arm_properties, written
 from shared.azure.administration import host_of
 from shared.config.files import Configuration
 
 TEMPLATE = "entities.bicep"
 
-PROPERTIES = {
-    "requires_session": "requiresSession",
-    "lock_duration": "lockDuration",
-    "max_delivery_count": "maxDeliveryCount",
-    "default_message_time_to_live": "defaultMessageTimeToLive",
-    "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
-    "dead_lettering_on_filter_evaluation_exceptions": "deadLetteringOnFilterEvaluationExceptions",
-    "requires_duplicate_detection": "requiresDuplicateDetection",
-    "duplicate_detection_history_time_window": "duplicateDetectionHistoryTimeWindow",
-    "enable_partitioning": "enablePartitioning",
-    "max_size_in_megabytes": "maxSizeInMegabytes",
-    "forward_to": "forwardTo",
-    "forward_dead_lettered_messages_to": "forwardDeadLetteredMessagesTo",
-    "partition_count": "partitionCount",
-}
+PROPERTIES = arm_properties()
+"""The settings that the template sets, each with its name there."""
+
 _SUFFIX = ".servicebus."
 
 
@@ -115,7 +103,7 @@ def _properties(settings: Mapping[str, Setting]) -> dict[str, Any]:
             hours = round(value.total_seconds() / 3600)
             found["retentionDescription"] = {"cleanupPolicy": "Delete", "retentionTimeInHours": hours}
         elif name in PROPERTIES and value is not None:
-            found[PROPERTIES[name]] = format_duration(value) if isinstance(value, timedelta) else value
+            found[PROPERTIES[name]] = written(value)
     return found
 
 

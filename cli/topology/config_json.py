@@ -23,43 +23,14 @@ from cli.topology.model import (
     text_of,
 )
 from cli.topology.needs import Needed
+from cli.topology.settings import CORRELATION, SETTINGS, pascal, written
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.durations import format_duration
 from shared.amqp.values import Value
 from shared.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
 
 SERVICE_BUS_NAME, EVENT_HUBS_NAME = "sbemulatorns", "emulatorNs1"
 """The only names that the emulators accept; a file's own name says which connection it is for."""
 
-_KEYS = {
-    "default_message_time_to_live": "DefaultMessageTimeToLive",
-    "lock_duration": "LockDuration",
-    "max_delivery_count": "MaxDeliveryCount",
-    "requires_session": "RequiresSession",
-    "dead_lettering_on_message_expiration": "DeadLetteringOnMessageExpiration",
-    "requires_duplicate_detection": "RequiresDuplicateDetection",
-    "duplicate_detection_history_time_window": "DuplicateDetectionHistoryTimeWindow",
-    "forward_to": "ForwardTo",
-    "forward_dead_lettered_messages_to": "ForwardDeadLetteredMessagesTo",
-}
-# Keys that the emulators refuse, and the values that need not be written.
-_OWN_KEYS: dict[str, tuple[str, Setting]] = {
-    "status": ("Status", "Active"),
-    "max_size_in_megabytes": ("MaxSizeInMegabytes", 1024),
-    "max_message_size_in_kilobytes": ("MaxMessageSizeInKilobytes", 256),
-    "dead_lettering_on_filter_evaluation_exceptions": ("DeadLetteringOnFilterEvaluationExceptions", True),
-    "enable_partitioning": ("EnablePartitioning", False),
-}
-_CORRELATION = {
-    "content_type": "ContentType",
-    "correlation_id": "CorrelationId",
-    "message_id": "MessageId",
-    "reply_to": "ReplyTo",
-    "reply_to_session_id": "ReplyToSessionId",
-    "session_id": "SessionId",
-    "subject": "Label",
-    "to": "To",
-}
 _HOUR = timedelta(hours=1)
 # The highest values that Microsoft's emulators accept: local/broker/emulator_limits.py names their source.
 _LIMITS: dict[str, Any] = {
@@ -122,17 +93,13 @@ def emulated(needed: Mapping[tuple[Kind, str], Needed]) -> tuple[Namespace, list
 
 def _described(entity: Entity, for_emulator: bool) -> dict[str, Any]:
     properties: dict[str, Any] = {}
-    for setting, key in _KEYS.items():
+    for setting, known in SETTINGS.items():
         value = entity.settings.get(setting)
         if setting == "default_message_time_to_live" and for_emulator and value is None:
             value = _HOUR
-        if value is not None:
-            properties[key] = format_duration(value) if isinstance(value, timedelta) else value
-    if not for_emulator:
-        for setting, (key, default) in _OWN_KEYS.items():
-            value = entity.settings.get(setting)
-            if value is not None and value != default:
-                properties[key] = value
+        is_held = known.is_emulated or (known.default is not None and not for_emulator and value != known.default)
+        if is_held and value is not None:
+            properties[pascal(setting)] = written(value)
     return {"Name": entity.name.parts[-1], "Properties": properties}
 
 
@@ -158,7 +125,7 @@ def _rules(subscription: Entity) -> list[dict[str, Any]]:
 def _rule(rule: SubscriptionRule) -> dict[str, Any]:
     properties: dict[str, Any]
     if isinstance(rule.filter, CorrelationFilter):
-        texts = {key: getattr(rule.filter, name) for name, key in _CORRELATION.items()}
+        texts = {pascal(each): getattr(rule.filter, "subject" if each == "label" else each) for each in CORRELATION}
         correlation: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
         if rule.filter.properties:
             correlation["Properties"] = {name: each.payload for name, each in rule.filter.properties.items()}
@@ -183,7 +150,7 @@ def _hub(hub: Entity, namespace: Namespace, *, for_emulator: bool) -> dict[str, 
     }
     retention = hub.settings.get("message_retention")
     if isinstance(retention, timedelta) and not for_emulator:
-        described["MessageRetention"] = format_duration(retention)
+        described["MessageRetention"] = written(retention)
     return described
 
 
@@ -213,8 +180,9 @@ def _groups(hub: HubConfig) -> Iterable[Entity]:
 
 
 def _settings(config: QueueConfig | TopicConfig | SubscriptionConfig) -> dict[str, Setting]:
-    known = {*_KEYS, *_OWN_KEYS} - {"max_size_in_megabytes", "max_message_size_in_kilobytes", "status"}
-    settings: dict[str, Setting] = {name: getattr(config, name) for name in known if hasattr(config, name)}
+    # The broker counts sizes in bytes, under other names.
+    held = {name for name, known in SETTINGS.items() if known.is_emulated or known.default is not None} - {"status"}
+    settings: dict[str, Setting] = {name: getattr(config, name) for name in held if hasattr(config, name)}
     settings["status"] = str(config.status)
     if not isinstance(config, SubscriptionConfig):
         settings["max_size_in_megabytes"] = config.max_size

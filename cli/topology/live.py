@@ -1,6 +1,6 @@
 """Reads what a namespace has: Service Bus over its administration API, Event Hubs over AMQP."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from azure.servicebus.management import (
 )
 
 from cli.topology.model import EVERYTHING, Entity, Kind, Name, Namespace, Setting, SubscriptionRule
+from cli.topology.settings import CORRELATION, SETTINGS
 from local.broker.durations import parse_duration
 from shared.amqp.values import FALSE, TRUE, Value, double, long, string, timestamp
 from shared.rules import CorrelationFilter
@@ -25,47 +26,6 @@ if TYPE_CHECKING:
 NEVER = timedelta(days=3650)
 """Azure writes TimeSpan.MaxValue for never; ten years are as good."""
 
-QUEUE_SETTINGS = (
-    "requires_session",
-    "lock_duration",
-    "max_delivery_count",
-    "default_message_time_to_live",
-    "dead_lettering_on_message_expiration",
-    "requires_duplicate_detection",
-    "duplicate_detection_history_time_window",
-    "enable_partitioning",
-    "max_size_in_megabytes",
-    "max_message_size_in_kilobytes",
-    "forward_to",
-    "forward_dead_lettered_messages_to",
-    "status",
-    "auto_delete_on_idle",
-    "user_metadata",
-)
-TOPIC_SETTINGS = (
-    "default_message_time_to_live",
-    "requires_duplicate_detection",
-    "duplicate_detection_history_time_window",
-    "enable_partitioning",
-    "max_size_in_megabytes",
-    "max_message_size_in_kilobytes",
-    "status",
-    "auto_delete_on_idle",
-    "user_metadata",
-)
-SUBSCRIPTION_SETTINGS = (
-    "requires_session",
-    "lock_duration",
-    "max_delivery_count",
-    "default_message_time_to_live",
-    "dead_lettering_on_message_expiration",
-    "dead_lettering_on_filter_evaluation_exceptions",
-    "forward_to",
-    "forward_dead_lettered_messages_to",
-    "status",
-    "auto_delete_on_idle",
-    "user_metadata",
-)
 _DURATIONS = frozenset(
     (
         "lock_duration",
@@ -84,10 +44,10 @@ def read_service_bus(client: "ServiceBusAdministrationClient", topics: Iterable[
     Raises the SDK's errors. Subscriptions and rules are a request for each topic and subscription.
     """
     wanted = None if topics is None else {each.lower() for each in topics}
-    found = [_entity(Kind.QUEUE, (each.name,), each, QUEUE_SETTINGS) for each in client.list_queues()]
+    found = [_entity(Kind.QUEUE, (each.name,), each) for each in client.list_queues()]
     names = []
     for topic in client.list_topics():
-        found.append(_entity(Kind.TOPIC, (topic.name,), topic, TOPIC_SETTINGS))
+        found.append(_entity(Kind.TOPIC, (topic.name,), topic))
         if wanted is None or topic.name.lower() in wanted:
             names.append(topic.name)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -96,17 +56,12 @@ def read_service_bus(client: "ServiceBusAdministrationClient", topics: Iterable[
         rules = pool.map(lambda pair: [_rule(each) for each in client.list_rules(pair[0], pair[1].name)], subscriptions)
         for (topic_name, subscription), its_rules in zip(subscriptions, rules, strict=True):
             parts = (topic_name, subscription.name)
-            found.append(_entity(Kind.SUBSCRIPTION, parts, subscription, SUBSCRIPTION_SETTINGS, tuple(its_rules)))
+            found.append(_entity(Kind.SUBSCRIPTION, parts, subscription, tuple(its_rules)))
     return Namespace(found)
 
 
-def _entity(
-    kind: Kind,
-    parts: tuple[str, ...],
-    properties: object,
-    names: Iterable[str],
-    rules: tuple[SubscriptionRule, ...] = (),
-) -> Entity:
+def _entity(kind: Kind, parts: tuple[str, ...], properties: object, rules: tuple[SubscriptionRule, ...] = ()) -> Entity:
+    names = (name for name, known in SETTINGS.items() if kind in known.kinds)
     return Entity(Name(kind, parts), {name: _setting(name, getattr(properties, name, None)) for name in names}, rules)
 
 
@@ -148,17 +103,9 @@ def _rule(properties: RuleProperties) -> SubscriptionRule:
 
 
 def _correlation(rule: CorrelationRuleFilter) -> CorrelationFilter:
-    return CorrelationFilter(
-        content_type=rule.content_type,
-        correlation_id=rule.correlation_id,
-        message_id=rule.message_id,
-        reply_to=rule.reply_to,
-        reply_to_session_id=rule.reply_to_session_id,
-        session_id=rule.session_id,
-        subject=rule.label,
-        to=rule.to,
-        properties={name: _value(value) for name, value in (rule.properties or {}).items()},
-    )
+    fields = {"subject" if name == "label" else name: getattr(rule, name) for name in CORRELATION}
+    properties = {name: _value(value) for name, value in (rule.properties or {}).items()}
+    return CorrelationFilter(**fields, properties=properties)
 
 
 def _value(value: Any) -> Value:  # noqa: ANN401 - the SDK's type for properties
@@ -177,16 +124,13 @@ def _value(value: Any) -> Value:  # noqa: ANN401 - the SDK's type for properties
 
 def read_hubs(names: Iterable[Name], ask: Callable[[Name], int | None]) -> Namespace:
     """Return those hubs and consumer groups of *names* that exist; *ask* returns the partitions, None if missing."""
-    return Namespace(_hubs(sorted(names, key=lambda each: (each.kind, each.key)), ask))
-
-
-def _hubs(names: list[Name], ask: Callable[[Name], int | None]) -> Iterator[Entity]:
+    found: list[Entity] = []
     missing: set[tuple[Kind, str]] = set()
-    for name in sorted(names, key=lambda each: each.kind is Kind.CONSUMER_GROUP):
-        if name.parent is not None and name.parent.key in missing:
-            continue
-        count = ask(name)
-        if count is None:
-            missing.add(name.key)
-        else:
-            yield Entity(name, {"partition_count": count} if name.kind is Kind.HUB else {})
+    for name in sorted(names, key=lambda each: (each.kind is Kind.CONSUMER_GROUP, each.key)):
+        if name.parent is None or name.parent.key not in missing:
+            count = ask(name)
+            if count is None:
+                missing.add(name.key)
+            else:
+                found.append(Entity(name, {"partition_count": count} if name.kind is Kind.HUB else {}))
+    return Namespace(found)

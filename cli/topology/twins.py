@@ -5,22 +5,7 @@ from dataclasses import dataclass
 
 from cli.topology.model import Entity, Kind, Name, Namespace, text_of
 from cli.topology.needs import Needed, Needs
-
-# What an application notices when it switches to the other site.
-_COMPARED = (
-    "requires_session",
-    "lock_duration",
-    "max_delivery_count",
-    "default_message_time_to_live",
-    "dead_lettering_on_message_expiration",
-    "requires_duplicate_detection",
-    "duplicate_detection_history_time_window",
-    "enable_partitioning",
-    "max_size_in_megabytes",
-    "max_message_size_in_kilobytes",
-    "status",
-    "partition_count",
-)
+from cli.topology.settings import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +74,9 @@ def _decided(one: Needed | None, other: Needed | None) -> set[str]:
 
 def _settings(one: Entity, other: Entity, labels: tuple[str, str], decided: set[str]) -> Iterator[Drift]:
     both_detect = all(each.settings.get("requires_duplicate_detection") for each in (one, other))
-    for setting in _COMPARED:
+    for setting, known in SETTINGS.items():
+        if not known.is_noticed:
+            continue
         is_known = setting in one.settings and setting in other.settings and setting not in decided
         if not is_known or (setting == "duplicate_detection_history_time_window" and not both_detect):
             continue
