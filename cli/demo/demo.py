@@ -14,13 +14,13 @@ from cli.demo import messages
 from cli.demo.consumers import Consumers, set_aside
 from cli.demo.exact_types import keep_encoded_messages
 from cli.demo.expectations import foreign_receipts, judge
-from cli.demo.message_file import read_templates
 from cli.demo.messages import EAST, WEST, Sample
 from cli.demo.observations import Observations
 from cli.demo.progress import Watch
 from cli.demo.reconciliation import reconcile_demo, with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import feed
+from cli.demo.template_file import read_templates
 from cli.folders import free_folder
 from cli.local_app import introduction
 from cli.output import console

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
 
-from cli.demo.property_types import EXAMPLES
+from cli.property_types import EXAMPLES
 from shared.amqp.values import Value, string
 from shared.errors import ConfigError, Problem
 

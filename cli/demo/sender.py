@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from cli.demo.messages import Sample
-from cli.demo.property_types import sdk_form
+from cli.property_types import sdk_form
 from shared.amqp.sections import Sections
 from shared.amqp.values import string
 from shared.azure.senders.service_bus import ServiceBusOutput

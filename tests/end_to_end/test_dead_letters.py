@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from azure.servicebus import AutoLockRenewer
 
-from cli.demo.message_file import read_templates
+from cli.demo.template_file import read_templates
 from cli.file_lock import locked
 from cli.letters.ledger_file import ledger_of
 from local.broker.admin.thread import RunningAdmin

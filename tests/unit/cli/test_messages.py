@@ -3,8 +3,8 @@ from collections import Counter
 from cli.demo.demo import WEBHOOKS
 from cli.demo.messages import EAST, TYPED, WEST, Pattern, Template, samples, webhook_templates
 from cli.demo.observations import deliveries
-from cli.demo.property_types import EXAMPLES
 from cli.demo.sender import encoded, sdk_message
+from cli.property_types import EXAMPLES
 from shared.message.arrival import Origin
 from shared.message.message import Message
 

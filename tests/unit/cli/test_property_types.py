@@ -5,7 +5,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
 from cli.demo.fidelity import content
-from cli.demo.property_types import EXAMPLES, date_time_offset, decimal, property_value, sdk_form, time_span, uri
+from cli.property_types import EXAMPLES, date_time_offset, decimal, property_value, sdk_form, time_span, uri
 from shared.amqp import values
 from shared.amqp.values import Value
 from shared.message.arrival import Origin
