@@ -129,9 +129,8 @@ def failback(
 
     Exit code 2: not finished yet; the output shows the reason. Run it again, or use `--wait`.
     """
-    from cli.failover.dry_register import DryRegister
     from cli.failover.failback import Failback, FailbackSteps, wait_until_done
-    from cli.failover.register import Register, RegisterState
+    from cli.failover.register import DryRegister, Register, RegisterState
     from cli.failover.report import local_as_json, print_changes, print_failback, print_local, print_reload
     from cli.failover.site_contents import check_primary, inspect_dead_letters, inspect_site
     from shared.clock import SystemClock

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
-from cli.failover.register import FailoverRefused, RegisterState, check_shared_aliases
+from cli.failover.register import FailoverRefused, Register, RegisterState, check_shared_aliases
 from shared.clock import Clock
 from shared.config.failover import SEND
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _CHANGED = "busway-changed"
 
 
-class AzureDns:
-    """The register in a zone of Azure DNS."""
+class AzureDns(Register):
+    """The register in a zone of Azure DNS, which publishes a change itself."""
+
+    version_name = "ETag"
 
     def __init__(
         self,
@@ -40,27 +42,13 @@ class AzureDns:
         self._client = client
         self._resource_group = resource_group
         self._zone = _plain(zone)
+        self.where = f"Azure DNS zone {self._zone}"
         self._aliases = {role: _plain(alias) for role, alias in aliases.items()}
         self._names = {site: _plain(name) for site, name in names.items()}
         self._prefix = prefix
         self._clock = clock
 
-    @property
-    def where(self) -> str:
-        """The zone."""
-        return f"Azure DNS zone {self._zone}"
-
-    @property
-    def reload_command(self) -> str | None:
-        """Nothing: Azure DNS publishes the change itself."""
-        return None
-
-    def read(self) -> RegisterState:
-        """Return the content of the zone; raises FailoverRefused if it is invalid or unavailable."""
-        return self._state(self._record_sets())
-
-    def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
-        """Return the old and new records; raises FailoverRefused for an impossible change."""
+    def _changes(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str], state: RegisterState) -> list[str]:  # noqa: ARG002
         check_shared_aliases(self._aliases, state.active, roles)
         for site in set(roles.values()):
             self._check(site)
@@ -71,20 +59,13 @@ class AzureDns:
         }
         return list(lines.values())
 
-    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
-        """Point *roles* to their sites, if the records are unchanged; raises FailoverRefused."""
-        found = self._record_sets()
-        if self._state(found).version != state.version:
-            raise FailoverRefused(f"{self.where}: someone else has changed it, expected ETag {state.version}")
-        if not self.changes(roles, state):
-            return state
+    def _point(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str], state: RegisterState) -> None:  # noqa: ARG002
         done: list[str] = []
         for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
-            self._point(alias, site, found[alias], done)
+            self._replace(alias, site, content[alias], done)
             done.append(alias)
-        return self.read()
 
-    def _point(self, alias: str, site: str, record_set: "RecordSet", changed_before: Sequence[str]) -> None:
+    def _replace(self, alias: str, site: str, record_set: "RecordSet", changed_before: Sequence[str]) -> None:
         from azure.mgmt.dns.models import CnameRecord, RecordSet
 
         changed = self._clock.now().isoformat(timespec="seconds")
@@ -101,7 +82,7 @@ class AzureDns:
             before = "".join(f"; {each} was changed" for each in changed_before)
             raise FailoverRefused(f"{self.where}: {alias} was not changed, {_describe(error)}{before}") from error
 
-    def _record_sets(self) -> dict[str, "RecordSet"]:
+    def _content(self) -> dict[str, "RecordSet"]:
         return {alias: self._record_set(alias) for alias in self._aliases.values()}
 
     def _record_set(self, alias: str) -> "RecordSet":
@@ -110,21 +91,17 @@ class AzureDns:
         except AzureError as error:
             raise FailoverRefused(f"{self.where}: {alias} CNAME cannot be read, {_describe(error)}") from error
 
-    def _state(self, found: Mapping[str, "RecordSet"]) -> RegisterState:
+    def _state(self, content: Mapping[str, "RecordSet"]) -> RegisterState:
         active = {}
         for role, alias in self._aliases.items():
-            record = found[alias].cname_record
+            record = content[alias].cname_record
             target = _plain("" if record is None else record.cname or "")
-            sites = [site for site, name in self._names.items() if name == target]
-            if not sites:
-                named = ", ".join(self._names.values())
-                raise FailoverRefused(f"{self.where}: {alias} points to {target}, expected one of {named}")
-            active[role] = sites[0]
+            active[role] = self._site_of(alias, target, self._names)
         # A failback waits for publishers, so the time of their record counts.
-        written = (found[self._aliases[SEND]].metadata or {}).get(_CHANGED)
-        version = " ".join(str(each.etag) for each in found.values())
+        written = (content[self._aliases[SEND]].metadata or {}).get(_CHANGED)
+        version = " ".join(str(each.etag) for each in content.values())
         changed = datetime.fromisoformat(written) if written else None
-        return RegisterState(active, max(each.ttl or 0 for each in found.values()), version, changed)
+        return RegisterState(active, max(each.ttl or 0 for each in content.values()), version, changed)
 
     def _check(self, site: str) -> None:
         """Raise FailoverRefused for a name of this zone without SRV records: no application could use it."""

@@ -1,10 +1,13 @@
-"""The interface of a register: the place that records which site is active."""
+"""A register: the place that records which site is active."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any
 
+from shared.clock import Clock
 from shared.errors import BuswayError
 
 
@@ -28,30 +31,92 @@ class RegisterState:
     changed: datetime | None
 
 
-class Register(Protocol):
-    """A zone or a document."""
+class Register(ABC):
+    """A zone or a document; a subclass has its content, of whatever type that is."""
 
-    @property
-    def where(self) -> str:
-        """Its name in messages."""
-        ...
-
-    @property
-    def reload_command(self) -> str | None:
-        """What an operator must do after a change to publish it, None if nothing."""
-        ...
+    where: str
+    """Its name in messages."""
+    reload_command: str | None = None
+    """What an operator must do after a change to publish it, None if nothing."""
+    version_name = "serial"
 
     def read(self) -> RegisterState:
-        """Return its content; raises FailoverRefused if it is invalid."""
-        ...
+        """Return its content; raises FailoverRefused if it is invalid or unavailable."""
+        return self._state(self._content())
 
     def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
         """Return a line for each change that `write` would make; raises FailoverRefused for an impossible one."""
-        ...
+        return self._changes(self._content(), roles, state)
 
     def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
         """Point *roles* to their sites; raises FailoverRefused if the content is no longer *state*."""
-        ...
+        with self._turn():
+            content = self._content()
+            if self._state(content).version != state.version:
+                text = f"someone else has changed it, expected {self.version_name} {state.version}"
+                raise FailoverRefused(f"{self.where}: {text}")
+            if not self._changes(content, roles, state):
+                return state
+            self._point(content, roles, state)
+        return self.read()
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Make other writers wait."""
+        return nullcontext()
+
+    @abstractmethod
+    def _content(self) -> Any:  # noqa: ANN401 - each has its own type
+        """Return its content; raises FailoverRefused."""
+
+    @abstractmethod
+    def _state(self, content: Any) -> RegisterState:  # noqa: ANN401
+        """Return what the content says; raises FailoverRefused."""
+
+    @abstractmethod
+    def _changes(self, content: Any, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ANN401
+        """Return the old and new values; raises FailoverRefused for an impossible change."""
+
+    @abstractmethod
+    def _point(self, content: Any, roles: Mapping[str, str], state: RegisterState) -> None:  # noqa: ANN401
+        """Write the content with other sites for *roles*; raises FailoverRefused."""
+
+    def _site_of[N](self, alias: str, target: N, names: Mapping[str, N]) -> str:
+        """Return the site with the name that an alias points to; raises FailoverRefused."""
+        found = next((site for site, name in names.items() if name == target), None)
+        if found is None:
+            expected = ", ".join(map(str, names.values()))
+            raise FailoverRefused(f"{self.where}: {alias} points to {target}, expected one of {expected}")
+        return found
+
+
+class DryRegister(Register):
+    """A register for dry runs, which answers as a changed one would: the real one stays as it is."""
+
+    def __init__(self, register: Register, clock: Clock) -> None:
+        """Read from *register*."""
+        self.noted: list[str] = []
+        """A line for each change that was not made."""
+        self.where, self.reload_command = register.where, register.reload_command
+        self._register = register
+        self._clock = clock
+
+    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
+        """Note the changes, and return the state that they would lead to."""
+        self.noted += self._register.changes(roles, state)
+        changed = None if state.changed is None else self._clock.now()
+        return replace(state, active={**state.active, **roles}, changed=changed)
+
+    def _content(self) -> RegisterState:
+        return self._register.read()
+
+    def _state(self, content: RegisterState) -> RegisterState:
+        return content
+
+    def _changes(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ARG002 - it is the real register that knows
+        return self._register.changes(roles, state)
+
+    def _point(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> None:
+        """Point nothing."""
 
 
 def check_shared_aliases(aliases: Mapping[str, str], active: Mapping[str, str], roles: Mapping[str, str]) -> None:

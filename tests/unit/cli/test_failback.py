@@ -9,7 +9,7 @@ import pytest
 
 from cli.failover.entity_contents import EntityContents
 from cli.failover.failback import Failback, FailbackSteps, wait_until_done
-from cli.failover.register import FailoverRefused, RegisterState
+from cli.failover.register import FailoverRefused, Register, RegisterState
 from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
 
@@ -17,7 +17,7 @@ START = datetime(2026, 11, 21, 19, 0, tzinfo=UTC)
 TTL = 30
 
 
-class RegisterInMemory:
+class RegisterInMemory(Register):
     """A register without a file."""
 
     where = "the register"
@@ -32,14 +32,17 @@ class RegisterInMemory:
         changed = clock.now() - timedelta(hours=1) if knows_when else None
         self.state = RegisterState({"send": send, "receive": receive}, TTL, "1", changed)
 
-    def read(self) -> RegisterState:
+    def _content(self) -> RegisterState:
         return self.state
 
-    def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
+    def _state(self, content: RegisterState) -> RegisterState:
+        return content
+
+    def _changes(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ARG002 - the register's
         return [f"{role} -> {site}" for role, site in roles.items() if state.active[role] != site]
 
-    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
-        assert state == self.state
+    def _point(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> None:
+        assert state == content
         self.writes.append(dict(roles))
         self.state = replace(
             state,
@@ -47,7 +50,6 @@ class RegisterInMemory:
             version=str(int(state.version) + 1),
             changed=self.clock.now() if self.knows_when else None,
         )
-        return self.state
 
 
 class Sites:
