@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cli.commands.broker import DEFAULT_ADMIN_PORT
 from cli.entities import beside, entities_of, settings_of
-from cli.folders import free_folder
+from cli.files import free_folder
 from cli.host_file import host_file_above
 from cli.stack import ROOT, Replacements, Stack, run_until_signalled, running_stack
 from cli.topology.deployment import storage_settings

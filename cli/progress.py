@@ -1,11 +1,12 @@
-"""Progress on standard error, and the end of a run by a signal."""
+"""Progress of what is counted, and the end of a run by a signal."""
 
 import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
 
 import typer
 from rich.console import Console
@@ -14,6 +15,53 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from shared.resend.run import Result, Run
 
 _LINE_SECONDS = 5.0
+
+
+class Bars:
+    """Counts by name: a bar for each in a terminal, a line of text every few seconds elsewhere."""
+
+    def __init__(
+        self, console: Console, totals: Mapping[str, int | None], line: Callable[[Mapping[str, int]], str]
+    ) -> None:
+        """Show the progress towards *totals*, None if one is not known; *line* makes the text of the counts."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._console = console
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._bars = {name: self._progress.add_task(name, total=total) for name, total in totals.items()}
+        self._line = line
+        self._counts: Counter[str] = Counter()
+        self._started = self._printed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Start the display."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the display."""
+        self._progress.stop()
+
+    def advance(self, name: str, count: int) -> None:
+        """Add to the count of a name."""
+        self._counts[name] += count
+        self._progress.advance(self._bars[name], count)
+        if time.monotonic() - self._printed >= _LINE_SECONDS:
+            self.print_line()
+
+    def print_line(self) -> None:
+        """Print the counts, unless there are bars."""
+        self._printed = time.monotonic()
+        if not self._console.is_terminal:
+            self._console.print(f"{self._printed - self._started:4.0f} s  {self._line(self._counts)}")
+
+
+@contextlib.contextmanager
+def progress(verb: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yield what counts messages on standard error; *total* is None if it is not known."""
+    of = "" if total is None else f"/{total:,}"
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    with Bars(console, {verb: total}, lambda counts: f"{counts[verb]:,}{of} {verb}") as bars:
+        yield lambda count: bars.advance(verb, count)
 
 
 @contextlib.contextmanager
@@ -28,44 +76,16 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
         typer.echo("stopping after this step; press Ctrl-C again to end at once", err=True)
         stop()
 
-    try:
+    # Not in the main thread, a caller in a test ends the run in another way.
+    with contextlib.suppress(ValueError, RuntimeError):
         for number in numbers:
             loop.add_signal_handler(number, first)
-    except (ValueError, RuntimeError):
-        pass  # not in the main thread: a caller in a test ends the run in another way
     try:
         yield
     finally:
         with contextlib.suppress(ValueError, RuntimeError):
             for number in numbers:
                 loop.remove_signal_handler(number)
-
-
-@contextlib.contextmanager
-def progress(verb: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """
-    Yield what counts messages: a bar in a terminal, a line every few seconds elsewhere, both on standard error.
-
-    *total* is None if it is not known.
-    """
-    of = "" if total is None else f"/{total:,}"
-    console = Console(stderr=True, highlight=False, markup=False)
-    columns: Any = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task(verb, total=total)
-        started = printed = time.monotonic()
-        done = 0
-
-        def advance(count: int) -> None:
-            nonlocal printed, done
-            done += count
-            bars.advance(bar, count)
-            now = time.monotonic()
-            if not console.is_terminal and now - printed >= _LINE_SECONDS:
-                printed = now
-                typer.echo(f"{now - started:4.0f} s  {done:,}{of} {verb}", err=True)
-
-        yield advance
 
 
 async def run_to_end(make: Callable[[Callable[[int], None]], Run], verb: str, total: int | None) -> Result:

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from azure.eventhub import EventHubConsumerClient, EventHubProducerClient
@@ -14,45 +16,40 @@ from shared.azure.identity import credential
 from shared.errors import ConfigError, Problem
 
 
-@contextlib.contextmanager
-def service_bus_client(place: Place) -> Iterator[ServiceBusClient]:
-    """Yield a client for the namespace of *place*; raises ConfigError."""
-    text = _connection_string(place)
-    if text is not None:
-        with ServiceBusClient.from_connection_string(text) as client:
-            yield client
-        return
-    with credential() as identity, ServiceBusClient(_namespace(place), identity) as client:
-        yield client
+def service_bus_client(place: Place) -> AbstractContextManager[ServiceBusClient]:
+    """Open a client for the namespace of *place*; raises ConfigError."""
+    return _client(place, ServiceBusClient.from_connection_string, ServiceBusClient)
+
+
+def producer_client(place: Place) -> AbstractContextManager[EventHubProducerClient]:
+    """Open a client that sends to the hub of *place*; raises ConfigError."""
+    return _client(
+        place,
+        lambda text: EventHubProducerClient.from_connection_string(text, eventhub_name=place.path),
+        lambda host, identity: EventHubProducerClient(host, place.path, identity),
+    )
+
+
+def consumer_client(place: Place, group: str) -> AbstractContextManager[EventHubConsumerClient]:
+    """Open a client that reads the hub of *place*; raises ConfigError."""
+    return _client(
+        place,
+        lambda text: EventHubConsumerClient.from_connection_string(text, group, eventhub_name=place.path),
+        lambda host, identity: EventHubConsumerClient(host, place.path, group, identity),
+    )
 
 
 @contextlib.contextmanager
-def producer_client(place: Place) -> Iterator[EventHubProducerClient]:
-    """Yield a client that sends to the hub of *place*; raises ConfigError."""
+def _client[C: AbstractContextManager[Any]](
+    place: Place, of_text: Callable[[str], C], of_identity: Callable[[str, Any], C]
+) -> Iterator[C]:
     text = _connection_string(place)
     if text is not None:
-        with EventHubProducerClient.from_connection_string(text, eventhub_name=place.path) as client:
+        with of_text(text) as client:
             yield client
         return
-    with (
-        credential() as identity,
-        EventHubProducerClient(_namespace(place), place.path, identity) as client,
-    ):
-        yield client
-
-
-@contextlib.contextmanager
-def consumer_client(place: Place, consumer_group: str) -> Iterator[EventHubConsumerClient]:
-    """Yield a client that reads the hub of *place*; raises ConfigError."""
-    text = _connection_string(place)
-    if text is not None:
-        with EventHubConsumerClient.from_connection_string(text, consumer_group, eventhub_name=place.path) as client:
-            yield client
-        return
-    with (
-        credential() as identity,
-        EventHubConsumerClient(_namespace(place), place.path, consumer_group, identity) as client,
-    ):
+    host = os.environ[f"{place.connection.setting}{NAMESPACE_SUFFIX}"]
+    with credential() as identity, of_identity(host, identity) as client:
         yield client
 
 
@@ -83,7 +80,3 @@ def _replacement(place: Place, url: str) -> str:
         raise ConfigError([Problem(str(place), "is of kind amqp", hint)])
     key = f"SharedAccessKeyName={unquote(found.username)};SharedAccessKey={unquote(found.password or '')}"
     return f"Endpoint=sb://{found.hostname}:{found.port};{key};UseDevelopmentEmulator=true"
-
-
-def _namespace(place: Place) -> str:
-    return os.environ[f"{place.connection.setting}{NAMESPACE_SUFFIX}"]

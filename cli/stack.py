@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cli.children import Child
-from cli.together import beside, together
+from cli.concurrency import beside, together
 from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 
@@ -109,7 +109,7 @@ async def running_stack(
         azurite = await started("azurite", azurite_command, ROOT, {})
         configs = list(dict.fromkeys(namespaces.values()))
         files = [argument for config in configs for argument in ("--config", str(config.resolve()))]
-        broker = await started("broker", [*_busway("broker"), *files, "--port", str(port)], ROOT, {})
+        broker = await started("broker", [*busway("broker"), *files, "--port", str(port)], ROOT, {})
         lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
         strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         settings = {
@@ -136,7 +136,7 @@ async def running_stack(
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
         ports = [] if port else ["--http-port", "0"]
-        host = await started("host", [*_busway("host"), *ports], app, environment)
+        host = await started("host", [*busway("host"), *ports], app, environment)
         (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
         http = host.match(r"^http (\S+)$")
         address = "" if http is None else http[1]
@@ -199,7 +199,8 @@ def missing_tools() -> list[Problem]:
     return problems
 
 
-def _busway(command: str) -> list[str]:
+def busway(command: str) -> list[str]:
+    """Return how a command is started as a process."""
     return [sys.executable, "-m", "cli", command]
 
 

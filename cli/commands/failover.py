@@ -214,7 +214,7 @@ def drill(
     """
     from cli.failover.drill.drill import Plan, run
     from cli.failover.drill.report import WORK, Objectives, print_plan, report
-    from cli.folders import free_folder
+    from cli.files import free_folder
     from cli.output import console
     from cli.stack import run_until_signalled
 

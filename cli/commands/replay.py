@@ -73,7 +73,7 @@ def replay(
     """
     import asyncio
 
-    from cli.file_lock import locked
+    from cli.files import locked
     from cli.letters.selection import filter_of
     from cli.replay import report
     from cli.replay.plan import check_finished, lock_of, new_plan, resumed_plan

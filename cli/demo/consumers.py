@@ -10,10 +10,10 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, 
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from cli.concurrency import together
 from cli.demo.exact_types import encoded
 from cli.demo.messages import Pattern
 from cli.demo.observations import APPLICATION, AUXILIARY, EVENTS, JOBS, PAYMENTS, Observations, Place, Receipt
-from cli.together import together
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cli.concurrency import beside, together
 from cli.demo import messages
 from cli.demo.consumers import Consumers, set_aside
 from cli.demo.exact_types import keep_encoded_messages
@@ -21,11 +22,10 @@ from cli.demo.reconciliation import reconcile_demo, with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import feed
 from cli.demo.template_file import read_templates
-from cli.folders import free_folder
+from cli.files import free_folder
 from cli.local_app import introduction
 from cli.output import console
 from cli.stack import ROOT, Stack, running_stack
-from cli.together import beside, together
 
 LOGS = ROOT / "build/demo"
 WEBHOOKS = ROOT / "node_modules/@octokit/webhooks-examples/api.github.com/index.json"

@@ -24,8 +24,8 @@ from azure.servicebus.management import (
 
 from cli.evacuate.move import EVACUATED_TO
 from cli.evacuate.pairs import SUBSCRIPTIONS
+from cli.files import whole_file
 from cli.topology.settings import CORRELATION, pascal
-from cli.whole_file import whole_file
 from shared.azure.administration import translated
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from cli.files import SyncedLines
 from cli.forward.batch import Records
 from cli.places import Place
-from cli.synced_lines import SyncedLines
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals, without_journal
 from shared.config.models import NAME

@@ -15,8 +15,8 @@ from typing import Any
 
 import typer
 
+from cli.files import whole_file
 from cli.letters.report import messages, print_unevaluated
-from cli.whole_file import whole_file
 from shared.errors import ConfigError, Problem
 from shared.resend.groups import document
 from shared.resend.letters import Letter

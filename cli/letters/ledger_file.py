@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from cli.file_lock import locked
-from cli.synced_lines import SyncedLines
+from cli.files import SyncedLines, locked
 from shared.errors import TargetRefused
 from shared.private_file import open_private
 from shared.resend.ledger import MemoryStore

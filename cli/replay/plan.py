@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cli.files import whole_file
 from cli.replay.positions import Position, position_of
-from cli.whole_file import whole_file
 from shared.errors import ConfigError, Problem
 from shared.message.replay import replay_name
 

@@ -14,7 +14,7 @@ import pytest
 from azure.servicebus import AutoLockRenewer
 
 from cli.demo.template_file import read_templates
-from cli.file_lock import locked
+from cli.files import locked
 from cli.letters.ledger_file import ledger_of
 from local.broker.admin.thread import RunningAdmin
 from local.broker.core.content import read_content

@@ -11,7 +11,7 @@ import pytest
 
 from cli.children import Child
 from cli.dry_run.recorded import Recorded, save
-from cli.folders import free_folder
+from cli.files import free_folder
 from cli.letters.ledger_file import LedgerFile
 from local.host.checkpoints import FileCheckpoints, Partition
 from shared.private_file import open_private, write_private

@@ -5,13 +5,12 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cli.children import Child
-from cli.stack import PACKAGES, ROOT
+from cli.stack import PACKAGES, ROOT, busway
 
 NAMES = ("west", "east")
 
@@ -54,7 +53,7 @@ async def running_sites(work: Path) -> AsyncIterator[Sites]:
             sites.children[name], sites.connection_strings[name] = await _broker(name, work, 0)
         settings = {name.upper(): text for name, text in sites.connection_strings.items()}
         environment = {**settings, "BUSWAY_CONFIG": str(folder), "PYTHONPATH": PACKAGES}
-        host = await Child.start("host", _busway("host"), work / "host.log", ROOT, environment)
+        host = await Child.start("host", busway("host"), work / "host.log", ROOT, environment)
         sites.children["host"] = host
         await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
         yield sites
@@ -66,7 +65,7 @@ async def running_sites(work: Path) -> AsyncIterator[Sites]:
 async def _broker(name: str, work: Path, port: int) -> tuple[Child, str]:
     config = work / "config" / "entities" / f"{name}.json"
     ports = ["--port", str(port), "--admin-port", "0"]
-    command = [*_busway("broker"), "--config", str(config), *ports, "--data", str(work / name)]
+    command = [*busway("broker"), "--config", str(config), *ports, "--data", str(work / name)]
     child = await Child.start(name, command, work / f"{name}.log", ROOT, {"PYTHONPATH": PACKAGES})
     try:
         (line,) = await child.matches(r"^ready (\S+) (.+)$", 1, _READY_SECONDS)
@@ -74,7 +73,3 @@ async def _broker(name: str, work: Path, port: int) -> tuple[Child, str]:
         await child.stop()
         raise
     return child, line[2]
-
-
-def _busway(command: str) -> list[str]:
-    return [sys.executable, "-m", "cli", command]

@@ -102,7 +102,7 @@ def test_a_second_run_cannot_open_the_ledger_and_reads_what_the_first_has_writte
 
 def test_the_lock_of_a_process_that_was_killed_is_not_stale(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    hold = "import sys, time; from pathlib import Path; from cli.file_lock import locked\n"
+    hold = "import sys, time; from pathlib import Path; from cli.files import locked\n"
     hold += "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)\n"
     process = subprocess.Popen([sys.executable, "-c", hold, str(path)], stdout=subprocess.PIPE, cwd=ROOT)  # noqa: S603 - the text above
     assert process.stdout is not None
