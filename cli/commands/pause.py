@@ -130,8 +130,7 @@ def _steer(
     az: bool,
     is_pause: bool,
 ) -> None:
-    from cli.pause.platform import az_commands
-    from cli.pause.tasks import steer
+    from cli.pause.tasks import az_commands, steer
     from cli.tasks import tasks_named
     from cli.topology.sites import Access
     from shared.config.files import load

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import typer
 
@@ -99,3 +99,15 @@ def _check(configuration: Configuration, files: Sequence[TaskFile]) -> None:
 def _entity(file: TaskFile | TapFile) -> str:
     source = file.source
     return (source.queue or f"{source.topic}/Subscriptions/{source.subscription}").lower()
+
+
+def az_commands(files: Iterable[TaskFile], *, is_pause: bool) -> Iterator[str]:
+    """Yield the platform's own way for each task: the app settings that stop its functions, or start them again."""
+    for file in files:
+        names = [f"AzureWebJobs.{name}.Disabled" for name in file.functions()]
+        place = '--resource-group "$GROUP" --name "$APP"'
+        if is_pause:
+            settings = " ".join(f"{name}=true" for name in names)
+            yield f"az functionapp config appsettings set {place} --settings {settings}"
+        else:
+            yield f"az functionapp config appsettings delete {place} --setting-names {' '.join(names)}"

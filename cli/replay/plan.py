@@ -1,18 +1,61 @@
 """What a replay sends, fixed when it starts, in a file: an interrupted one continues with the same."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from cli.durations import duration_of
 from cli.files import whole_file
-from cli.replay.positions import Position, position_of
 from shared.errors import ConfigError, Problem
 from shared.message.replay import replay_name
 
 _FOLDER = Path("build/replay")
+_AGO = re.compile(r"\d+(\.\d+)?(ms|s|m|h|d|w)")
+_START = "start"
+
+
+class Position(NamedTuple):
+    """A time in milliseconds since 1970 UTC, or a sequence number; neither for the start."""
+
+    time: int | None = None
+    number: int | None = None
+
+    def is_before(self, number: int | None, time: int | None) -> bool:
+        """Return whether a message with this number and enqueued time is at the position or behind it."""
+        if self.number is not None:
+            return number is not None and number >= self.number
+        return self.time is None or (time is not None and time >= self.time)
+
+    def is_after(self, number: int | None, time: int | None) -> bool:
+        """Return whether a message is at the position or before it."""
+        if self.number is not None:
+            return number is not None and number <= self.number
+        return self.time is None or (time is not None and time <= self.time)
+
+    def is_behind(self, last: "Position") -> bool:
+        """Return whether nothing can be between this position and *last*."""
+        pairs = ((self.time, last.time), (self.number, last.number))
+        return any(one is not None and other is not None and one > other for one, other in pairs)
+
+
+def _position_of(text: str, option: str, now: datetime) -> Position:
+    """Return the position that *text* names: a sequence number, a time, a duration before *now*, or `start`."""
+    if text == _START:
+        return Position()
+    if text.isdigit():
+        return Position(number=int(text))
+    if _AGO.fullmatch(text):
+        return Position(round((now - duration_of(text, option)).timestamp() * 1000))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        hint = "expected a time like 2026-11-23T08:00 (UTC), a duration like 2h, a sequence number, or start"
+        raise ConfigError([Problem(f"{option} {text}", "is not a position", hint)]) from error
+    return Position(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 @dataclass
@@ -63,7 +106,7 @@ def new_plan(task: str, first: str | None, last: str | None, **selected: Any) ->
     now = datetime.now(UTC)
     if first is None:
         raise ConfigError([Problem("--from", "is missing", "expected a time, a duration, a sequence number, or start")])
-    begin, end = position_of(first, "--from", now), position_of(last or now.isoformat(), "--to", now)
+    begin, end = _position_of(first, "--from", now), _position_of(last or now.isoformat(), "--to", now)
     if begin.is_behind(end):
         hint = "expected an earlier position than that of --to, which is now by default"
         raise ConfigError([Problem(f"--from {first}", "is behind the last message", hint)])
