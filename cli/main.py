@@ -23,7 +23,7 @@ class _Entry(NamedTuple):
 
 # A module is imported when its command runs or prints its own help: all of them take seconds, because of the SDKs and
 # the models that they need.
-_GROUPS: dict[str, dict[str, _Entry]] = {
+GROUPS: dict[str, dict[str, _Entry]] = {
     "Start on this machine": {
         "demo": _Entry("Run two sites, send 2,000 messages to them, and check what arrives.", "demo", "demo"),
         "new": _Entry("Write a project that holds only a configuration.", "new", "new"),
@@ -101,7 +101,7 @@ class _Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - what Typer passes on
         super().__init__(**attributes)
         self._deferred = {
-            name: _Deferred(name, entry, group) for group, entries in _GROUPS.items() for name, entry in entries.items()
+            name: _Deferred(name, entry, group) for group, entries in GROUPS.items() for name, entry in entries.items()
         }
         self.commands = {**self._deferred}
 

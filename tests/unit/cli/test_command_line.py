@@ -1,14 +1,17 @@
 """The `busway` command line: its version, its help, and what it imports."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
+from cli import commands
+from cli.main import GROUPS, app
 
 # Help needs none of them, and each takes a tenth of a second to some seconds to import. Typer itself imports pydantic
 # where an option has a range; the models of the configuration are what takes long.
@@ -16,37 +19,12 @@ HEAVY = (
     *("aiohttp", "azure", "cryptography", "duckdb", "grpc", "opentelemetry", "pyarrow", "pyspark"),
     *("local.broker", "local.host", "shared.config.models"),
 )
-COMMANDS = (
-    "apply",
-    "broker",
-    "check",
-    "checkpoints",
-    "dead",
-    "delete-raw",
-    "demo",
-    "export",
-    "failover",
-    "host",
-    "new",
-    "package",
-    "plan",
-    "receive",
-    "purge",
-    "reconcile",
-    "rejects",
-    "repair",
-    "schema",
-    "send",
-    "smoke",
-    "start",
-    "trace",
-    "try",
-)
+COMMANDS = [command for group in GROUPS.values() for command in group]
 HELP = (
     (),
     *((command,) for command in COMMANDS),
     *(("dead", each) for each in ("list", "show", "resend", "export", "drop")),
-    *(("failover", each) for each in ("show", "plan", "switch", "drill")),
+    *(("failover", each) for each in ("show", "plan", "switch", "failback", "drill")),
 )
 
 # In a process of its own, since this one has imported them. All in one process: an import of an earlier command stays.
@@ -73,10 +51,38 @@ def test_help_imports_no_heavy_package() -> None:
     assert json.loads(done.stdout) == {}
 
 
-def test_help_lists_every_command() -> None:
+def test_help_lists_every_command_in_its_group() -> None:
     result = CliRunner().invoke(app, ["--help"], prog_name="busway")
     assert result.exit_code == 0
-    assert [command for command in COMMANDS if f"│ {command} " not in result.output] == []
+    shown = re.findall(
+        r"^[│╭]─* ?([A-Z][\w ]+|[a-z-]+) ", result.output[result.output.index("╭─ Start") :], re.MULTILINE
+    )
+    assert [word.strip() for word in shown] == [word for group, names in GROUPS.items() for word in (group, *names)]
+
+
+def test_each_command_has_a_module_and_each_module_a_command() -> None:
+    modules = {path.stem for folder in commands.__path__ for path in Path(folder).glob("[a-z]*.py")}
+    assert {entry.module for group in GROUPS.values() for entry in group.values()} == modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("plan",), 1),
+        (("dead", "list"), 1),
+        (("status",), 2),
+        (("try", "copy", "--peek", "1"), 2),
+        (("pause", "copy"), 2),
+        (("reconcile",), 2),
+    ],
+)
+def test_an_error_ends_a_command_with_a_line_for_each_problem(
+    arguments: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, [*arguments, "--config", str(tmp_path / "nowhere")])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert f"{tmp_path / 'nowhere'}" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_version_is_that_of_the_distribution() -> None:
