@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka
 from azure.core.exceptions import AzureError
 
-from cli.places import line_of
+from cli.places import line_of, required_setting
 from shared.azure.identity import credential
 from shared.azure.senders.kafka_answers import LASTING, reaction_to
 from shared.azure.senders.kafka_endpoint import kafka_endpoint_of, kafka_setting_problem
@@ -293,8 +293,7 @@ def _client_options(
     where: str, setting: str | None, settings: Mapping[str, str]
 ) -> tuple[dict[str, object], Tokens | None]:
     """Return the options of a consumer of the cluster in an app setting, and the tokens if it has no password."""
-    if setting is None:
-        raise ConfigError([Problem(where, "has a secret and no setting, which this command needs")])
+    setting = required_setting(setting, where)
     problem = kafka_setting_problem(setting, settings)
     if problem is not None:
         raise ConfigError([problem])

@@ -12,7 +12,8 @@ from cli.commands.broker import DEFAULT_ADMIN_PORT
 from cli.entities import beside, entities_of, settings_of
 from cli.files import free_folder
 from cli.host_file import host_file_above
-from cli.stack import ROOT, Replacements, Stack, run_until_signalled, running_stack
+from cli.signals import run_until_signalled
+from cli.stack import ROOT, Replacements, Stack, running_stack
 from cli.topology.deployment import storage_settings
 from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.config.files import Configuration, load

@@ -43,6 +43,14 @@ def open_place(text: str, folder: Path) -> Iterator[Place]:
         raise TargetUnavailable(f"{text}: {line_of(error)}") from error
 
 
+def required_setting(setting: str | None, where: str) -> str:
+    """Return the app *setting* of a connection; raises ConfigError for one that has only a secret."""
+    if setting is None:
+        hint = "give the connection a `setting` too; the secret stays what the app sends with"
+        raise ConfigError([Problem(where, "has a secret and no setting, which this command needs", hint)])
+    return setting
+
+
 def line_of(error: Exception) -> str:
     """Return an error of an SDK in one line: without a token it lists every way that it has tried to get one."""
     if _NO_TOKEN in str(error):

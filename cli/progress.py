@@ -1,17 +1,15 @@
-"""Progress of what is counted, and the end of a run by a signal."""
+"""Progress of what is counted, and of a run."""
 
-import asyncio
 import contextlib
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.signals import stopped_by_signals
 from shared.resend.run import Result, Run
 
 _LINE_SECONDS = 5.0
@@ -62,30 +60,6 @@ def progress(verb: str, total: int | None) -> Iterator[Callable[[int], None]]:
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     with Bars(console, {verb: total}, lambda counts: f"{counts[verb]:,}{of} {verb}") as bars:
         yield lambda count: bars.advance(verb, count)
-
-
-@contextlib.contextmanager
-def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call *stop* for the first Ctrl-C or SIGTERM; the second one ends the process at once."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def first() -> None:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-        typer.echo("stopping after this step; press Ctrl-C again to end at once", err=True)
-        stop()
-
-    # Not in the main thread, a caller in a test ends the run in another way.
-    with contextlib.suppress(ValueError, RuntimeError):
-        for number in numbers:
-            loop.add_signal_handler(number, first)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError, RuntimeError):
-            for number in numbers:
-                loop.remove_signal_handler(number)
 
 
 async def run_to_end(make: Callable[[Callable[[int], None]], Run], verb: str, total: int | None) -> Result:

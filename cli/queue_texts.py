@@ -1,14 +1,14 @@
 """What `busway send` and `busway receive` do with the queues of a storage account, with Microsoft's SDK."""
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from azure.storage.queue import QueueClient, QueueMessage
 
-from cli.places import Place
-from shared.azure.identity import credential
+from cli.places import Place, required_setting
+from cli.sdk_clients import open_client
 from shared.azure.storage_queues import QUEUE_SUFFIX, queue_setting_problem
 from shared.codecs.envelope import envelope_in, open_envelope
 from shared.errors import ConfigError, Problem
@@ -58,19 +58,14 @@ def _line(message: QueueMessage) -> str:
     return printable(f"{text}  id={message.id}")
 
 
-@contextlib.contextmanager
-def _client(place: Place) -> Iterator[QueueClient]:
-    setting = place.connection.setting
-    if setting is None:
-        hint = "give the connection a `setting` too; the secret stays what the app sends with"
-        raise ConfigError([Problem(str(place), "has a secret and no setting, which this command needs", hint)])
+def _client(place: Place) -> AbstractContextManager[QueueClient]:
+    setting = required_setting(place.connection.setting, str(place))
     problem = queue_setting_problem(setting, os.environ)
     if problem is not None:
         raise ConfigError([problem])
-    text = os.environ.get(setting)
-    if text:
-        with QueueClient.from_connection_string(text, place.path) as client:
-            yield client
-        return
-    with credential() as identity, QueueClient(os.environ[setting + QUEUE_SUFFIX], place.path, identity) as client:
-        yield client
+    return open_client(
+        os.environ.get(setting) or None,
+        os.environ.get(setting + QUEUE_SUFFIX, ""),
+        lambda text: QueueClient.from_connection_string(text, place.path),
+        lambda host, identity: QueueClient(host, place.path, identity),
+    )

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from azure.eventhub import EventHubConsumerClient, EventHubProducerClient
 from azure.servicebus import ServiceBusClient
 
-from cli.places import Place
+from cli.places import Place, required_setting
 from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
 from shared.azure.identity import credential
 from shared.errors import ConfigError, Problem
@@ -39,33 +39,36 @@ def consumer_client(place: Place, group: str) -> AbstractContextManager[EventHub
     )
 
 
-@contextlib.contextmanager
 def _client[C: AbstractContextManager[Any]](
     place: Place, of_text: Callable[[str], C], of_identity: Callable[[str, Any], C]
+) -> AbstractContextManager[C]:
+    host = os.environ.get(f"{place.connection.setting}{NAMESPACE_SUFFIX}", "")
+    return open_client(_connection_string(place), host, of_text, of_identity)
+
+
+@contextlib.contextmanager
+def open_client[C: AbstractContextManager[Any]](
+    text: str | None, host: str, of_text: Callable[[str], C], of_identity: Callable[[str, Any], C]
 ) -> Iterator[C]:
-    text = _connection_string(place)
+    """Open a client with the connection string *text*, or without one as the identity of this machine at *host*."""
     if text is not None:
         with of_text(text) as client:
             yield client
         return
-    host = os.environ[f"{place.connection.setting}{NAMESPACE_SUFFIX}"]
     with credential() as identity, of_identity(host, identity) as client:
         yield client
 
 
 def _connection_string(place: Place) -> str | None:
     """Return the connection string of a place, None if its app setting names a namespace; raises ConfigError."""
-    setting = place.connection.setting
     if place.connection.kind == "event-grid":
         hint = "receive behind its webhook, or publish with az eventgrid"
         raise ConfigError([Problem(str(place), "is a topic of Event Grid, which this command does not reach", hint)])
     if place.connection.kind == "amqp":
-        return _replacement(place, os.environ.get(setting or "", ""))
+        return _replacement(place, os.environ.get(place.connection.setting or "", ""))
     if place.connection.kind == "kafka":
         raise ConfigError([Problem(str(place), "is of kind kafka", "use a Kafka client")])
-    if setting is None:
-        hint = "give the connection a `setting` too; the secret stays what the app sends with"
-        raise ConfigError([Problem(str(place), "has a secret and no setting, which this command needs", hint)])
+    setting = required_setting(place.connection.setting, str(place))
     problem = setting_problem(setting, os.environ, [place.path] if place.is_hub else [])
     if problem is not None:
         raise ConfigError([problem])

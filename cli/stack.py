@@ -5,10 +5,9 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_urlsafe
@@ -152,39 +151,6 @@ def amqp_url(connection_string: str) -> str:
     parts = dict(part.split("=", 1) for part in connection_string.split(";") if "=" in part)
     user, password = (quote(parts[f"SharedAccessKey{end}"], safe="") for end in ("Name", ""))
     return f"amqp://{user}:{password}@{parts['Endpoint'].removeprefix('sb://').rstrip('/')}"
-
-
-def run_until_signalled[T](work: Coroutine[Any, Any, T], stop: Callable[[], None] | None = None) -> T | None:
-    """
-    Run *work* to its end and return its result; None if SIGINT, SIGTERM or SIGHUP cancels it.
-
-    With *stop* the first signal calls that instead, and the second ends the process at once.
-    """
-
-    async def main() -> T | None:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-        def stop_once() -> None:
-            for number in signals:
-                loop.remove_signal_handler(number)
-                signal.signal(number, signal.SIG_DFL)
-            if stop is not None:
-                stop()
-
-        for number in signals:
-            loop.add_signal_handler(number, task.cancel if stop is None else stop_once)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            return None
-        finally:
-            # A second Ctrl-C ends the process at once.
-            for number in signals:
-                loop.remove_signal_handler(number)
-
-    return asyncio.run(main())
 
 
 def missing_tools() -> list[Problem]:

@@ -53,7 +53,7 @@ def demo(
     - `subject`, `content_type`, `correlation_id`, `to`, `reply_to`: text.
     """
     from cli.demo.demo import run_demo
-    from cli.stack import run_until_signalled
+    from cli.signals import run_until_signalled
 
     has_passed = run_until_signalled(run_demo(file, count, fewest=_FEWEST, keep=keep))
     raise typer.Exit(0 if has_passed else 1)

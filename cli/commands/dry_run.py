@@ -93,7 +93,7 @@ async def _tried(
     import os
 
     from cli.dry_run.line import batches_of, dry_task, try_batches
-    from cli.dry_run.recorded import read_messages, save
+    from cli.dry_run.recorded_messages import read_messages, save
     from cli.dry_run.source_messages import source_messages
     from cli.tasks import single_task
     from shared.clock import SystemClock

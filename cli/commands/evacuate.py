@@ -45,8 +45,8 @@ def evacuate(
     """
     import asyncio
 
-    from cli.evacuate import report
-    from cli.evacuate.pairs import pairs_of
+    from cli.evacuation import report
+    from cli.evacuation.pairs import pairs_of
     from cli.topology.sites import Access
     from shared.config.files import load
 

@@ -216,7 +216,7 @@ def drill(
     from cli.failover.drill.report import WORK, Objectives, print_plan, report
     from cli.files import free_folder
     from cli.output import console
-    from cli.stack import run_until_signalled
+    from cli.signals import run_until_signalled
 
     planned = Plan(messages, rate, decide, disaster)
     objectives = Objectives(max_lost, max_duplicates, max_order_breaks, max_switch)

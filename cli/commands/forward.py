@@ -41,7 +41,7 @@ def forward(
     from cli.forward.forwarder import Forwarder
     from cli.forward.surroundings import rejects_file, surroundings
     from cli.places import open_place
-    from cli.stack import run_until_signalled
+    from cli.signals import run_until_signalled
     from shared.config.files import load
 
     with open_place(topic, config) as source, open_place(hub, config) as target:

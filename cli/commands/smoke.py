@@ -55,8 +55,8 @@ def smoke(
     import logging
 
     from cli.entities import beside, entities_of
+    from cli.signals import run_until_signalled
     from cli.smoke.smoke_test import SmokeTest, routes_named
-    from cli.stack import run_until_signalled
     from shared.config.files import load
 
     # What fails is in the report, with its reason.

@@ -50,7 +50,7 @@ def status(
 
     import msgspec
 
-    from cli.stack import run_until_signalled
+    from cli.signals import run_until_signalled
     from cli.status_text import status_text
     from cli.tasks import tasks_named
     from shared.config.files import load

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import islice
 
 from cli.dry_run.observer import Observer, Step
-from cli.dry_run.recorded import Recorded
+from cli.dry_run.recorded_messages import RecordedMessage
 from shared.clock import Clock
 from shared.config.assembly import assemble
 from shared.config.files import Configuration
@@ -53,7 +53,9 @@ def dry_task(
     return task
 
 
-def batches_of(found: Sequence[Recorded], file: TaskFile, origin: Origin) -> list[tuple[str | None, Sequence[bytes]]]:
+def batches_of(
+    found: Sequence[RecordedMessage], file: TaskFile, origin: Origin
+) -> list[tuple[str | None, Sequence[bytes]]]:
     """Return the messages in batches as the host would deliver them: by partition, or by session."""
     batches: dict[tuple[str | None, str | None], list[bytes]] = {}
     for content, partition in found:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Mapping
 
-from cli.dry_run.recorded import Recorded
+from cli.dry_run.recorded_messages import RecordedMessage
 from cli.hub_reader import ends_of, events, hub_of
 from local.host.event_hubs_connection import EventHub
 from shared.azure.connections import service_bus_client
@@ -18,7 +18,7 @@ _WAIT_SECONDS = 10.0
 
 async def source_messages(
     configuration: Configuration, task: TaskFile, count: int, settings: Mapping[str, str], *, consumer_group: str
-) -> list[Recorded]:
+) -> list[RecordedMessage]:
     """
     Return the first *count* messages of a task's source, or the last *count* events of a hub.
 
@@ -29,24 +29,24 @@ async def source_messages(
         return await _last_events(configuration, task, count, settings, consumer_group)
     place = Origin(configuration.site(source.connection), source.entity)
     async with service_bus_client(configuration.connections[source.connection].key, settings) as client:
-        return [Recorded(content) for content in await first_messages(client, place, count)]
+        return [RecordedMessage(content) for content in await first_messages(client, place, count)]
 
 
 async def _last_events(
     configuration: Configuration, task: TaskFile, count: int, settings: Mapping[str, str], consumer_group: str
-) -> list[Recorded]:
+) -> list[RecordedMessage]:
     """Return the last events of the partitions that the task reads, ordered by time and within each partition."""
     place = Origin(configuration.site(task.source.connection), task.source.entity)
     wanted = None if task.source.partitions is None else {str(each) for each in task.source.partitions}
     hub = hub_of(configuration, task, settings, consumer_group)
-    found: list[tuple[int, int, Recorded]] = []
+    found: list[tuple[int, int, RecordedMessage]] = []
     try:
         for partition, end in (await ends_of(configuration, task, settings)).items():
             if not end.is_empty and (wanted is None or partition in wanted):
                 after = max(end.first - 1, end.last - count)
                 letters = await _events(hub, place._replace(partition=partition), after, end.last)
                 found += [
-                    (letter.enqueued_time or 0, index, Recorded(letter.content, partition))
+                    (letter.enqueued_time or 0, index, RecordedMessage(letter.content, partition))
                     for index, letter in enumerate(letters)
                 ]
     finally:

@@ -10,7 +10,7 @@ import typer
 from cli.output import print_problems, problems_of
 from cli.pause.entity import Entity
 from cli.pause.steering import Steering
-from cli.stack import run_until_signalled
+from cli.signals import run_until_signalled
 from cli.topology.sites import Access
 from shared.config.files import Configuration
 from shared.config.journal_models import TapFile

@@ -18,7 +18,7 @@ from shared.journal.search import search
 from shared.resend.places import DEAD_LETTERS, Place
 
 
-class Recorded(NamedTuple):
+class JournalRecord(NamedTuple):
     """What the journal has of a message in the task that it was sent to."""
 
     outcome: str | None
@@ -36,7 +36,7 @@ class Journal:
         self._folder = folder
         self.unread: str | None = None if configuration.journal is not None else "the app has no journal"
 
-    async def record(self, probe: Probe) -> Recorded | None:
+    async def record(self, probe: Probe) -> JournalRecord | None:
         """Return what it has of *probe*, None if nothing; `unread` then says if it could not be read."""
         if self.unread is not None:
             return None
@@ -46,7 +46,7 @@ class Journal:
             self.unread = f"the journal cannot be read: {error}"
             return None
 
-    def _record(self, probe: Probe) -> Recorded | None:
+    def _record(self, probe: Probe) -> JournalRecord | None:
         now = datetime.now(UTC)
         hours = hours_between(now - timedelta(hours=1), now)
         found = search(journal_files(None, self._folder, hours), probe.message_id)
@@ -55,9 +55,9 @@ class Journal:
                 continue
             outcome: Mapping[str, Any] | None = hop.outcome
             if outcome is None:
-                return Recorded(None, None, None, None)
+                return JournalRecord(None, None, None, None)
             taken = (int(outcome["journal_time"]) - hop.began) / 1000
-            return Recorded(str(outcome["outcome"]), _text(outcome, "reason"), _text(outcome, "target"), taken)
+            return JournalRecord(str(outcome["outcome"]), _text(outcome, "reason"), _text(outcome, "target"), taken)
         return None
 
 

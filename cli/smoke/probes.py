@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cli.dry_run.line import Result, dry_task, try_batches
-from cli.dry_run.recorded import arrived, read_messages, written
+from cli.dry_run.recorded_messages import arrived, read_messages, written
 from cli.smoke.candidates import candidates
 from shared.amqp.values import string
 from shared.clock import SystemClock

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from azure.core.exceptions import AzureError
 
 from cli.entities import entities_files
+from cli.places import required_setting
 from cli.topology.config_json import namespace_in
 from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
@@ -56,12 +57,10 @@ class Access:
 
 def open_client(alias: str, connection: Connection, access: Access) -> "ServiceBusAdministrationClient":
     """Return the administration client of a Service Bus namespace; raises ConfigError."""
-    if connection.setting is None:
-        hint = "give the connection a `setting` too; the secret stays what the app sends with"
-        raise ConfigError([Problem(alias, "has a secret and no setting, which this command needs", hint)])
+    setting = required_setting(connection.setting, alias)
     authority = None if access.authority is None else str(access.authority)
     address = access.addresses.get(alias)
-    return administration_client(connection.setting, access.settings, address=address, authority=authority)
+    return administration_client(setting, access.settings, address=address, authority=authority)
 
 
 def read_site(
@@ -74,9 +73,7 @@ def read_site(
         if needed is None:
             hint = "Event Hubs lists its hubs only in Resource Manager: az eventhubs eventhub list"
             raise ConfigError([Problem(alias, "is of kind event-hubs, expected service-bus", hint)])
-        if connection.setting is None:
-            raise ConfigError([Problem(alias, "has a secret and no setting, which this command needs")])
-        setting = connection.setting
+        setting = required_setting(connection.setting, alias)
 
         def ask(name: Name) -> int | None:
             return partitions_of(name, setting, access.settings, alias)

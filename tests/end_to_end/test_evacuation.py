@@ -178,7 +178,7 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
 def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_message(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.evacuate.placement._PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr("cli.evacuation.placement._PATIENCE_SECONDS", 1.5)
     site.fill("orders", 3)
     with (
         ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,

@@ -112,7 +112,7 @@ def test_a_scheduled_message_that_becomes_active_meanwhile_arrives_once(
     async def cancelled_never(*_: object) -> list[object]:
         raise Killed
 
-    monkeypatch.setattr("cli.evacuate.schedule.ScheduledSource.complete", cancelled_never)
+    monkeypatch.setattr("cli.evacuation.schedule.ScheduledSource.complete", cancelled_never)
     with pytest.raises(Killed):
         site.evacuate("west/orders")
     monkeypatch.undo()

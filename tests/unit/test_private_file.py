@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.children import Child
-from cli.dry_run.recorded import Recorded, save
+from cli.dry_run.recorded_messages import RecordedMessage, save
 from cli.files import free_folder
 from cli.letters.ledger_file import LedgerFile
 from local.host.checkpoints import FileCheckpoints, Partition
@@ -43,7 +43,7 @@ def checkpoints(file: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "a text": lambda file: write_private(file, "x"),
-    "messages of a dry run": lambda file: save(file, [Recorded(b"x", None)]),
+    "messages of a dry run": lambda file: save(file, [RecordedMessage(b"x", None)]),
     "a ledger": ledger,
     "checkpoints of the local host": checkpoints,
 }

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from cli.dry_run.changes import changes, diff_lines, view
-from cli.dry_run.recorded import read_messages, save
+from cli.dry_run.recorded_messages import read_messages, save
 from cli.main import app
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, list_, long, string

@@ -10,10 +10,10 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from cli.evacuate.move import MoveDelivery
-from cli.evacuate.pairs import Pair
-from cli.evacuate.survey import Share, dead_letters_of
-from cli.evacuate.targets import TargetReceivers
+from cli.evacuation.move import MoveDelivery
+from cli.evacuation.pairs import Pair
+from cli.evacuation.survey import Share, dead_letters_of
+from cli.evacuation.targets import TargetReceivers
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage

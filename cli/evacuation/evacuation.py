@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cli.evacuate.deferred import DeferredSource
-from cli.evacuate.move import MoveDelivery
-from cli.evacuate.pairs import Pair
-from cli.evacuate.placement import PlacementDelivery
-from cli.evacuate.schedule import ScheduleDelivery, ScheduledSource
-from cli.evacuate.sessions import Sessions
-from cli.evacuate.survey import Share, Survey, already_scheduled, dead_letters_of, survey
-from cli.evacuate.targets import TargetReceivers
+from cli.evacuation.deferred import DeferredSource
+from cli.evacuation.move import MoveDelivery
+from cli.evacuation.pairs import Pair
+from cli.evacuation.placement import PlacementDelivery
+from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
+from cli.evacuation.sessions import Sessions
+from cli.evacuation.survey import Share, Survey, already_scheduled, dead_letters_of, survey
+from cli.evacuation.targets import TargetReceivers
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from shared.config.files import Configuration
 from shared.errors import BuswayError

@@ -31,19 +31,19 @@ _LARGEST = {"time_to_live": 2**32 - 1, "sequence_number": 2**63 - 1, "enqueued_t
 _ANYWHERE = Origin("", "")
 
 
-class Recorded(NamedTuple):
+class RecordedMessage(NamedTuple):
     """An encoded message as a service delivers it, and the partition of an event."""
 
     content: bytes
     partition: str | None = None
 
 
-def read_messages(file: Path, now: datetime) -> list[Recorded]:
+def read_messages(file: Path, now: datetime) -> list[RecordedMessage]:
     """Return the messages in *file*; raises ConfigError with every invalid line."""
     return read_messages_in(file, lambda line, number: written(line, number, now))
 
 
-def save(file: Path, messages: Sequence[Recorded]) -> None:
+def save(file: Path, messages: Sequence[RecordedMessage]) -> None:
     """Write *messages* unchanged; raises ConfigError."""
     lines = [{"raw": base64.b64encode(each.content).decode(), "partition": each.partition} for each in messages]
     try:
@@ -52,12 +52,12 @@ def save(file: Path, messages: Sequence[Recorded]) -> None:
         raise ConfigError([Problem(str(file), f"cannot be written: {error.strerror}")]) from error
 
 
-def written(line: Line, number: int, now: datetime) -> Recorded:
+def written(line: Line, number: int, now: datetime) -> RecordedMessage:
     """Return the message that a line describes, with a number and time of its own; raises ValueError."""
     check_keys(line, _RAW_KEYS if "raw" in line else _KEYS)
     partition = text_in(line, "partition")
     if "raw" in line:
-        return Recorded(_received(bytes_in(line, "raw"), number, now), partition)
+        return RecordedMessage(_received(bytes_in(line, "raw"), number, now), partition)
     message = Message(Sections(), Arrival(_ANYWHERE))
     body = body_in(line)
     if body is not None:
@@ -75,7 +75,7 @@ def written(line: Line, number: int, now: datetime) -> Recorded:
         message.set_annotations({"x-opt-partition-key": string(key)})
     message.time_to_live = _number(line, "time_to_live")
     message.set_properties(properties_in(line))
-    return Recorded(_arrived(message, line, number, now), partition)
+    return RecordedMessage(_arrived(message, line, number, now), partition)
 
 
 def arrived(message: Message, number: int, now: datetime) -> bytes:

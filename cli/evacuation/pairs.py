@@ -44,7 +44,7 @@ class Pair:
 
     @property
     def is_gated(self) -> bool:
-        """Whether the copies are for one subscription of a topic; see `cli.evacuate.gate`."""
+        """Whether the copies are for one subscription of a topic; see `cli.evacuation.gate`."""
         return SUBSCRIPTIONS in self.target.entity
 
     def __str__(self) -> str:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from cli.evacuate.pairs import Pair
-from cli.evacuate.survey import Share
+from cli.evacuation.pairs import Pair
+from cli.evacuation.survey import Share
 from shared.amqp.values import Value, string
 from shared.errors import MessageRejected
 from shared.message.message import Message

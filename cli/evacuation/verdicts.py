@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from cli.evacuate.pairs import Pair
-from cli.evacuate.sessions import STATE
-from cli.evacuate.survey import Share, dead_letters_of
+from cli.evacuation.pairs import Pair
+from cli.evacuation.sessions import STATE
+from cli.evacuation.survey import Share, dead_letters_of
 from cli.letters.ledger_file import ledger_of
 from shared.private_file import open_private
 from shared.resend.edits import RESENT_FROM, stamp_of

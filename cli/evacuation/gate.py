@@ -22,8 +22,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from cli.evacuate.move import EVACUATED_TO
-from cli.evacuate.pairs import SUBSCRIPTIONS
+from cli.evacuation.move import EVACUATED_TO
+from cli.evacuation.pairs import SUBSCRIPTIONS
 from cli.files import whole_file
 from cli.topology.settings import CORRELATION, pascal
 from shared.azure.administration import translated

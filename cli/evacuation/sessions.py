@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-from cli.evacuate.pairs import Pair
-from cli.evacuate.targets import TIMEOUT_SECONDS, TargetReceivers
+from cli.evacuation.pairs import Pair
+from cli.evacuation.targets import TIMEOUT_SECONDS, TargetReceivers
 from shared.azure.connections import service_bus_client
 from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
 from shared.resend.receiver import Receiver, unavailable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 
-from cli.evacuate.pairs import Pair
+from cli.evacuation.pairs import Pair
 from shared.message.peeked import PeekedMessage
 from shared.resend.ledger import COMPLETED, Ledger
 from shared.resend.letters import Letter

@@ -14,10 +14,10 @@ from typing import Self
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageNotFoundError
 
-from cli.evacuate.move import MoveDelivery
-from cli.evacuate.pairs import Pair
-from cli.evacuate.survey import Share, mark_of
-from cli.evacuate.targets import TIMEOUT_SECONDS
+from cli.evacuation.move import MoveDelivery
+from cli.evacuation.pairs import Pair
+from cli.evacuation.survey import Share, mark_of
+from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.amqp.values import timestamp
 from shared.azure.peek import MESSAGES_AT_ONCE, Peeker
 from shared.azure.senders.service_bus import translated

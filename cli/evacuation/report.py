@@ -9,13 +9,14 @@ from pathlib import Path
 
 import typer
 
-from cli.evacuate.evacuation import Evacuation, EvacuationResult
-from cli.evacuate.gate import Gate
-from cli.evacuate.pairs import Pair
-from cli.evacuate.survey import Share, Survey, survey
-from cli.evacuate.verdicts import verdicts_path, write_verdicts
+from cli.evacuation.evacuation import Evacuation, EvacuationResult
+from cli.evacuation.gate import Gate
+from cli.evacuation.pairs import Pair
+from cli.evacuation.survey import Share, Survey, survey
+from cli.evacuation.verdicts import verdicts_path, write_verdicts
 from cli.letters.report import print_end, print_left
-from cli.progress import progress, stopped_by_signals
+from cli.progress import progress
+from cli.signals import stopped_by_signals
 from cli.topology.sites import Access, open_client
 from shared.config.files import Configuration
 from shared.config.outputs import closing_outputs
