@@ -13,6 +13,7 @@ from cli.options import Folder
 
 if TYPE_CHECKING:
     from cli.failover.configuration import Failover
+    from cli.failover.register import RegisterState
 
 _NOT_YET = 2
 """Exit code of a failback that must be run again, or forced."""
@@ -40,8 +41,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would ch
 @app.command()
 def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
     """Show the active site, and the messages that each site holds."""
+    from cli.failover.contents import inspect_all
     from cli.failover.report import contents_as_json, print_contents, print_state
-    from cli.failover.site_contents import inspect_all
     from shared.errors import ConfigError, Problem
 
     failover = _opened(config)
@@ -62,17 +63,9 @@ def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
 @app.command()
 def plan(site: Site, *, role: Role = None, config: Folder = Path("config"), as_json: AsJson = False) -> None:
     """Show what `switch` would change, without changing it; exit code 1 if it would refuse. As `switch --dry-run`."""
-    from cli.failover.report import print_changes
-
-    failover = _opened(config)
-    state = failover.register.read()
-    lines = failover.changes(site, _roles(role, failover.site(site)), state)
-    if as_json:
-        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
-        return
-    print_changes(failover, lines, "would change")
-    if lines:
-        command = shlex.join(["busway", "failover", "switch", site, *(f"--role={each}" for each in role or ())])
+    state = _switch(site, role, config, force=False, as_json=as_json, dry_run=True)
+    if state is not None:
+        command = shlex.join(["busway", "failover", "switch", site, *(f"--role={name}" for name in role or ())])
         typer.echo(f"Applications follow within {state.ttl_seconds} s; to do it, run `{command}`.")
 
 
@@ -93,20 +86,8 @@ def switch(
 
     The other site is not contacted, since it may be unavailable. To return, use `busway failover failback`.
     """
-    from cli.failover.report import print_changes, print_reload
-
-    failover = _opened(config)
-    roles = _roles(role, failover.site(site))
-    state = failover.register.read()
-    lines = failover.changes(site, roles, state, force=force)
-    if not dry_run:
-        state = failover.register.write(roles, state)
-    if as_json:
-        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
-        return
-    print_changes(failover, lines, "would change" if dry_run else "changed")
-    if lines and not dry_run:
-        print_reload(failover)
+    state = _switch(site, role, config, force=force, as_json=as_json, dry_run=dry_run)
+    if state is not None and not dry_run:
         typer.echo(f"Applications follow within {state.ttl_seconds} s.")
 
 
@@ -129,10 +110,10 @@ def failback(
 
     Exit code 2: not finished yet; the output shows the reason. Run it again, or use `--wait`.
     """
+    from cli.failover.contents import check_primary, inspect_dead_letters, inspect_site
     from cli.failover.failback import Failback, FailbackSteps, wait_until_done
     from cli.failover.register import DryRegister, Register, RegisterState
     from cli.failover.report import local_as_json, print_changes, print_failback, print_local, print_reload
-    from cli.failover.site_contents import check_primary, inspect_dead_letters, inspect_site
     from shared.clock import SystemClock
 
     failover, clock = _opened(config), SystemClock()
@@ -227,6 +208,27 @@ def drill(
         result = run_until_signalled(run(planned, work, (lambda _: None) if as_json else console().print))
     if result is None or not report(result, objectives, as_json=as_json):
         raise typer.Exit(1)
+
+
+def _switch(
+    site: str, role: Sequence[str] | None, config: Path, *, force: bool, as_json: bool, dry_run: bool
+) -> "RegisterState | None":
+    """Switch and print the changes; return the state of the register if there are changes to explain to a person."""
+    from cli.failover.report import print_changes, print_reload
+
+    failover = _opened(config)
+    roles = _roles(role, failover.site(site))
+    state = failover.register.read()
+    lines = failover.changes(site, roles, state, force=force)
+    if not dry_run:
+        state = failover.register.write(roles, state)
+    if as_json:
+        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
+        return None
+    print_changes(failover, lines, "would change" if dry_run else "changed")
+    if lines and not dry_run:
+        print_reload(failover)
+    return state if lines else None
 
 
 def _opened(folder: Path) -> "Failover":

@@ -33,17 +33,15 @@ def send(
     busway send west/events hello --id a --property colour=red
     """
     properties_by_name = dict(_property(text) for text in properties or [])
-    ids = [identity] if len(bodies) == 1 or identity is None else [f"{identity}-{n + 1}" for n in range(len(bodies))]
+    ids = [identity] * len(bodies)
+    if identity is not None and len(bodies) > 1:
+        ids = [f"{identity}-{number}" for number in range(1, len(bodies) + 1)]
 
     from cli import sdk_send
     from cli.places import open_place
     from cli.queue_texts import send_texts
     from shared.errors import ConfigError, Problem
 
-    contents: list[sdk_send.Content] = [
-        {"body": body, "message_id": ids[index % len(ids)], "properties": properties_by_name}
-        for index, body in enumerate(bodies)
-    ]
     with open_place(place, config) as entity:
         if entity.connection.kind == "storage-queue":
             if identity is not None or session is not None or key is not None or properties_by_name:
@@ -51,7 +49,7 @@ def send(
                 raise ConfigError([Problem(place, text, "give only bodies")])
             send_texts(entity, bodies)
         else:
-            sdk_send.send(entity, contents, session, key)
+            sdk_send.send(entity, [*zip(bodies, ids, strict=True)], properties_by_name, session, key)
     typer.echo(f"{len(bodies)} sent to {place}")
 
 

@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cli.failover.entity_contents import EntityContents
+from cli.failover.contents import Contents, EntityContents
 from cli.failover.register import FailoverRefused, Register, RegisterState
-from cli.failover.site_contents import Contents
 from shared.clock import Clock
 from shared.config.failover import RECEIVE, SEND
 from shared.errors import TargetUnavailable

@@ -7,9 +7,9 @@ import typer
 from rich.table import Table
 
 from cli.failover.configuration import ROLES, Failover
+from cli.failover.contents import Contents
 from cli.failover.failback import Failback
 from cli.failover.register import RegisterState
-from cli.failover.site_contents import Contents
 from cli.output import console, print_problems
 from shared.config.failover import RECEIVE, SEND
 

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
 from cli.failover.configuration import open_failover
-from cli.failover.site_contents import inspect_site
+from cli.failover.contents import inspect_site
 from cli.main import app
 from local.broker.thread import RunningBroker
 from shared.clock import SystemClock

@@ -10,10 +10,10 @@ from azure.servicebus.aio import ServiceBusClient
 
 from cli.concurrency import beside
 from cli.failover.configuration import Failover, open_failover
+from cli.failover.contents import EntityContents, inspect_entities
 from cli.failover.drill.applications import ENTITY, SESSIONS, Applications
 from cli.failover.drill.observations import Observations, Tally, tally
 from cli.failover.drill.sites import Sites, running_sites
-from cli.failover.entity_contents import EntityContents, inspect_entities
 from cli.failover.failback import FailbackSteps
 from shared.clock import SystemClock
 from shared.config.failover import RECEIVE, SEND

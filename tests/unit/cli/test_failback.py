@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.failover.entity_contents import EntityContents
+from cli.failover.contents import EntityContents
 from cli.failover.failback import Failback, FailbackSteps, wait_until_done
 from cli.failover.register import FailoverRefused, Register, RegisterState
 from shared.clock import ManualClock
