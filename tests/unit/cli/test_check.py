@@ -3,7 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.main import app
 
@@ -28,8 +28,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def check(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+
+
 def test_a_good_folder_is_shown_as_a_table(folder: Path) -> None:
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = check(folder)
     assert result.exit_code == 0
     line = next(line for line in result.output.splitlines() if "orders-copy" in line)
     assert "west/orders" in line
@@ -40,7 +44,7 @@ def test_a_good_folder_is_shown_as_a_table(folder: Path) -> None:
 def test_every_problem_is_printed_with_the_path_of_its_file(folder: Path) -> None:
     (folder / "tasks/orders.yaml").write_text(TASK.replace("rejects:", "rejected:").replace("> 5", ">"))
     (folder / "tasks/more.yaml").write_text(TASK.replace("connection: east", "connection: eest"))
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = check(folder)
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
     assert any("orders.yaml: rejected: unknown key" in line for line in lines)
@@ -50,13 +54,13 @@ def test_every_problem_is_printed_with_the_path_of_its_file(folder: Path) -> Non
 
 
 def test_a_missing_folder_is_a_problem(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere")])
+    result = check(tmp_path / "nowhere")
     assert result.exit_code == 1
     assert f"{tmp_path / 'nowhere'}: there is no such folder (name the folder that contains" in result.stderr
 
 
 def test_the_configuration_of_the_repository_has_no_problem() -> None:
-    result = CliRunner().invoke(app, ["check", str(Path(__file__).parents[3] / "config")])
+    result = check(Path(__file__).parents[3] / "config")
     assert result.exit_code == 0
     assert "events-west-to-east" in result.output
 
@@ -66,7 +70,7 @@ EXAMPLES = Path(__file__).parents[3] / "config/examples"
 
 
 def test_an_error_in_the_set_of_tasks_fails_with_its_remedy() -> None:
-    result = CliRunner().invoke(app, ["check", str(GOLDEN / "02-one-bit-mark-in-a-ring")])
+    result = check(GOLDEN / "02-one-bit-mark-in-a-ring")
     assert result.exit_code == 1
     first, *_, last = result.stderr.splitlines()
     assert first.startswith("error one-bit-mark: ")
@@ -79,11 +83,11 @@ def test_an_error_in_the_set_of_tasks_fails_with_its_remedy() -> None:
 
 def test_a_warning_fails_only_a_strict_check() -> None:
     folder = str(GOLDEN / "12-a-mesh-without-marks")
-    result = CliRunner().invoke(app, ["check", folder])
+    result = check(folder)
     assert result.exit_code == 0
     assert "warning arrives-twice: " in result.stderr
     assert "events-west-to-east" in result.stdout
-    strict = CliRunner().invoke(app, ["check", folder, "--strict"])
+    strict = check(folder, "--strict")
     assert strict.exit_code == 1
     assert strict.stderr == result.stderr
 
@@ -94,38 +98,38 @@ def test_given_entities_are_checked(tmp_path: Path) -> None:
     tmp_path.joinpath("host.json").write_text('{"functionTimeout": "02:00:00"}', encoding="utf-8")
     moved = (folder / "entities").rename(tmp_path / "elsewhere")
     west, east = str(moved / "west.json"), f"east={moved / 'east.json'}"
-    result = CliRunner().invoke(app, ["check", str(folder), "--entities", west, "--entities", east])
+    result = check(folder, "--entities", west, "--entities", east)
     assert result.exit_code == 1
     assert "warning default-beside-action: " in result.stderr
     assert "Not checked" not in result.stderr
-    half = CliRunner().invoke(app, ["check", str(folder), "--entities", west])
+    half = check(folder, "--entities", west)
     assert any(line.startswith("Not checked ") and line.endswith(" of east.") for line in half.stderr.splitlines())
 
 
 def test_host_file_above_the_folder_is_checked(tmp_path: Path) -> None:
     folder = tmp_path / "app/config"
     shutil.copytree(EXAMPLES / "all-active", folder)
-    without = CliRunner().invoke(app, ["check", str(folder)])
+    without = check(folder)
     assert without.exit_code == 0
     assert f"Not checked: host.json, which is in no folder above {folder}." in without.stderr
     tmp_path.joinpath("app/host.json").write_text('{"functionTimeout": "00:18:00"}', encoding="utf-8")
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = check(folder)
     assert result.exit_code == 1
     assert "error hold-near-timeout: " in result.stderr
     tmp_path.joinpath("app/host.json").write_text('{"functionTimeout": 2}', encoding="utf-8")
-    invalid = CliRunner().invoke(app, ["check", str(folder)])
+    invalid = check(folder)
     assert invalid.exit_code == 1
     assert "host.json.functionTimeout: 2, expected text" in invalid.stderr
 
 
 def test_entities_that_cannot_be_read_are_a_problem(folder: Path) -> None:
-    result = CliRunner().invoke(app, ["check", str(folder), "--entities", str(folder / "west.json")])
+    result = check(folder, "--entities", folder / "west.json")
     assert result.exit_code == 1
     assert "west.json: cannot be read" in result.stderr
 
 
 def test_entities_in_the_folder_are_checked_by_default() -> None:
-    result = CliRunner().invoke(app, ["check", str(GOLDEN / "07-default-left-beside-a-rule")])
+    result = check(GOLDEN / "07-default-left-beside-a-rule")
     assert result.exit_code == 1
     assert "warning default-beside-action: " in result.stderr
     assert "Not checked" not in result.stderr
@@ -133,7 +137,7 @@ def test_entities_in_the_folder_are_checked_by_default() -> None:
 
 def test_several_folders_are_checked_and_one_invalid_folder_fails_the_command() -> None:
     good, bad = str(EXAMPLES / "all-active"), str(GOLDEN / "02-one-bit-mark-in-a-ring")
-    result = CliRunner().invoke(app, ["check", "--strict", good, bad, good])
+    result = check("--strict", good, bad, good)
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
     assert [line for line in lines if line.endswith(":")] == [f"{good}:", f"{bad}:", f"{good}:"]
@@ -151,7 +155,7 @@ def test_a_thousand_tasks_are_checked_in_seconds(folder: Path) -> None:
         ]
         (folder / f"tasks/{number}.yaml").write_text("---\n".join(documents))
     began = time.process_time()
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = check(folder)
     # A tenth of that on an idle machine. What grows with the square of the number takes minutes.
     assert time.process_time() - began < 10
     assert result.exit_code == 0

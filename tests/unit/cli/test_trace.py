@@ -14,7 +14,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.main import app
 from functions.answers import answered
@@ -135,10 +135,13 @@ def three_hops(tmp_path: Path) -> Sites:
     return sites
 
 
+def trace(sites: Sites, message_id: str, *options: str) -> Result:
+    hours = ("--from", sites.hour, "--to", sites.hour)
+    return CliRunner().invoke(app, ["trace", message_id, "--journal", str(sites.folder), *hours, *options])
+
+
 def traced(sites: Sites, message_id: str, *options: str) -> str:
-    result = CliRunner().invoke(
-        app, ["trace", message_id, "--journal", str(sites.folder), "--from", sites.hour, "--to", sites.hour, *options]
-    )
+    result = trace(sites, message_id, *options)
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -201,9 +204,7 @@ def traced_folder(sites: Sites, message_id: str) -> str:
 
 
 def test_an_unknown_id_is_not_found(three_hops: Sites) -> None:
-    hour = three_hops.hour
-    options = ["--journal", str(three_hops.folder), "--from", hour, "--to", hour]
-    result = CliRunner().invoke(app, ["trace", "order", *options])
+    hour, result = three_hops.hour, trace(three_hops, "order")
     assert (result.exit_code, result.stdout) == (1, f"order: no record in 6 journal files, {hour} to {hour}\n")
 
 
@@ -224,9 +225,7 @@ def test_wrong_hours_are_reported(tmp_path: Path, options: list[str], problem: s
 def test_a_damaged_file_is_reported_and_the_others_are_read(three_hops: Sites) -> None:
     (file,) = three_hops.folder.glob("task=east-to-north/*/*/role=target/*")
     file.write_bytes(file.read_bytes()[:-20])
-    hour = three_hops.hour
-    options = ["--journal", str(three_hops.folder), "--from", hour, "--to", hour]
-    result = CliRunner().invoke(app, ["trace", "order-1", *options])
+    result = trace(three_hops, "order-1")
     assert result.exit_code == 0
     assert f"{file}: damaged, EOFError" in result.stderr
     assert "west-to-east" in result.stdout
@@ -258,16 +257,21 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield string
 
 
+def uploaded(sites: Sites, storage: str, name: str, config: Path) -> Path:
+    """Upload the journals to a container, and return a configuration that names it."""
+    client = ContainerClient.from_connection_string(storage, name)
+    client.create_container()
+    for file in sites.folder.rglob("*.gz"):
+        client.upload_blob(str(file.relative_to(sites.folder)), file.read_bytes())
+    shutil.copytree(EXAMPLE, config)
+    (config / "journal.yaml").write_text(f"blob: {{setting: JOURNAL, container: {name}}}\n")
+    return config
+
+
 def test_the_journal_of_a_container_is_downloaded_once(
     three_hops: Sites, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = ContainerClient.from_connection_string(storage, "journal")
-    client.create_container()
-    for file in three_hops.folder.rglob("*.gz"):
-        client.upload_blob(str(file.relative_to(three_hops.folder)), file.read_bytes())
-    config = tmp_path / "config"
-    shutil.copytree(EXAMPLE, config)
-    (config / "journal.yaml").write_text("blob: {setting: JOURNAL}\n")
+    config = uploaded(three_hops, storage, "journal", tmp_path / "config")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JOURNAL", storage)
     arguments = ["trace", "order-1", "--config", str(config), "--from", three_hops.hour, "--to", three_hops.hour]
@@ -284,13 +288,7 @@ def test_the_journal_of_a_container_is_downloaded_once(
 def test_the_dashboard_finds_the_same_hops_in_the_container(
     three_hops: Sites, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = ContainerClient.from_connection_string(storage, "journal-of-the-dashboard")
-    client.create_container()
-    for file in three_hops.folder.rglob("*.gz"):
-        client.upload_blob(str(file.relative_to(three_hops.folder)), file.read_bytes())
-    config = tmp_path / "config"
-    shutil.copytree(EXAMPLE, config)
-    (config / "journal.yaml").write_text("blob: {setting: JOURNAL, container: journal-of-the-dashboard}\n")
+    config = uploaded(three_hops, storage, "journal-of-the-dashboard", tmp_path / "config")
     pages = DeadLetterPages(load(config), {"JOURNAL": storage}, choices({}))
 
     def traced(**parameters: str) -> tuple[int, dict[str, Any]]:
