@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from local.broker import errors
 from local.broker.config import Right, SharedAccessKey
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
 from shared.clock import Clock, SystemClock
 
 _SCHEME = "SharedAccessSignature "
@@ -142,4 +142,4 @@ def _sign(key: str, text: bytes) -> str:
 
 
 def _refusal(reason: str, description: str) -> Refusal:
-    return Refusal(errors.UNAUTHORIZED_ACCESS, f"{reason}: {description}.")
+    return Refusal(UNAUTHORIZED_ACCESS, f"{reason}: {description}.")

@@ -1,29 +1,23 @@
 """
 The errors that the broker answers with: AMQP conditions and descriptions.
 
-A `Refusal` concerns one request, message or link; a `SessionViolation` ends the AMQP session; a `ConnectionViolation`
-closes the connection.
+A `Refusal` concerns one request, message or link; `shared.amqp.errors` has the errors that end a session or connection.
 
 Sources: OASIS AMQP 1.0, part 2, section 2.8; the tables from condition to exception in the Service Bus SDKs.
 """
 
 from typing import Final
 
-from shared.errors import BuswayError
+from shared.amqp.errors import AmqpError
 
-DECODE_ERROR: Final = "amqp:decode-error"
-FRAMING_ERROR: Final = "amqp:connection:framing-error"
 CONNECTION_FORCED: Final = "amqp:connection:forced"
 INTERNAL_ERROR: Final = "amqp:internal-error"
 INVALID_FIELD: Final = "amqp:invalid-field"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 NOT_FOUND: Final = "amqp:not-found"
-NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
-UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
-WINDOW_VIOLATION: Final = "amqp:session:window-violation"
 DETACH_FORCED: Final = "amqp:link:detach-forced"
 LINK_STOLEN: Final = "amqp:link:stolen"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
@@ -45,19 +39,5 @@ SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
 TIMEOUT: Final = "com.microsoft:timeout"
 
 
-class Refusal(BuswayError):
+class Refusal(AmqpError):
     """One request, message or link is refused; SDKs read the condition, people the description."""
-
-    def __init__(self, condition: str, description: str) -> None:
-        """Keep both parts for the answer."""
-        super().__init__(f"{condition}: {description}")
-        self.condition = condition
-        self.description = description
-
-
-class SessionViolation(Refusal):
-    """The peer violated the protocol of an AMQP session, which ends."""
-
-
-class ConnectionViolation(Refusal):
-    """The peer violated the protocol of the connection, which is closed."""

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from typing import Any, NamedTuple, Self
 
-from local.broker.protocol.fields import Field, read_list
-from local.broker.protocol.frames import HEADER
+from shared.amqp.fields import Field, read_list
+from shared.amqp.frames import HEADER
 
 _FRAME = HEADER.size
 

@@ -30,12 +30,12 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
-from local.broker.protocol import performatives
-from local.broker.protocol.fields import compose_list
-from local.broker.protocol.frames import SASL, compose
 from local.broker.server import BrokerServer
 from local.broker.thread import RunningBroker
+from shared.amqp import performatives
 from shared.amqp.codec import encode
+from shared.amqp.fields import compose_list
+from shared.amqp.frames import SASL, compose
 from shared.amqp.values import binary, symbol
 from shared.clock import ManualClock
 

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from local.broker.protocol import performatives
-from local.broker.protocol.fields import compose_list, number_field
-from local.broker.protocol.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
-from local.broker.protocol.performatives import Attach
+from shared.amqp import performatives
 from shared.amqp.codec import encode
+from shared.amqp.fields import compose_list, number_field
+from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
+from shared.amqp.performatives import Attach
 from shared.amqp.values import Value, described, list_, map_, string, ulong
 
 ROOT = Path(__file__).parents[2]

@@ -9,6 +9,7 @@ from local.broker import errors, fixture
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
+from shared.amqp.errors import DECODE_ERROR, FRAMING_ERROR, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, WINDOW_VIOLATION
 
 # The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
 broker = fixture.broker
@@ -18,7 +19,7 @@ running_broker = fixture.running_broker
 EXCEPTIONS = {
     errors.ARGUMENT_ERROR: exceptions.ServiceBusError,
     errors.ARGUMENT_OUT_OF_RANGE: exceptions.ServiceBusError,
-    errors.DECODE_ERROR: exceptions.ServiceBusError,
+    DECODE_ERROR: exceptions.ServiceBusError,
     errors.ENTITY_ALREADY_EXISTS: exceptions.MessagingEntityAlreadyExistsError,
     errors.ENTITY_DISABLED: exceptions.MessagingEntityDisabledError,
     errors.INTERNAL_ERROR: exceptions.ServiceBusError,
@@ -29,14 +30,14 @@ EXCEPTIONS = {
     errors.MESSAGE_SIZE_EXCEEDED: exceptions.MessageSizeExceededError,
     errors.NOT_ALLOWED: exceptions.ServiceBusError,
     errors.NOT_FOUND: exceptions.MessagingEntityNotFoundError,
-    errors.NOT_IMPLEMENTED: exceptions.ServiceBusError,
+    NOT_IMPLEMENTED: exceptions.ServiceBusError,
     errors.RESOURCE_LIMIT_EXCEEDED: exceptions.ServiceBusQuotaExceededError,
     errors.SERVER_BUSY: exceptions.ServiceBusServerBusyError,
     errors.SESSION_CANNOT_BE_LOCKED: exceptions.SessionCannotBeLockedError,
     errors.SESSION_LOCK_LOST: exceptions.SessionLockLostError,
     errors.TIMEOUT: exceptions.OperationTimeoutError,
     errors.TRANSFER_LIMIT_EXCEEDED: exceptions.ServiceBusError,
-    errors.UNAUTHORIZED_ACCESS: exceptions.ServiceBusAuthorizationError,
+    UNAUTHORIZED_ACCESS: exceptions.ServiceBusAuthorizationError,
 }
 
 # What ends a session or a connection is not said to a link or of a message; the last one only clients say.
@@ -45,12 +46,12 @@ OTHERS = {
     errors.GEO_REPLICATION_INVALID_OFFSET,
     errors.CONNECTION_FORCED,
     errors.DETACH_FORCED,
-    errors.FRAMING_ERROR,
+    FRAMING_ERROR,
     errors.HANDLE_IN_USE,
     errors.UNATTACHED_HANDLE,
     errors.TRANSACTION_ROLLBACK,
     errors.UNKNOWN_TRANSACTION,
-    errors.WINDOW_VIOLATION,
+    WINDOW_VIOLATION,
     errors.DEAD_LETTER,
 }
 

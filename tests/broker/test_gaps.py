@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.protocol import performatives
-from local.broker.protocol.fields import compose_list, number_field, read_list, text_field, value_field
-from local.broker.protocol.frames import AMQP_HEADER, HEADER, compose
 from local.broker.thread import RunningBroker
+from shared.amqp import performatives
 from shared.amqp.codec import plain
+from shared.amqp.fields import compose_list, number_field, read_list, text_field, value_field
+from shared.amqp.frames import AMQP_HEADER, HEADER, compose
 from shared.amqp.values import NULL, TRUE, Value, described, list_, string, symbol, ulong
 
 OPEN = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000))

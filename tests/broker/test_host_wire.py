@@ -10,11 +10,11 @@ from azure.eventhub import EventData
 from azure.eventhub.aio import EventHubProducerClient
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.protocol import performatives
-from local.broker.protocol.fields import fields_of
 from local.broker.thread import RunningBroker
 from local.host.event_hubs_connection import EventHub
+from shared.amqp import performatives
 from shared.amqp.codec import plain
+from shared.amqp.fields import fields_of
 from shared.azure.receivers import frames
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_link import Delivery, LinkClosed

@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.protocol import performatives
 from local.broker.protocol.connection import OUTPUT_LIMIT
-from local.broker.protocol.fields import compose_list, number_field, read_list, symbol_field
-from local.broker.protocol.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
-from local.broker.protocol.performatives import Attach, Flow
 from local.broker.socket_peer import SocketPeer
 from local.broker.thread import RunningBroker
+from shared.amqp import performatives
 from shared.amqp.codec import plain
+from shared.amqp.fields import compose_list, number_field, read_list, symbol_field
+from shared.amqp.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
+from shared.amqp.performatives import Attach, Flow
 from shared.amqp.sections import data
 from shared.amqp.values import described, list_, string, ulong
 

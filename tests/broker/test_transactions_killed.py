@@ -12,11 +12,11 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.protocol import performatives
-from local.broker.protocol.fields import read_list
-from local.broker.protocol.frames import HEADER, compose
-from local.broker.protocol.performatives import Flow
 from local.broker.storage.namespace_storage import NamespaceStorage
+from shared.amqp import performatives
+from shared.amqp.fields import read_list
+from shared.amqp.frames import HEADER, compose
+from shared.amqp.performatives import Flow
 from shared.clock import ManualClock
 from tests.unit.broker.controller import Controller, deliveries, new_namespace, texts
 

@@ -21,8 +21,8 @@ from azure.servicebus.exceptions import ServiceBusError
 from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey
-from local.broker.protocol.frames import AMQP_HEADER
 from local.broker.thread import RunningBroker
+from shared.amqp.frames import AMQP_HEADER
 
 SCRIPT = Path(__file__).parent / "javascript" / "transports.mjs"
 PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"

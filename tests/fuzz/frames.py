@@ -15,12 +15,12 @@ import time
 from collections import Counter
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.protocol import dispositions, performatives
-from local.broker.protocol.fields import compose_list, number_field, text_field
-from local.broker.protocol.frames import AMQP_HEADER, SASL_HEADER, compose
-from local.broker.protocol.performatives import Attach, Flow
 from local.broker.thread import RunningBroker
+from shared.amqp import dispositions, performatives
 from shared.amqp.codec import encode
+from shared.amqp.fields import compose_list, number_field, text_field
+from shared.amqp.frames import AMQP_HEADER, SASL_HEADER, compose
+from shared.amqp.performatives import Attach, Flow
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, Value, described, list_, map_, string, symbol, ulong
 from shared.rules import Rule, parse_action, parse_filter

@@ -25,6 +25,7 @@ from local.broker.core.namespace import Namespace
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
 
 MAX_PAGE = 100
 
@@ -36,7 +37,7 @@ _LISTS = {"$resources/queues": "queues", "$resources/topics": "topics"}
 _STATUS = {
     errors.NOT_FOUND: HTTPStatus.NOT_FOUND,
     errors.ENTITY_ALREADY_EXISTS: HTTPStatus.CONFLICT,
-    errors.UNAUTHORIZED_ACCESS: HTTPStatus.UNAUTHORIZED,
+    UNAUTHORIZED_ACCESS: HTTPStatus.UNAUTHORIZED,
     errors.RESOURCE_LIMIT_EXCEEDED: HTTPStatus.FORBIDDEN,
 }
 

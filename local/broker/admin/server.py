@@ -28,6 +28,7 @@ from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.server import BrokerServer
 from local.broker.web_sockets import PATH, web_sockets_of
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
 from shared.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -193,10 +194,10 @@ class AdminServer:
 def _check_access(access: Access, request: web.Request, path: str) -> None:
     token = request.headers.get("Authorization", "")
     if not token:
-        raise Refusal(errors.UNAUTHORIZED_ACCESS, "MissingToken: the request has no Authorization header.")
+        raise Refusal(UNAUTHORIZED_ACCESS, "MissingToken: the request has no Authorization header.")
     grant = access.by_signature(token, path)
     if not grant.covers(path.lower(), _MANAGE, access.now):
-        raise Refusal(errors.UNAUTHORIZED_ACCESS, "Unauthorized access. 'Manage' claim(s) are required.")
+        raise Refusal(UNAUTHORIZED_ACCESS, "Unauthorized access. 'Manage' claim(s) are required.")
 
 
 def _read_json(text: bytes) -> object:

@@ -16,6 +16,7 @@ from local.broker import errors
 from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode
+from shared.amqp.errors import DECODE_ERROR
 from shared.amqp.map_section import check_unique, walk
 from shared.amqp.scan import BINARIES, compound_content, extent_bytes, join_list, list_fields, map_entries, skip
 from shared.amqp.sections import DATA, Sections, descriptor, fields_of
@@ -106,7 +107,7 @@ def read_content(message: bytes) -> Content:
         _check_annotations(sections)
         kept = _without_lock_token(sections.delivery_annotations) if sections.delivery_annotations else b""
     except Malformed as error:
-        raise Refusal(errors.DECODE_ERROR, error.description) from error
+        raise Refusal(DECODE_ERROR, error.description) from error
     if len(sections.application_properties) + len(sections.message_annotations) > MAX_HEADERS_BYTES:
         raise Refusal(
             errors.MESSAGE_SIZE_EXCEEDED,
@@ -272,7 +273,7 @@ def read_batch(message: bytes) -> list[bytes]:
     try:
         return _data_of(sections_of(message).body)
     except Malformed as error:
-        raise Refusal(errors.DECODE_ERROR, error.description) from error
+        raise Refusal(DECODE_ERROR, error.description) from error
 
 
 def _data_of(body: bytes) -> list[bytes]:

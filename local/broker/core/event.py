@@ -3,11 +3,11 @@
 import struct
 from dataclasses import dataclass
 
-from local.broker import errors
 from local.broker.core.content import check_unique_keys
 from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode, encode, pairs_of
+from shared.amqp.errors import DECODE_ERROR
 from shared.amqp.scan import map_entries, skip
 from shared.amqp.sections import descriptor
 from shared.amqp.values import Malformed, map_, string
@@ -81,7 +81,7 @@ def read_event(message: bytes, partition_key: str | None = None) -> EventContent
         check_unique_keys(sections)
         delivery_annotations = _delivery_annotations(sections.delivery_annotations)
     except Malformed as error:
-        raise Refusal(errors.DECODE_ERROR, error.description) from error
+        raise Refusal(DECODE_ERROR, error.description) from error
     key = own_key if partition_key is None else partition_key
     if key is not None:
         annotations.append(_PARTITION_KEY + encode(string(key)))
@@ -111,7 +111,7 @@ def read_partition_key(message: bytes) -> str | None:
     try:
         return _read_annotations(sections_of(message).message_annotations)[1]
     except Malformed as error:
-        raise Refusal(errors.DECODE_ERROR, error.description) from error
+        raise Refusal(DECODE_ERROR, error.description) from error
 
 
 def _read_annotations(section: bytes) -> tuple[list[bytes], str | None]:

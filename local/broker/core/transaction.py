@@ -21,6 +21,7 @@ from local.broker import errors
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
+from shared.amqp.errors import AmqpError
 
 TIME_OUT = 120_000
 """Milliseconds from the first work of a transaction to its end."""
@@ -58,7 +59,7 @@ class Transaction:
         self._work: list[Work] = []
         self._subjects: set[Hashable] = set()
         self._sent = 0
-        self._failure: Refusal | None = None
+        self._failure: AmqpError | None = None
 
     def enlist(self, entity: str, work: Sequence[Work], *, sent: int = 0) -> None:
         """
@@ -83,7 +84,7 @@ class Transaction:
         self._subjects.update(subjects)
         self._sent += sent
 
-    def fail(self, refusal: Refusal) -> None:
+    def fail(self, refusal: AmqpError) -> None:
         """Make a commit impossible."""
         self._failure = refusal
 
@@ -91,7 +92,7 @@ class Transaction:
         """Carry out all work; Refusal(TRANSACTION_ROLLBACK), and none of it is done, if some is no longer possible."""
         try:
             self._check()
-        except Refusal as refusal:
+        except AmqpError as refusal:
             raise Refusal(
                 errors.TRANSACTION_ROLLBACK, f"The transaction was rolled back: {refusal.description}"
             ) from refusal

@@ -22,11 +22,11 @@ from local.broker.protocol.hub_management import hub_node
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link, UnansweredLink
 from local.broker.protocol.management import entity_node
-from local.broker.protocol.performatives import Attach
 from local.broker.protocol.publisher_link import PublisherLink, TransferLink
 from local.broker.protocol.request_links import RequestLink, ResponseLink
 from local.broker.protocol.requests import Node, by_text
 from local.broker.protocol.terminus import SESSION_FILTER, address_of, filters_of, is_coordinator
+from shared.amqp.performatives import Attach
 
 _MANAGEMENT = "$management"
 # Of a sender that sends via the entity it is attached to.

@@ -5,9 +5,9 @@ Source: "AMQP Claims-based Security" (OASIS working draft); azure-servicebus and
 """
 
 from local.broker import errors
-from local.broker.errors import Refusal
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
+from shared.amqp.errors import AmqpError
 
 ADDRESS = "$cbs"
 _STATUS = {errors.NOT_FOUND: 404, errors.RESOURCE_LIMIT_EXCEEDED: 403}
@@ -26,7 +26,7 @@ def token_node(claims: Claims) -> Node:
         try:
             claims.put(token.payload if token is not None and isinstance(token.payload, str) else "", audience)
             claims.check_exists(audience)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             # No error-condition: with one, azure-servicebus loses the status and the description.
             return Response(_STATUS.get(refusal.condition, 401), refusal.description)
         return ok()

@@ -7,6 +7,7 @@ from local.broker.access import Access, Grant, path_of_resource
 from local.broker.config import Right
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
 
 
 class Claims:
@@ -75,6 +76,6 @@ def refusal(path: str, rights: frozenset[Right]) -> Refusal:
     """Return the refusal for a peer that does not have, or no longer has, one of *rights*."""
     names = ", ".join(sorted(rights))
     return Refusal(
-        errors.UNAUTHORIZED_ACCESS,
+        UNAUTHORIZED_ACCESS,
         f"Unauthorized access. '{names}' claim(s) are required to perform this operation. Resource: '{path}'.",
     )

@@ -17,12 +17,26 @@ from local.broker import errors
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.core.transaction import Transactions
-from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
-from local.broker.protocol import claims, performatives, sasl
+from local.broker.errors import Refusal
+from local.broker.protocol import claims, sasl
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.dispositions import read_acceptance
-from local.broker.protocol.fields import Fields, read_list
-from local.broker.protocol.frames import (
+from local.broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
+from local.broker.protocol.interfaces import ResponsePath
+from local.broker.protocol.link import Link
+from local.broker.protocol.open_links import OpenLinks
+from local.broker.protocol.session import INCOMING_WINDOW, Session
+from shared.amqp import performatives
+from shared.amqp.dispositions import read_acceptance
+from shared.amqp.errors import (
+    DECODE_ERROR,
+    FRAMING_ERROR,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+    ConnectionViolation,
+    SessionViolation,
+)
+from shared.amqp.fields import Fields, read_list
+from shared.amqp.frames import (
     AMQP_HEADER,
     EMPTY_FRAME,
     MIN_MAX_FRAME_SIZE,
@@ -31,11 +45,6 @@ from local.broker.protocol.frames import (
     FrameReader,
     compose,
 )
-from local.broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
-from local.broker.protocol.interfaces import ResponsePath
-from local.broker.protocol.link import Link
-from local.broker.protocol.open_links import OpenLinks
-from local.broker.protocol.session import INCOMING_WINDOW, Session
 from shared.amqp.values import Malformed
 
 MAX_FRAME_SIZE = 65536
@@ -171,7 +180,7 @@ class Connection:
         except ConnectionViolation as violation:
             self.close(violation)
         except Malformed as malformed:
-            self.close(Refusal(errors.DECODE_ERROR, malformed.description))
+            self.close(Refusal(DECODE_ERROR, malformed.description))
         finally:
             self._is_receiving = False
             if self.is_closed:
@@ -208,7 +217,7 @@ class Connection:
         if self._phase is _Phase.SASL:
             self._on_sasl(kind, body)
         elif kind == SASL:
-            raise ConnectionViolation(errors.FRAMING_ERROR, "a SASL frame after SASL has ended")
+            raise ConnectionViolation(FRAMING_ERROR, "a SASL frame after SASL has ended")
         elif body:
             if len(body) > MAX_FIRST_FRAME_SIZE:
                 self._check_size(body)
@@ -327,14 +336,14 @@ class Connection:
 
     # End
 
-    def close(self, refusal: Refusal | None = None) -> None:
+    def close(self, failure: AmqpError | None = None) -> None:
         """Close the connection, with a reason unless the peer has closed it."""
         if self._phase is _Phase.OPENING:
             self.emit(self._open())
             self._phase = _Phase.OPEN
         if self._phase is _Phase.OPEN:
-            self.emit(compose(0, performatives.close(refusal)))
-        elif self._phase is _Phase.HEADER and refusal is not None:
+            self.emit(compose(0, performatives.close(failure)))
+        elif self._phase is _Phase.HEADER and failure is not None:
             self.emit(AMQP_HEADER.encode())
         self._end()
 
@@ -378,7 +387,7 @@ class Connection:
             self._untrusted_seconds += self.tick_interval
             if self._untrusted_seconds >= TOKEN_SECONDS:
                 reason = f"no valid token or key within {TOKEN_SECONDS:g} s"
-                self.close(Refusal(errors.UNAUTHORIZED_ACCESS, reason))
+                self.close(Refusal(UNAUTHORIZED_ACCESS, reason))
 
     def describe_links(self) -> list[dict[str, object]]:
         """Return the open links as plain data, those to `$cbs` without a path."""

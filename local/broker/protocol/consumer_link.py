@@ -13,15 +13,16 @@ from local.broker.core.transaction import Transaction, Work
 from local.broker.durations import format_span
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
-from local.broker.protocol import dispositions, performatives
-from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.fault_effects import apply_fault
-from local.broker.protocol.fields import fields_of
 from local.broker.protocol.interfaces import LinkConnection, LinkSession
 from local.broker.protocol.outgoing_link import OutgoingLink
-from local.broker.protocol.performatives import Attach, Flow
 from local.broker.protocol.terminus import with_session_id
+from shared.amqp import dispositions, performatives
 from shared.amqp.codec import encode
+from shared.amqp.dispositions import Disposition
+from shared.amqp.errors import AmqpError
+from shared.amqp.fields import fields_of
+from shared.amqp.performatives import Attach, Flow
 from shared.amqp.values import Value, long, map_, string, symbol
 from shared.clock import ManualClock
 
@@ -87,7 +88,7 @@ class ConsumerLink(OutgoingLink):
             return False
         try:
             self._store.complete(tag)
-        except Refusal:
+        except AmqpError:
             return False
         return True
 
@@ -119,7 +120,7 @@ class ConsumerLink(OutgoingLink):
         transactions = self.session.connection.transactions
         try:
             transaction = transactions.find(transaction_id)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             if disposition.settled:
                 self.force_detach(refusal)
             else:
@@ -143,7 +144,7 @@ class ConsumerLink(OutgoingLink):
     def _enlist(self, transaction: Transaction, delivery_id: int, tag: bytes, disposition: Disposition) -> bytes | None:
         """Add the settlement to a transaction and return the outcome to answer with; None without an outcome."""
         try:
-            settlement = settlement_of(self._store, performatives.outcome_of(disposition.state))
+            settlement = settlement_of(self._store, performatives.transactional_outcome_of(disposition.state))
             if settlement is None:
                 return None
 
@@ -153,7 +154,7 @@ class ConsumerLink(OutgoingLink):
 
             check = partial(self._check_settlement, settlement, tag)
             transaction.enlist(self.top_level, [Work(check, carry_out, tag)])
-        except Refusal as refusal:
+        except AmqpError as refusal:
             if disposition.settled:
                 transaction.fail(refusal)
             return performatives.rejected(refusal)
@@ -168,7 +169,7 @@ class ConsumerLink(OutgoingLink):
         """Apply an outcome and return the state to answer with: rejected if it cannot be applied."""
         try:
             return self._settle(tag, state)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             return performatives.rejected(refusal)
 
     def _settle(self, tag: bytes, state: Value) -> bytes | None:

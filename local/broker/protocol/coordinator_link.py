@@ -10,12 +10,13 @@ from local.broker import errors
 from local.broker.core.transaction import Transaction
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
-from local.broker.protocol import performatives
 from local.broker.protocol.fault_effects import apply_fault
-from local.broker.protocol.fields import Fields, fields_of
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.interfaces import LinkSession
-from local.broker.protocol.performatives import Attach, Transfer
+from shared.amqp import performatives
+from shared.amqp.errors import DECODE_ERROR, NOT_IMPLEMENTED, AmqpError
+from shared.amqp.fields import Fields, fields_of
+from shared.amqp.performatives import Attach, Transfer
 from shared.amqp.sections import VALUE, body_parts, split
 from shared.amqp.values import Malformed
 
@@ -75,18 +76,18 @@ class CoordinatorLink(IncomingLink):
             )
         try:
             return self._carry_out(*_read(message))
-        except Refusal as refusal:
+        except AmqpError as refusal:
             return performatives.rejected(refusal)
 
     def _carry_out(self, code: int, fields: Fields) -> bytes:
         if code == performatives.DECLARE:
             if fields.value(0) is not None:
-                raise Refusal(errors.NOT_IMPLEMENTED, "declare: distributed transactions are not supported")
+                raise Refusal(NOT_IMPLEMENTED, "declare: distributed transactions are not supported")
             return performatives.declared(self._transactions.declare(self).transaction_id)
         if code == performatives.DISCHARGE:
             self._transactions.discharge(fields.binary(0) or b"", fail=fields.flag(1))
             return performatives.ACCEPTED_STATE
-        raise Refusal(errors.NOT_IMPLEMENTED, f"0x{code:02x}: unknown request, expected declare or discharge")
+        raise Refusal(NOT_IMPLEMENTED, f"0x{code:02x}: unknown request, expected declare or discharge")
 
 
 def _read(message: bytes) -> tuple[int, Fields]:
@@ -94,6 +95,6 @@ def _read(message: bytes) -> tuple[int, Fields]:
     try:
         parts = body_parts(split(message).body)
     except Malformed as malformed:
-        raise Refusal(errors.DECODE_ERROR, malformed.description) from malformed
+        raise Refusal(DECODE_ERROR, malformed.description) from malformed
     content = parts[0][1] if parts and parts[0][0] == VALUE else None
     return fields_of(content, "request to the coordinator")

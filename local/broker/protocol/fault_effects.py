@@ -6,6 +6,7 @@ from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Fault
 from local.broker.protocol.interfaces import LinkConnection
+from shared.amqp.errors import AmqpError
 
 _MANAGEMENT = "/$management"
 
@@ -43,6 +44,6 @@ def expire_locks(namespace: Namespace, path: str) -> None:
     """End all locks on the messages of the entity at *path*; a topic or a hub has none."""
     try:
         store = namespace.store(path.removesuffix(_MANAGEMENT))
-    except Refusal:
+    except AmqpError:
         return
     store.expire_locks()

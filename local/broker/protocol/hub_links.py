@@ -11,11 +11,11 @@ from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from local.broker.protocol.interfaces import LinkSession
-from local.broker.protocol.outgoing_link import OutgoingLink
-from local.broker.protocol.performatives import TAG_SIZE, Attach
+from local.broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from local.broker.protocol.requests import by_text
 from local.broker.protocol.terminus import SELECTOR_FILTER, filters_of
 from shared.amqp.codec import encode
+from shared.amqp.performatives import Attach
 from shared.amqp.values import Value, long, map_, string, symbol, timestamp
 
 MAX_EVENT_SIZE = 1024 * 1024

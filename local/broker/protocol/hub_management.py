@@ -7,11 +7,12 @@ from local.broker.core.on_demand import create_hub
 from local.broker.errors import Refusal
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
+from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.values import Value, array, boolean, int_, long, map_, string, symbol, timestamp
 
 _HUB = "com.microsoft:eventhub"
 _PARTITION = "com.microsoft:partition"
-_STATUS = {errors.NOT_FOUND: 404, errors.UNAUTHORIZED_ACCESS: 401}
+_STATUS = {errors.NOT_FOUND: 404, UNAUTHORIZED_ACCESS: 401}
 
 
 def hub_node(namespace: Namespace, claims: Claims) -> Node:
@@ -22,7 +23,7 @@ def hub_node(namespace: Namespace, claims: Claims) -> Node:
             claims.check_request(_text(request, "name"), _text(request, "security_token"))
             create_hub(namespace, _text(request, "name"))
             return ok(_read(namespace, request))
-        except Refusal as refusal:
+        except AmqpError as refusal:
             status = _STATUS.get(refusal.condition, 400)
             return Response(status, refusal.description, properties={"error-condition": symbol(refusal.condition)})
 
@@ -32,7 +33,7 @@ def hub_node(namespace: Namespace, claims: Claims) -> Node:
 def _read(namespace: Namespace, request: Request) -> Value:
     kind = _text(request, "type")
     if request.operation != "READ" or kind not in (_HUB, _PARTITION):
-        raise Refusal(errors.NOT_IMPLEMENTED, f"operation {request.operation!r} of {kind!r}, expected READ")
+        raise Refusal(NOT_IMPLEMENTED, f"operation {request.operation!r} of {kind!r}, expected READ")
     hub = namespace.hub(_text(request, "name"))
     pairs = (
         _hub_properties(hub, is_replicated=namespace.region is not None)

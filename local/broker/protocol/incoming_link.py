@@ -6,11 +6,12 @@ from local.broker import errors
 from local.broker.core.transaction import Transaction
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
-from local.broker.protocol import dispositions, performatives
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
-from local.broker.protocol.performatives import Attach, Flow, Transfer
+from shared.amqp import dispositions, performatives
+from shared.amqp.errors import DECODE_ERROR, AmqpError
+from shared.amqp.performatives import Attach, Flow, Transfer
 from shared.amqp.values import Malformed
 
 CREDIT = 1000
@@ -109,7 +110,7 @@ class IncomingLink(Link):
         delivery_id = first.delivery_id or 0
         try:
             transaction = self.session.connection.transactions.find(transaction_id)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             if is_settled:
                 self.detach(refusal)
             else:
@@ -157,10 +158,10 @@ class IncomingLink(Link):
                 self.accept(message, message_format)
             else:
                 self.enlist(transaction, message, message_format)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             return performatives.rejected(refusal)
         except Malformed as malformed:
-            return performatives.rejected(Refusal(errors.DECODE_ERROR, malformed.description))
+            return performatives.rejected(Refusal(DECODE_ERROR, malformed.description))
         return performatives.ACCEPTED_STATE
 
     def _count(self) -> None:

@@ -6,9 +6,9 @@ from typing import Protocol
 from local.broker.core.namespace import Namespace
 from local.broker.core.transaction import Transactions, TransactionScope
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.holdings import Holdings
 from local.broker.protocol.open_links import OpenLinks
+from shared.amqp.dispositions import Disposition
 
 
 class LinkConnection(Protocol):

@@ -7,10 +7,11 @@ from local.broker.config import Right
 from local.broker.core.store import milliseconds
 from local.broker.core.usage import Times
 from local.broker.durations import format_span
-from local.broker.errors import Refusal, SessionViolation
-from local.broker.protocol import performatives
+from local.broker.errors import Refusal
 from local.broker.protocol.interfaces import LinkSession
-from local.broker.protocol.performatives import Attach, Flow, Transfer
+from shared.amqp import performatives
+from shared.amqp.errors import AmqpError, SessionViolation
+from shared.amqp.performatives import Attach, Flow, Transfer
 from shared.amqp.values import Value
 
 
@@ -88,7 +89,7 @@ class Link:
         """Return the broker's target."""
         return self.peer.target
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, failure: AmqpError) -> None:
         """Refuse the link: send an attach without the requested terminus, then a detach with the reason."""
         peer = self.peer
         # The SDKs regard a link whose terminus is echoed as open, whatever follows.
@@ -105,7 +106,7 @@ class Link:
             )
         )
         self._forget_attach()
-        self.detach(refusal)
+        self.detach(failure)
 
     def use(self) -> None:
         """Start the time again after which the link ends."""
@@ -129,19 +130,19 @@ class Link:
         text = f"The link '{self.peer.name}' is force detached. Code: {code}. Details: {details}"
         self.force_detach(Refusal(errors.DETACH_FORCED, text))
 
-    def detach(self, refusal: Refusal | None) -> None:
+    def detach(self, failure: AmqpError | None) -> None:
         """End the link from this side, with the reason if the peer gets one."""
         self.release()
-        self.session.emit(performatives.detach(self.handle, closed=True, refusal=refusal))
+        self.session.emit(performatives.detach(self.handle, closed=True, failure=failure))
 
-    def force_detach(self, refusal: Refusal) -> None:
+    def force_detach(self, failure: AmqpError) -> None:
         """End the link, or refuse it if it is not open yet, because its entity or the right to use it is gone."""
         if self.is_over:
             return
         if self.is_attached:
-            self.detach(refusal)
+            self.detach(failure)
         else:
-            self.refuse(refusal)
+            self.refuse(failure)
 
     def on_detach(self, *, closed: bool) -> None:
         """Answer the peer's detach, unless it answers the broker's."""

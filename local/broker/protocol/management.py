@@ -25,6 +25,7 @@ from local.broker.protocol.arguments import Arguments
 from local.broker.protocol.interfaces import LinkConnection
 from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.codec import items_of
+from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
 from shared.amqp.values import uuid as uuid_value
 
@@ -40,8 +41,8 @@ _STATUS = {
     errors.MESSAGE_NOT_FOUND: 404,
     errors.NOT_FOUND: 404,
     errors.ENTITY_ALREADY_EXISTS: 409,
-    errors.NOT_IMPLEMENTED: 501,
-    errors.UNAUTHORIZED_ACCESS: 401,
+    NOT_IMPLEMENTED: 501,
+    UNAUTHORIZED_ACCESS: 401,
     errors.ENTITY_DISABLED: 403,
     errors.INTERNAL_ERROR: 500,
     errors.RESOURCE_LIMIT_EXCEEDED: 403,
@@ -59,7 +60,7 @@ def entity_node(connection: LinkConnection, path: str) -> Node:
     store: MessageStore | None
     try:
         entity = namespace.entity(path)
-    except Refusal:
+    except AmqpError:
         entity, store = None, namespace.store(path)
     else:
         store = None if isinstance(entity, Topic) else entity.backlog.store
@@ -106,7 +107,7 @@ class Management:
         try:
             self._connection.claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
             return operation(Arguments(request.body))
-        except Refusal as refusal:
+        except AmqpError as refusal:
             return Response(
                 _STATUS.get(refusal.condition, 400),
                 refusal.description,
@@ -128,7 +129,7 @@ class Management:
 
     def _unknown(self, _: Arguments) -> Response:
         raise Refusal(
-            errors.NOT_IMPLEMENTED, f"{self._path}: unknown operation, expected one of {', '.join(self._operations)}"
+            NOT_IMPLEMENTED, f"{self._path}: unknown operation, expected one of {', '.join(self._operations)}"
         )
 
     # Messages
@@ -199,11 +200,9 @@ class Management:
         if not 0 < count <= MAX_DELETED:
             raise Refusal(errors.ARGUMENT_OUT_OF_RANGE, f"message-count: got {count}, expected 1 to {MAX_DELETED}")
         if isinstance(self._messages, SessionStore):
-            raise Refusal(
-                errors.NOT_IMPLEMENTED, f"{self._path}: it requires sessions; this broker deletes no batch of it"
-            )
+            raise Refusal(NOT_IMPLEMENTED, f"{self._path}: it requires sessions; this broker deletes no batch of it")
         if self._messages.numbers.are_partitioned:
-            raise Refusal(errors.NOT_IMPLEMENTED, f"{self._path}: it is partitioned; no batch of it can be deleted")
+            raise Refusal(NOT_IMPLEMENTED, f"{self._path}: it is partitioned; no batch of it can be deleted")
         deleted = self._messages.delete(count, before=arguments.number("enqueued-time-utc"))
         return ok(_map({"message-count": int_(deleted)}))
 

@@ -1,17 +1,19 @@
 """Links that the broker sends on."""
 
-from local.broker import errors
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
-from local.broker.protocol.dispositions import Disposition
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
-from local.broker.protocol.performatives import Attach, Flow
+from shared.amqp.dispositions import Disposition
+from shared.amqp.errors import NOT_IMPLEMENTED
+from shared.amqp.performatives import Attach, Flow
 from shared.amqp.values import Value
 
 _SERIAL = 0xFFFFFFFF
 _SETTLED = 1
+TAG_SIZE = 16
+"""The bytes of a delivery tag: a lock token, or a number."""
 
 
 class OutgoingLink(Link):
@@ -73,7 +75,7 @@ class OutgoingLink(Link):
             self._early_flow = flow
             return
         if flow.has_transaction:
-            self.detach(Refusal(errors.NOT_IMPLEMENTED, "transactional acquisition is not supported by this broker"))
+            self.detach(Refusal(NOT_IMPLEMENTED, "transactional acquisition is not supported by this broker"))
             return
         if flow.link_credit is not None:
             # Credit counts from the peer's delivery count: messages in flight have used some of it already.

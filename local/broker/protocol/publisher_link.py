@@ -9,7 +9,7 @@ from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from local.broker.protocol.interfaces import LinkSession
-from local.broker.protocol.performatives import Attach
+from shared.amqp.performatives import Attach
 
 
 class PublisherLink(IncomingLink):

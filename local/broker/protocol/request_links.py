@@ -15,10 +15,10 @@ from local.broker.faults import Operation
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.interfaces import LinkSession, ResponsePath
-from local.broker.protocol.outgoing_link import OutgoingLink
-from local.broker.protocol.performatives import TAG_SIZE, Attach
+from local.broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from local.broker.protocol.requests import Node, Request, Response, encode_response, read_request
 from local.broker.protocol.terminus import address_of
+from shared.amqp.performatives import Attach
 from shared.amqp.values import symbol
 
 _MAX_REQUEST_SIZE = 1024 * 1024

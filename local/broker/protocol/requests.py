@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from local.broker.core.transaction import Transaction
-from local.broker.protocol.fields import compose_list
 from shared.amqp.codec import decode, encode, pairs_of
+from shared.amqp.fields import compose_list
 from shared.amqp.scan import list_fields, text
 from shared.amqp.sections import VALUE, body_parts, descriptor, split
 from shared.amqp.values import Value, map_, string

@@ -5,11 +5,11 @@ Source: OASIS AMQP 1.0, part 5, section 5.3.
 """
 
 from local.broker import errors
-from local.broker.errors import ConnectionViolation, Refusal
-from local.broker.protocol import performatives
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.fields import Fields, compose_list, read_list, symbols_field
-from local.broker.protocol.frames import SASL, compose
+from shared.amqp import performatives
+from shared.amqp.errors import AmqpError, ConnectionViolation
+from shared.amqp.fields import Fields, compose_list, read_list, symbols_field
+from shared.amqp.frames import SASL, compose
 
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 
@@ -37,6 +37,6 @@ def authenticate(kind: int, body: bytes, claims: Claims) -> bool:
     try:
         _, name, key = (part.decode() for part in (fields.binary(1) or b"").split(b"\0"))
         claims.put_key(name, key)
-    except (ValueError, Refusal):
+    except (ValueError, AmqpError):
         return not claims.are_needed
     return True

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 from local.broker import errors
 from local.broker.core.transaction import TransactionScope
-from local.broker.errors import Refusal, SessionViolation
-from local.broker.protocol import performatives
 from local.broker.protocol.attaching import create_link
-from local.broker.protocol.dispositions import Disposition, accepted_frame, disposition, read_disposition
-from local.broker.protocol.fields import ACCEPTED, Field, Fields
-from local.broker.protocol.frames import HEADER, compose
 from local.broker.protocol.holdings import LINK_SIZE
 from local.broker.protocol.interfaces import DeliveringLink, SessionConnection
 from local.broker.protocol.link import Link
 from local.broker.protocol.outgoing_link import difference
-from local.broker.protocol.performatives import Attach, Flow, Transfer
+from shared.amqp import performatives
+from shared.amqp.dispositions import Disposition, accepted_frame, disposition, read_disposition
+from shared.amqp.errors import WINDOW_VIOLATION, AmqpError, SessionViolation
+from shared.amqp.fields import ACCEPTED, Field, Fields
+from shared.amqp.frames import HEADER, compose
+from shared.amqp.performatives import Attach, Flow, Transfer
 
 INCOMING_WINDOW = 5000
 HANDLE_MAX = 4999
@@ -105,7 +105,7 @@ class Session:
             return
         try:
             link = create_link(self, attach)
-        except Refusal as refusal:
+        except AmqpError as refusal:
             link = Link(self, attach)
             self.links[attach.handle] = link
             link.refuse(refusal)
@@ -114,7 +114,7 @@ class Session:
         link.count()
         try:
             link.open()
-        except Refusal as refusal:
+        except AmqpError as refusal:
             link.refuse(refusal)
 
     def _on_detach(self, fields: Fields) -> None:
@@ -142,7 +142,7 @@ class Session:
 
     def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         if self._incoming_window == 0:
-            raise SessionViolation(errors.WINDOW_VIOLATION, "more transfers than the session's window allows")
+            raise SessionViolation(WINDOW_VIOLATION, "more transfers than the session's window allows")
         self._next_incoming_id = (self._next_incoming_id + 1) & _SERIAL
         self._incoming_window -= 1
         self._link(transfer.handle).on_transfer(transfer, payload)

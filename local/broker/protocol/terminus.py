@@ -1,7 +1,7 @@
 """Sources and targets: the address, and the filters of a source."""
 
-from local.broker.protocol.fields import fields_of
 from shared.amqp.codec import items_of, pairs_of
+from shared.amqp.fields import fields_of
 from shared.amqp.values import Described, Value, described, list_, map_, string
 
 SESSION_FILTER = "com.microsoft:session-filter"

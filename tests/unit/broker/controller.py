@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.namespace import Namespace
-from local.broker.protocol import performatives
-from local.broker.protocol.fields import compose_list, fields_of, number_field
-from local.broker.protocol.frames import compose
-from local.broker.protocol.performatives import Attach
+from shared.amqp import performatives
 from shared.amqp.codec import encode, items_of, plain
+from shared.amqp.fields import compose_list, fields_of, number_field
+from shared.amqp.frames import compose
+from shared.amqp.performatives import Attach
 from shared.amqp.sections import data
 from shared.amqp.values import FALSE, NULL, TRUE, Value, binary, described, list_, symbol, ulong
 from shared.clock import ManualClock

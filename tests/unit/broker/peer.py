@@ -5,13 +5,13 @@ from typing import Any
 
 from local.broker.config import HubConfig, LinkLimits, NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.core.namespace import Namespace
-from local.broker.protocol import performatives
 from local.broker.protocol.connection import Connection
-from local.broker.protocol.fields import compose_list, number_field, read_list
-from local.broker.protocol.frames import AMQP_HEADER, HEADER, compose
-from local.broker.protocol.performatives import Attach, Flow
 from local.broker.protocol.session import INCOMING_WINDOW
+from shared.amqp import performatives
 from shared.amqp.codec import plain
+from shared.amqp.fields import compose_list, number_field, read_list
+from shared.amqp.frames import AMQP_HEADER, HEADER, compose
+from shared.amqp.performatives import Attach, Flow
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, Value, described, list_, string, ulong
 from shared.clock import ManualClock

@@ -10,7 +10,8 @@ from local.broker.access import Access, Grant, path_of_resource
 from local.broker.config import NamespaceConfig, Right, SharedAccessKey
 from local.broker.config_file import load_config
 from local.broker.core.namespace import Namespace
-from local.broker.errors import UNAUTHORIZED_ACCESS, Refusal
+from local.broker.errors import Refusal
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
 from shared.clock import ManualClock
 from shared.errors import ConfigError
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.broker.core.session_store import SessionStore
-from local.broker.protocol import dispositions, performatives
-from local.broker.protocol.fields import compose_list, number_field, symbol_field, text_field
-from local.broker.protocol.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
+from shared.amqp import dispositions, performatives
+from shared.amqp.fields import compose_list, number_field, symbol_field, text_field
+from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, map_, string, symbol
 from tests.unit.broker.peer import CLOSED, DETACHED, ENDED, Peer, codes, error_of

@@ -8,12 +8,12 @@ from urllib.parse import quote_plus
 import pytest
 
 from local.broker.config import SharedAccessKey
-from local.broker.protocol import dispositions, performatives
-from local.broker.protocol.fields import NULL as NULL_FIELD
-from local.broker.protocol.fields import compose_list, number_field, symbol_field, text_field, value_field
-from local.broker.protocol.frames import compose
-from local.broker.protocol.performatives import Flow
+from shared.amqp import dispositions, performatives
 from shared.amqp.codec import decode_all, encode, plain
+from shared.amqp.fields import NULL as NULL_FIELD
+from shared.amqp.fields import compose_list, number_field, symbol_field, text_field, value_field
+from shared.amqp.frames import compose
+from shared.amqp.performatives import Flow
 from shared.amqp.sections import data, split
 from shared.amqp.values import NULL, Value, array, described, list_, map_, string, symbol, uint, ulong
 from tests.unit.broker.peer import DETACHED, Peer, codes, error_of, terminus

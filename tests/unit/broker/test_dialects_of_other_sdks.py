@@ -14,11 +14,11 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, 
 from local.broker.core.administration import Administration
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
-from local.broker.protocol import performatives
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.fields import fields_of
 from local.broker.protocol.terminus import filters_of
+from shared.amqp import performatives
 from shared.amqp.codec import pairs_of, plain
+from shared.amqp.fields import fields_of
 from shared.amqp.values import NULL, Value, described, map_, string, symbol, ulong
 from shared.clock import ManualClock
 from tests.unit.broker.peer import DETACHED, Peer, error_of

@@ -5,13 +5,13 @@ import struct
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from local.broker.errors import ConnectionViolation
 from local.broker.faults import Effect, Fault, Operation
-from local.broker.protocol.dispositions import Disposition, accepted_frame, read_acceptance, read_disposition
-from local.broker.protocol.fields import ACCEPTED as ACCEPTED_VALUE
-from local.broker.protocol.fields import compose_list, fields_of, number_field, read_list
-from local.broker.protocol.frames import HEADER, compose
-from local.broker.protocol.performatives import DISPOSITION
+from shared.amqp.dispositions import Disposition, accepted_frame, read_acceptance, read_disposition
+from shared.amqp.errors import ConnectionViolation
+from shared.amqp.fields import ACCEPTED as ACCEPTED_VALUE
+from shared.amqp.fields import compose_list, fields_of, number_field, read_list
+from shared.amqp.frames import HEADER, compose
+from shared.amqp.performatives import DISPOSITION
 from tests.unit.broker.peer import Peer
 
 PREFIX = b"\x00\x53\x15\xc0"

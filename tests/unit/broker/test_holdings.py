@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from local.broker.config import Right, SharedAccessKey
-from local.broker.protocol import holdings, performatives
+from local.broker.protocol import holdings
 from local.broker.protocol.connection import HANDSHAKE_SECONDS, TOKEN_SECONDS
-from local.broker.protocol.frames import compose
 from local.broker.protocol.holdings import Holdings, TotalHoldings
+from shared.amqp import performatives
+from shared.amqp.frames import compose
 from tests.unit.broker.peer import CLOSED, Peer, error_of
 
 KEYS = (SharedAccessKey(name="owner", key="k", rights=frozenset(Right)),)

@@ -12,12 +12,12 @@ from local.broker.core.session_store import SessionStore
 from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Fault, Operation
-from local.broker.protocol import performatives
-from local.broker.protocol.dispositions import disposition
-from local.broker.protocol.fields import compose_list, text_field
-from local.broker.protocol.frames import EMPTY_FRAME, compose
-from local.broker.protocol.performatives import ACCEPTED_STATE
+from shared.amqp import performatives
 from shared.amqp.codec import encode
+from shared.amqp.dispositions import disposition
+from shared.amqp.fields import compose_list, text_field
+from shared.amqp.frames import EMPTY_FRAME, compose
+from shared.amqp.performatives import ACCEPTED_STATE
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, Value, map_, string, symbol
 from tests.unit.broker.peer import CLOSED, DETACHED, Peer, codes, error_and_text, error_of

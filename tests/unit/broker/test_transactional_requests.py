@@ -7,8 +7,8 @@ import pytest
 
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
-from local.broker.protocol import performatives
 from local.broker.protocol.requests import read_request
+from shared.amqp import performatives
 from shared.amqp.codec import encode, plain
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, Value, array, binary, list_, map_, string, symbol, timestamp

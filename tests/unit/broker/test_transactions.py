@@ -7,9 +7,9 @@ import pytest
 from local.broker.core.administration import Administration
 from local.broker.core.namespace import Namespace
 from local.broker.core.transaction import MAX_OPEN, MAX_SENT, TIME_OUT
-from local.broker.protocol import performatives
-from local.broker.protocol.frames import compose
-from local.broker.protocol.performatives import ACCEPTED, DECLARED, MODIFIED, REJECTED, RELEASED, Attach
+from shared.amqp import performatives
+from shared.amqp.frames import compose
+from shared.amqp.performatives import ACCEPTED, DECLARED, MODIFIED, REJECTED, RELEASED, Attach
 from shared.amqp.values import NULL, binary, map_, string, symbol
 from shared.clock import ManualClock
 from tests.unit.broker import controller

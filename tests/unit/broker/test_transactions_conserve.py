@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from local.broker.config import EntityStatus
 from local.broker.core.administration import Administration
 from local.broker.core.namespace import Namespace
-from local.broker.protocol.performatives import ACCEPTED
 from local.broker.storage.namespace_storage import NamespaceStorage
+from shared.amqp.performatives import ACCEPTED
 from shared.clock import ManualClock
 from tests.unit.broker import controller
 from tests.unit.broker.controller import CONFIG, Controller, deliveries, new_namespace, texts

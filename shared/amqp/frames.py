@@ -8,8 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from local.broker import errors
-from local.broker.errors import ConnectionViolation
+from shared.amqp.errors import FRAMING_ERROR, ConnectionViolation
 
 AMQP = 0
 SASL = 1
@@ -63,7 +62,7 @@ class FrameReader:
         """Return the next protocol header, None if it has not arrived yet; anything else is a violation."""
         arrived = self.unread[:4]
         if arrived != b"AMQP"[: len(arrived)]:
-            raise ConnectionViolation(errors.FRAMING_ERROR, "the stream does not start with a protocol header")
+            raise ConnectionViolation(FRAMING_ERROR, "the stream does not start with a protocol header")
         if len(self.unread) < PROTOCOL_HEADER_SIZE:
             return None
         header, self.unread = self.unread[:PROTOCOL_HEADER_SIZE], self.unread[PROTOCOL_HEADER_SIZE:]
@@ -90,12 +89,10 @@ class FrameReader:
     def _check(self, size: int, offset: int, kind: int) -> None:
         if size < HEADER.size or not 2 <= offset <= size // 4 or kind > SASL:
             raise ConnectionViolation(
-                errors.FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: invalid frame header"
+                FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: invalid frame header"
             )
         if size > self.max_frame_size:
-            raise ConnectionViolation(
-                errors.FRAMING_ERROR, f"frame of {size} bytes, expected at most {self.max_frame_size}"
-            )
+            raise ConnectionViolation(FRAMING_ERROR, f"frame of {size} bytes, expected at most {self.max_frame_size}")
 
 
 def compose(channel: int, performative: bytes, payload: bytes = b"", kind: int = AMQP) -> bytes:

@@ -1,5 +1,5 @@
 """
-Dispositions: the states of deliveries, as they arrive and as the broker answers them.
+Dispositions: the states of deliveries, as they arrive and as they are sent.
 
 Source: OASIS AMQP 1.0, part 2, section 2.7.6, part 3, section 3.4, and part 4, section 4.5.
 """
@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from local.broker.protocol.fields import NULL, Field, Fields, compose_list, flag_field, number_field
-from local.broker.protocol.frames import AMQP, HEADER
-from local.broker.protocol.performatives import ACCEPTED_STATE, DISPOSITION, FALSE, TRANSACTIONAL, TRUE
 from shared.amqp.codec import encode
+from shared.amqp.fields import NULL, Field, Fields, compose_list, flag_field, number_field
+from shared.amqp.frames import AMQP, HEADER
+from shared.amqp.performatives import ACCEPTED_STATE, DISPOSITION, FALSE, TRANSACTIONAL, TRUE
 from shared.amqp.values import Value, binary
 
 

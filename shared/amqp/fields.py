@@ -7,9 +7,8 @@ Simple values become plain Python values; maps, lists, arrays and described valu
 import struct
 from collections.abc import Sequence
 
-from local.broker import errors
-from local.broker.errors import ConnectionViolation
 from shared.amqp.codec import decode, encode
+from shared.amqp.errors import DECODE_ERROR, ConnectionViolation
 from shared.amqp.values import Array, Described, Malformed, Value, array, string, symbol, uint, ulong
 
 type Field = bool | int | str | bytes | Value | None
@@ -36,7 +35,7 @@ def read_list(buffer: bytes) -> tuple[int, list[Field], int]:
     try:
         return _read_list(buffer)
     except (Malformed, IndexError, struct.error) as error:
-        raise ConnectionViolation(errors.DECODE_ERROR, f"performative: {error}") from error
+        raise ConnectionViolation(DECODE_ERROR, f"performative: {error}") from error
 
 
 def _read_list(buffer: bytes) -> tuple[int, list[Field], int]:
@@ -109,7 +108,9 @@ _CODES = {
     "amqp:detach:list": 0x16,
     "amqp:end:list": 0x17,
     "amqp:close:list": 0x18,
+    "amqp:sasl-mechanisms:list": 0x40,
     "amqp:sasl-init:list": 0x41,
+    "amqp:sasl-outcome:list": 0x44,
 }
 
 
@@ -126,7 +127,7 @@ class Fields:
     def _wrong(self, number: int, expected: str) -> ConnectionViolation:
         seen = self._field(number)
         what = "null" if seen is None else seen.kind if isinstance(seen, Value) else type(seen).__name__
-        return ConnectionViolation(errors.DECODE_ERROR, f"{self._name}: field {number} is {what}, expected {expected}")
+        return ConnectionViolation(DECODE_ERROR, f"{self._name}: field {number} is {what}, expected {expected}")
 
     def number(self, number: int) -> int | None:
         """Return an unsigned number."""
@@ -193,7 +194,7 @@ def fields_of(value: Value | None, name: str) -> tuple[int, Fields]:
     """Return the descriptor and the fields of a described list such as a source or a delivery state."""
     described = None if value is None else value.payload
     if not isinstance(described, Described) or described.value.kind != "list":
-        raise ConnectionViolation(errors.DECODE_ERROR, f"{name}: expected a described list")
+        raise ConnectionViolation(DECODE_ERROR, f"{name}: expected a described list")
     code = described.descriptor.payload
     if not isinstance(code, int):
         code = _COMPOSITES.get(str(code), 0)
