@@ -12,8 +12,6 @@ from shared.amqp.errors import AmqpError
 
 CONNECTION_FORCED: Final = "amqp:connection:forced"
 INTERNAL_ERROR: Final = "amqp:internal-error"
-INVALID_FIELD: Final = "amqp:invalid-field"
-NOT_ALLOWED: Final = "amqp:not-allowed"
 NOT_FOUND: Final = "amqp:not-found"
 RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"

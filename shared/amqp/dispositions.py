@@ -5,6 +5,7 @@ Source: OASIS AMQP 1.0, part 2, section 2.7.6, part 3, section 3.4, and part 4, 
 """
 
 import itertools
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -57,14 +58,40 @@ _NUMBER_AT = {len(encoded) + 4: at for encoded, at, _ in _acceptances()}
 """Where the number is in an acceptance of this length."""
 
 
-def read_acceptance(body: bytes) -> tuple[int, bool] | None:
-    """Return the delivery that a receiver accepts, and whether it has settled it; None for any other frame."""
+# The forms in which brokers accept ranges: the first and the last delivery, settled, accepted, and `batchable`.
+_RANGE = re.compile(
+    rb"\x00\x53\x15\xc0..\x41(\x43|\x52.|\x70.{4})(\x40|\x43|\x52.|\x70.{4})([\x41\x42])\x00\x53\x24\x45([\x40\x41\x42]?)",
+    re.DOTALL,
+)
+
+
+def read_acceptance(body: bytes) -> tuple[int, int, bool] | None:
+    """Return the first and last delivery that a receiver accepts, and whether it has settled them; else None."""
     # Nearly all that azure-servicebus sends: without reading the fields one by one, this saves 5 µs a message.
     at = _NUMBER_AT.get(len(body))
-    if at is None:
+    if at is not None:
+        settled = _ACCEPTANCES.get(body[:at] + body[at + 4 :])
+        if settled is not None:
+            number = int.from_bytes(body[at : at + 4])
+            return number, number, settled
+    if not body.startswith(_PREFIX):
         return None
-    settled = _ACCEPTANCES.get(body[:at] + body[at + 4 :])
-    return None if settled is None else (int.from_bytes(body[at : at + 4]), settled)
+    found = _RANGE.fullmatch(body)
+    if found is None or (body[4], body[5]) != (len(body) - 5, 5 + len(found[4])):
+        return None
+    first = int.from_bytes(found[1][1:])
+    return first, first if found[2] == NULL else int.from_bytes(found[2][1:]), found[3] == TRUE
+
+
+def settlement(delivery_id: int, state: bytes, *, settled: bool) -> bytes:
+    """Return the disposition that gives an encoded state to one received delivery, without `last`, as .NET does."""
+    fields = [TRUE, number_field(delivery_id), NULL, flag_field(settled), state]
+    return compose_list(DISPOSITION, fields)
+
+
+def acknowledgement(first: int, last: int) -> bytes:
+    """Return the disposition in which a sender settles what the receiver has answered and left unsettled."""
+    return compose_list(DISPOSITION, [FALSE, number_field(first), number_field(last), TRUE])
 
 
 def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:

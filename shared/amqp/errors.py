@@ -13,6 +13,8 @@ FRAMING_ERROR: Final = "amqp:connection:framing-error"
 WINDOW_VIOLATION: Final = "amqp:session:window-violation"
 UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"
 NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+INVALID_FIELD: Final = "amqp:invalid-field"
 
 
 class AmqpError(BuswayError):
@@ -25,9 +27,17 @@ class AmqpError(BuswayError):
         self.description = description
 
 
-class SessionViolation(AmqpError):
-    """The peer violated the protocol of an AMQP session, which ends."""
+class Violation(AmqpError):
+    """The peer violated the protocol."""
 
 
-class ConnectionViolation(AmqpError):
-    """The peer violated the protocol of the connection, which is closed."""
+class SessionViolation(Violation):
+    """It violated that of an AMQP session, which ends."""
+
+
+class ConnectionViolation(Violation):
+    """It violated that of the connection, which is closed."""
+
+
+class ConnectionClosed(ConnectionError):
+    """The end of a connection from this side: its user asked for it, or the peer was silent."""

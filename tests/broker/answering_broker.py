@@ -8,14 +8,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from shared.amqp import performatives, sasl
 from shared.amqp.codec import decode, encode, items_of
+from shared.amqp.frames import AMQP_HEADER, SASL_HEADER
 from shared.amqp.scan import join_list
 from shared.amqp.values import NULL, TRUE, Array, Described, Value, array, described, list_, string, symbol, uint, ulong
-from shared.azure.senders import amqp_frames as frames
 
-ACCEPTED = described(ulong(frames.ACCEPTED), list_([]))
-RELEASED = described(ulong(frames.RELEASED), list_([]))
-MODIFIED = described(ulong(frames.MODIFIED), list_([TRUE, TRUE]))
+ACCEPTED = described(ulong(performatives.ACCEPTED), list_([]))
+RELEASED = described(ulong(performatives.RELEASED), list_([]))
+MODIFIED = described(ulong(performatives.MODIFIED), list_([TRUE, TRUE]))
 CLOSE, SILENCE = "close", "silence"
 
 type Answer = Value | str
@@ -25,7 +26,7 @@ type Answer = Value | str
 def rejected(condition: str | None = None, description: str = "") -> Value:
     """Return the outcome rejected, with an error if there is a condition."""
     fields = [] if condition is None else [error(condition, description)]
-    return described(ulong(frames.REJECTED), list_(fields))
+    return described(ulong(performatives.REJECTED), list_(fields))
 
 
 def error(condition: str, description: str = "") -> Value:
@@ -82,13 +83,13 @@ class AnsweringBroker:
 
     async def start(self, peer: "Peer") -> bool:
         """Authenticate; return whether the peer may go on."""
-        await peer.header(frames.SASL_HEADER)
-        peer.send(frames.SASL_MECHANISMS, [array(0xA3, [symbol("PLAIN")])], kind=1)
+        await peer.header(SASL_HEADER.encode())
+        peer.send(sasl.MECHANISMS, [array(0xA3, [symbol("PLAIN")])], kind=1)
         await peer.frame()
-        peer.send(frames.SASL_OUTCOME, [Value(0x50, self._sasl_code)], kind=1)
+        peer.send(sasl.OUTCOME, [Value(0x50, self._sasl_code)], kind=1)
         if self._sasl_code:
             return False
-        await peer.header(frames.AMQP_HEADER)
+        await peer.header(AMQP_HEADER.encode())
         return True
 
     def attach(self, peer: "Peer", fields: Sequence[Value]) -> None:
@@ -102,24 +103,24 @@ class AnsweringBroker:
         )
         refused = self._attach_error
         answer = [fields[0], uint(0), TRUE, NULL, NULL, fields[5], NULL if refused else fields[6]]
-        peer.send(frames.ATTACH, [*answer, NULL, NULL, NULL, Value(0x80, self._largest_message)])
+        peer.send(performatives.ATTACH, [*answer, NULL, NULL, NULL, Value(0x80, self._largest_message)])
         if refused:
-            peer.send(frames.DETACH, [uint(0), TRUE, error(*refused)])
+            peer.send(performatives.DETACH, [uint(0), TRUE, error(*refused)])
         elif self.credit:
             self.grant(peer, 0)
 
     def grant(self, peer: "Peer", delivery_count: int) -> None:
         """Send a flow with the credit and the window."""
         window = [uint(peer.transfers), uint(self._window), uint(0), uint(100)]
-        peer.send(frames.FLOW, [*window, uint(0), uint(delivery_count), uint(self.credit)])
+        peer.send(performatives.FLOW, [*window, uint(0), uint(delivery_count), uint(self.credit)])
 
     def opened(self, peer: "Peer") -> None:
         """Answer an open."""
-        peer.send(frames.OPEN, [string("answering"), NULL, uint(self._largest_frame), NULL, uint(500)])
+        peer.send(performatives.OPEN, [string("answering"), NULL, uint(self._largest_frame), NULL, uint(500)])
 
     def begun(self, peer: "Peer") -> None:
         """Answer a begin."""
-        peer.send(frames.BEGIN, [Value(0x60, 0), uint(0), uint(self._window), uint(100)])
+        peer.send(performatives.BEGIN, [Value(0x60, 0), uint(0), uint(self._window), uint(100)])
 
     def flowed(self, peer: "Peer", fields: Sequence[Value]) -> None:
         """Take a flow of the sender."""
@@ -129,13 +130,13 @@ class AnsweringBroker:
         number = len(self.contents)
         self.contents.append(content)
         if self._detach is not None and number + 1 == self._detach[0]:
-            peer.send(frames.DETACH, [uint(0), TRUE, error(self._detach[1], "said the test")])
+            peer.send(performatives.DETACH, [uint(0), TRUE, error(self._detach[1], "said the test")])
             return True
         found = self.answer(number, content)
         if found == CLOSE:
             return False
         if isinstance(found, Value):
-            peer.send(frames.DISPOSITION, [TRUE, uint(delivery), uint(delivery), TRUE, found])
+            peer.send(performatives.DISPOSITION, [TRUE, uint(delivery), uint(delivery), TRUE, found])
         self.grant(peer, delivery + 1)
         return True
 
@@ -157,15 +158,15 @@ class Peer:
         delivery = 0
         while True:
             code, fields, payload = await self.frame()
-            if code == frames.OPEN:
+            if code == performatives.OPEN:
                 broker.opened(self)
-            elif code == frames.BEGIN:
+            elif code == performatives.BEGIN:
                 broker.begun(self)
-            elif code == frames.ATTACH:
+            elif code == performatives.ATTACH:
                 broker.attach(self, fields)
-            elif code == frames.FLOW:
+            elif code == performatives.FLOW:
                 broker.flowed(self, fields)
-            elif code == frames.TRANSFER:
+            elif code == performatives.TRANSFER:
                 self.transfers += 1
                 parts.append(payload)
                 if fields[1].payload is not None:
@@ -176,7 +177,7 @@ class Peer:
                 if not await broker.take(self, delivery, b"".join(parts)):
                     return
                 parts = []
-            elif code == frames.CLOSE:
+            elif code == performatives.CLOSE:
                 return
 
     def cut(self) -> None:

@@ -32,7 +32,7 @@ from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
 from local.broker.server import BrokerServer
 from local.broker.thread import RunningBroker
-from shared.amqp import performatives
+from shared.amqp import sasl
 from shared.amqp.codec import encode
 from shared.amqp.fields import compose_list
 from shared.amqp.frames import SASL, compose
@@ -302,9 +302,7 @@ def _sasl_plain(broker: RunningBroker, response: bytes) -> bytes:
     mechanism = encode(symbol("PLAIN"))
     with socket.create_connection(("127.0.0.1", broker.port("west")), timeout=5) as peer:
         peer.sendall(b"AMQP\x03\x01\x00\x00")
-        peer.sendall(
-            compose(0, compose_list(performatives.SASL_INIT, [mechanism, encode(binary(response))]), kind=SASL)
-        )
+        peer.sendall(compose(0, compose_list(sasl.INIT, [mechanism, encode(binary(response))]), kind=SASL))
         received = b""
         while b"\x00\x53\x44" not in received or len(received) < received.index(b"\x00\x53\x44") + 8:
             part = peer.recv(4096)

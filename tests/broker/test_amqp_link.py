@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from shared.amqp import performatives
 from shared.amqp.values import FALSE, NULL, TRUE, Value, boolean, described, list_, uint, ulong
-from shared.azure.senders import amqp_frames as frames
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
@@ -36,8 +36,8 @@ def answers_of(broker: AnsweringBroker, *calls: Sequence[Outgoing]) -> list[list
 def test_a_broker_that_attaches_and_detaches_at_once_says_why() -> None:
     class Detaching(AnsweringBroker):
         def attach(self, peer: Peer, fields: Sequence[Value]) -> None:
-            peer.send(frames.ATTACH, [fields[0], uint(0), TRUE, NULL, NULL, fields[5], fields[6]])
-            peer.send(frames.DETACH, [uint(0), TRUE, error("amqp:not-found", "no queue q")])
+            peer.send(performatives.ATTACH, [fields[0], uint(0), TRUE, NULL, NULL, fields[5], fields[6]])
+            peer.send(performatives.DETACH, [uint(0), TRUE, error("amqp:not-found", "no queue q")])
 
     [[answer]] = answers_of(Detaching(), some(1))
     assert isinstance(answer, TargetRefused)
@@ -49,7 +49,7 @@ def test_a_broker_that_takes_no_message_and_detaches_says_why() -> None:
         def attach(self, peer: Peer, fields: Sequence[Value]) -> None:
             super().attach(peer, fields)
             detach = [uint(0), TRUE, error("amqp:resource-deleted", "queue q was deleted")]
-            asyncio.get_running_loop().call_later(0.05, peer.send, frames.DETACH, detach)
+            asyncio.get_running_loop().call_later(0.05, peer.send, performatives.DETACH, detach)
 
     [answers] = answers_of(Detaching(credit=0), some(2))
     assert [type(each) for each in answers] == [TargetUnavailable] * 2
@@ -60,7 +60,7 @@ def test_the_text_of_a_broker_that_fails_at_a_message_is_not_shown() -> None:
     class Failing(AnsweringBroker):
         async def take(self, peer: Peer, _delivery: int, content: bytes) -> bool:
             # RabbitMQ 4 quotes the sections of a message in which it found no body.
-            peer.send(frames.CLOSE, [error("amqp:internal-error", f"function_clause {content!r}")])
+            peer.send(performatives.CLOSE, [error("amqp:internal-error", f"function_clause {content!r}")])
             return True
 
     broker = Failing(credit=1)
@@ -75,7 +75,7 @@ class Accepting(AnsweringBroker):
 
     def flow(self, peer: Peer, transfers: int, window: int, delivery_count: int, credit: int, *, drain: bool) -> None:
         numbers = [transfers, window, 0, 100, 0, delivery_count, credit]
-        peer.send(frames.FLOW, [*map(uint, numbers), NULL, boolean(drain)])
+        peer.send(performatives.FLOW, [*map(uint, numbers), NULL, boolean(drain)])
 
     def grant(self, peer: Peer, delivery_count: int) -> None:
         if not delivery_count:
@@ -128,22 +128,25 @@ def test_messages_after_a_drain_have_the_next_delivery_ids_and_the_credit_counts
 
     drained: list[list[object]] = []
     assert answers_of(Draining(credit=2), some(2), some(3)) == [[None] * 2, [None] * 3]
-    assert drained == [[12, 0, 0, True]]
+    assert drained == [[12, 0, None, True]]
     assert deliveries == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("handle", "expected"), [([uint(0), uint(1), uint(4)], [1, 4, 0, False]), ([NULL] * 3, [])])
+@pytest.mark.parametrize(
+    ("handle", "expected"),
+    [([uint(0), uint(1), uint(4)], [1, 4, None, False]), ([NULL] * 3, [None, None, None, False])],
+)
 def test_an_echo_is_answered_with_the_state_for_which_the_broker_asks(
     handle: Sequence[Value], expected: Sequence[object]
 ) -> None:
     class Echoing(Accepting):
         async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
-            peer.send(frames.FLOW, [uint(1), uint(100), uint(0), uint(100), *handle, NULL, FALSE, TRUE])
+            peer.send(performatives.FLOW, [uint(1), uint(100), uint(0), uint(100), *handle, NULL, FALSE, TRUE])
             return await super().take(peer, delivery, content)
 
         def flowed(self, peer: Peer, fields: Sequence[Value]) -> None:
             found.append([each.payload for each in fields[5:9]])
-            peer.send(frames.FLOW, [uint(1), uint(100), uint(0), uint(100), uint(0), uint(1), uint(10)])
+            peer.send(performatives.FLOW, [uint(1), uint(100), uint(0), uint(100), uint(0), uint(1), uint(10)])
 
     found: list[list[object]] = []
     assert answers_of(Echoing(credit=1), some(1), []) == [[None], []]
@@ -153,8 +156,8 @@ def test_an_echo_is_answered_with_the_state_for_which_the_broker_asks(
 def test_a_message_that_the_broker_has_received_waits_for_its_outcome() -> None:
     class Receiving(AnsweringBroker):
         async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
-            received = described(ulong(frames.RECEIVED), list_([uint(0), ulong(len(content))]))
-            peer.send(frames.DISPOSITION, [TRUE, uint(delivery), NULL, FALSE, received])
+            received = described(ulong(performatives.RECEIVED), list_([uint(0), ulong(len(content))]))
+            peer.send(performatives.DISPOSITION, [TRUE, uint(delivery), NULL, FALSE, received])
             return await super().take(peer, delivery, content)
 
     assert answers_of(Receiving(), some(3)) == [[None] * 3]
@@ -165,7 +168,7 @@ def test_a_range_with_the_last_delivery_before_the_first_accepts_nothing() -> No
         async def take(self, peer: Peer, _delivery: int, content: bytes) -> bool:
             self.contents.append(content)
             if len(self.contents) == 5:
-                peer.send(frames.DISPOSITION, [TRUE, uint(3), uint(1), TRUE, ACCEPTED])
+                peer.send(performatives.DISPOSITION, [TRUE, uint(3), uint(1), TRUE, ACCEPTED])
             return True
 
     [answers] = answers_of(Reversing(), some(5))

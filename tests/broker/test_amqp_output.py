@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage, parse_connection_string
-from hypothesis import given
-from hypothesis import strategies as st
 
 from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from local.broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
-from shared.amqp.codec import encode
-from shared.amqp.values import FALSE, NULL, TRUE, Value, binary, boolean, uint
-from shared.azure.senders import amqp_frames
+from shared.amqp import performatives
+from shared.amqp.values import TRUE, Value, binary, uint
 from shared.azure.senders.amqp import AmqpOutput
 from shared.azure.senders.amqp_endpoint import amqp_endpoint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -97,35 +94,6 @@ def test_the_projects_broker_takes_them_with_a_key_as_the_password(
     assert "amqp:not-found" in str(missing)
 
 
-@given(st.binary(max_size=3_000), st.integers(512, 1_200))
-def test_frames_of_a_message_fit_and_join_to_its_bytes(content: bytes, largest: int) -> None:
-    found = [b"".join(each) for each in amqp_frames.transfer_frames(7, content, largest)]
-    assert max(map(len, found)) <= largest
-    assert [int.from_bytes(each[:4]) for each in found] == list(map(len, found))
-    assert b"".join(each[13 + each[12] :] for each in found) == content
-
-
-@given(
-    st.sampled_from([ACCEPTED, RELEASED, rejected()]),
-    st.tuples(st.booleans(), st.booleans()),
-    st.tuples(*[st.integers(0, 3) | st.integers(0, 2**32 - 1)] * 2),
-    st.sampled_from([[], [NULL], [TRUE], [FALSE]]),
-)
-def test_a_range_of_accepted_deliveries_is_read_as_by_the_general_way(
-    state: Value, flags: tuple[bool, bool], numbers: tuple[int, int], batchable: list[Value]
-) -> None:
-    first, last = (uint(each) for each in numbers)
-    fields = [boolean(flags[0]), first, last if numbers[1] else NULL, boolean(flags[1]), state, *batchable]
-    content = bytes([len(fields), *b"".join(encode(each) for each in fields)])
-    body = b"\x00\x53\x15\xc0" + bytes([len(content)]) + content
-    is_accepted = state is ACCEPTED and all(flags)
-    expected = (numbers[0], numbers[1] or numbers[0]) if is_accepted else None
-    assert amqp_frames.accepted_range(body) == expected
-    damaged = body[:4] + bytes([body[4] + 1]) + body[5:]
-    assert amqp_frames.accepted_range(damaged) is None
-    assert amqp_frames.accepted_range(body + b"\x40") is None
-
-
 def test_what_a_cancelled_call_has_not_sent_is_not_sent_later() -> None:
     async def run() -> None:
         third, cancelled = asyncio.Event(), asyncio.Event()
@@ -137,7 +105,7 @@ def test_what_a_cancelled_call_has_not_sent_is_not_sent_later() -> None:
                     third.set()
                     await cancelled.wait()
                 if len(self.contents) >= 3:
-                    peer.send(amqp_frames.DISPOSITION, [TRUE, uint(0), uint(delivery), TRUE, ACCEPTED])
+                    peer.send(performatives.DISPOSITION, [TRUE, uint(0), uint(delivery), TRUE, ACCEPTED])
                     self.grant(peer, delivery + 1)
                 return True
 
@@ -269,7 +237,7 @@ class Breaking(AnsweringBroker):
             return await super().take(peer, delivery, content)
         self.breaks += 1
         if self.condition is not None:
-            peer.send(amqp_frames.CLOSE, [error(self.condition, "body")])
+            peer.send(performatives.CLOSE, [error(self.condition, "body")])
         return False
 
 
@@ -432,7 +400,7 @@ def test_an_answer_for_a_range_of_any_size_takes_no_time() -> None:
         async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
             self.contents.append(content)
             if len(self.contents) == 5:
-                peer.send(amqp_frames.DISPOSITION, [TRUE, uint(0), uint(2**31 - 1), TRUE, ACCEPTED])
+                peer.send(performatives.DISPOSITION, [TRUE, uint(0), uint(2**31 - 1), TRUE, ACCEPTED])
             self.grant(peer, delivery + 1)
             return True
 

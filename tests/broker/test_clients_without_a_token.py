@@ -54,8 +54,8 @@ def attach(
 
 
 def transfer(handle: int, number: int, payload: bytes, *, more: bool = True) -> bytes:
-    head = performatives.transfer(handle, number, number.to_bytes(16), settled=False, more=more)
-    return compose(0, head, payload)
+    tag = number.to_bytes(16)
+    return performatives.transfer(0, handle, number, tag, len(payload), settled=False, more=more) + payload
 
 
 def request(message_id: str) -> bytes:

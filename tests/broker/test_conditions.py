@@ -9,7 +9,16 @@ from local.broker import errors, fixture
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
-from shared.amqp.errors import DECODE_ERROR, FRAMING_ERROR, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, WINDOW_VIOLATION
+from shared.amqp import errors as amqp_errors
+from shared.amqp.errors import (
+    DECODE_ERROR,
+    FRAMING_ERROR,
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    UNAUTHORIZED_ACCESS,
+    WINDOW_VIOLATION,
+)
 
 # The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
 broker = fixture.broker
@@ -23,12 +32,12 @@ EXCEPTIONS = {
     errors.ENTITY_ALREADY_EXISTS: exceptions.MessagingEntityAlreadyExistsError,
     errors.ENTITY_DISABLED: exceptions.MessagingEntityDisabledError,
     errors.INTERNAL_ERROR: exceptions.ServiceBusError,
-    errors.INVALID_FIELD: exceptions.ServiceBusError,
+    INVALID_FIELD: exceptions.ServiceBusError,
     errors.LINK_STOLEN: exceptions.ServiceBusError,
     errors.MESSAGE_LOCK_LOST: exceptions.MessageLockLostError,
     errors.MESSAGE_NOT_FOUND: exceptions.MessageNotFoundError,
     errors.MESSAGE_SIZE_EXCEEDED: exceptions.MessageSizeExceededError,
-    errors.NOT_ALLOWED: exceptions.ServiceBusError,
+    NOT_ALLOWED: exceptions.ServiceBusError,
     errors.NOT_FOUND: exceptions.MessagingEntityNotFoundError,
     NOT_IMPLEMENTED: exceptions.ServiceBusError,
     errors.RESOURCE_LIMIT_EXCEEDED: exceptions.ServiceBusQuotaExceededError,
@@ -68,7 +77,7 @@ def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
 
 
 def test_the_table_is_complete() -> None:
-    known = {value for name, value in vars(errors).items() if name.isupper()}
+    known = {value for module in (errors, amqp_errors) for name, value in vars(module).items() if name.isupper()}
     assert known == set(EXCEPTIONS) | OTHERS
 
 

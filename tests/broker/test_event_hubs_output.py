@@ -9,9 +9,10 @@ import pytest
 
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.core.hub import Partition
-from local.broker.errors import MESSAGE_SIZE_EXCEEDED, NOT_ALLOWED
+from local.broker.errors import MESSAGE_SIZE_EXCEEDED
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import NamespaceFaults, RunningBroker
+from shared.amqp.errors import NOT_ALLOWED
 from shared.amqp.values import binary, string
 from shared.azure.connections import event_hub_client, setting_problem
 from shared.azure.senders.event_hubs import CALLS_AT_ONCE, EventHubsOutput

@@ -19,7 +19,7 @@ from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.protocol.connection import OUTPUT_LIMIT
 from local.broker.socket_peer import SocketPeer
 from local.broker.thread import RunningBroker
-from shared.amqp import performatives
+from shared.amqp import performatives, sasl
 from shared.amqp.codec import plain
 from shared.amqp.fields import compose_list, number_field, read_list, symbol_field
 from shared.amqp.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
@@ -74,8 +74,8 @@ def attach(handle: int, *, receives: bool, address: str = QUEUE) -> bytes:
 
 
 def transfer(handle: int, number: int, payload: bytes, *, channel: int = 0, more: bool = False) -> bytes:
-    head = performatives.transfer(handle, number, number.to_bytes(16), settled=False, more=more)
-    return compose(channel, head, payload)
+    tag = number.to_bytes(16)
+    return performatives.transfer(channel, handle, number, tag, len(payload), settled=False, more=more) + payload
 
 
 def flow(handle: int, credit: int, *, echo: bool = False) -> bytes:
@@ -164,7 +164,7 @@ CONNECTION_ERRORS = {
     "a data offset past the frame": (struct.pack(">IBBH", 8, 3, 0, 0), "amqp:connection:framing-error"),
     "an unknown frame type": (struct.pack(">IBBH", 8, 2, 9, 0), "amqp:connection:framing-error"),
     "a SASL frame after SASL": (
-        compose(0, compose_list(performatives.SASL_INIT, [symbol_field("PLAIN")]), kind=SASL),
+        compose(0, compose_list(sasl.INIT, [symbol_field("PLAIN")]), kind=SASL),
         "amqp:connection:framing-error",
     ),
     "no performative": (compose(0, b"garbage"), "amqp:decode-error"),

@@ -53,8 +53,8 @@ def _attach(handle: int, address: str, *, receives: bool, filters: Value = NULL)
 
 
 def _transfer(handle: int, number: int, payload: bytes, *, more: bool = False) -> bytes:
-    head = performatives.transfer(handle, number, number.to_bytes(16), settled=False, more=more)
-    return compose(0, head, payload)
+    tag = number.to_bytes(16)
+    return performatives.transfer(0, handle, number, tag, len(payload), settled=False, more=more) + payload
 
 
 def _flow(handle: int, credit: int) -> bytes:

@@ -25,7 +25,7 @@ from local.broker.core.namespace import Namespace
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
-from shared.amqp.errors import UNAUTHORIZED_ACCESS
+from shared.amqp.errors import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 
 MAX_PAGE = 100
 
@@ -313,7 +313,7 @@ def _expect(request: AtomRequest, method: str) -> None:
 
 
 def _not_allowed(request: AtomRequest) -> Refusal:
-    return Refusal(errors.NOT_ALLOWED, f"'{request.path}' does not support {request.method}")
+    return Refusal(NOT_ALLOWED, f"'{request.path}' does not support {request.method}")
 
 
 def _path(entity: Queue | Topic | Subscription) -> str:

@@ -28,7 +28,7 @@ from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.server import BrokerServer
 from local.broker.web_sockets import PATH, web_sockets_of
-from shared.amqp.errors import UNAUTHORIZED_ACCESS
+from shared.amqp.errors import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 from shared.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -161,10 +161,10 @@ class AdminServer:
     def _check_origin(self, request: web.Request) -> None:
         """Refuse a page of another site and, unless the broker serves other machines, a host that is not this one."""
         if is_loopback(self._host) and not is_own_host(request):
-            raise Refusal(errors.NOT_ALLOWED, "the host of the request is not this machine, expected localhost")
+            raise Refusal(NOT_ALLOWED, "the host of the request is not this machine, expected localhost")
         if not is_same_origin(request):
             problem = "the request comes from a page of another site, expected the page of this broker or a program"
-            raise Refusal(errors.NOT_ALLOWED, problem)
+            raise Refusal(NOT_ALLOWED, problem)
 
     async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
         data: object

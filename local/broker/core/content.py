@@ -16,7 +16,7 @@ from local.broker import errors
 from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode
-from shared.amqp.errors import DECODE_ERROR
+from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED
 from shared.amqp.map_section import check_unique, walk
 from shared.amqp.scan import BINARIES, compound_content, extent_bytes, join_list, list_fields, map_entries, skip
 from shared.amqp.sections import DATA, Sections, descriptor, fields_of
@@ -169,7 +169,7 @@ def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | Non
     partition_key = scheduled = None
     for key, start, value_start, stop in map_entries(section, descriptor(section, 0)[1], len(section)):
         if key in _NOT_NULL and section[value_start:stop] == NULL:
-            raise Refusal(errors.NOT_ALLOWED, f"annotation {key} is null, expected a value or no annotation")
+            raise Refusal(NOT_ALLOWED, f"annotation {key} is null, expected a value or no annotation")
         if key in SERVICE_ASSIGNED:
             continue
         if key == "x-opt-partition-key":

@@ -20,6 +20,7 @@ from local.broker.core.timers import Timed, Timers
 from local.broker.core.usage import check_can_send
 from local.broker.errors import Refusal
 from local.broker.faults import Faults
+from shared.amqp.errors import NOT_ALLOWED
 from shared.amqp.values import string
 from shared.clock import Clock
 
@@ -171,16 +172,14 @@ class Namespace:
                 return backlog.transfer_dead_letters if suffix == _TRANSFER_DEAD_LETTER else backlog.dead_letters
         entity = self.entity(path)
         if isinstance(entity, Topic):
-            raise Refusal(
-                errors.NOT_ALLOWED, f"{path}: it is a topic, expected a queue or subscription to receive from"
-            )
+            raise Refusal(NOT_ALLOWED, f"{path}: it is a topic, expected a queue or subscription to receive from")
         return entity.backlog.store
 
     def target(self, path: str) -> Queue | Topic:
         """Return the queue or topic that a sender at a path sends to."""
         entity = self.entity(path)
         if isinstance(entity, Subscription):
-            raise Refusal(errors.NOT_ALLOWED, f"{path}: it is a subscription, expected a queue or topic to send to")
+            raise Refusal(NOT_ALLOWED, f"{path}: it is a subscription, expected a queue or topic to send to")
         return entity
 
     def check_exists(self, path: str) -> None:

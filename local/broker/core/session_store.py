@@ -21,6 +21,7 @@ from local.broker.core.sequence_numbers import SequenceNumbers
 from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
 from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
+from shared.amqp.errors import NOT_ALLOWED
 from shared.clock import Clock
 
 LOCK_END_OF_A_MESSAGE = 253_402_300_800_000
@@ -233,7 +234,7 @@ class SessionStore(MessageStore):
     def join(self, consumer: Consumer) -> None:  # noqa: ARG002 - the signature is that of every store
         """Refuse a consumer that does not name a session or ask for the next."""
         raise Refusal(
-            errors.NOT_ALLOWED,
+            NOT_ALLOWED,
             "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
         )
 
@@ -296,7 +297,7 @@ class SessionStore(MessageStore):
 def without_session() -> Refusal:
     """Return the refusal of a message that has no session id."""
     return Refusal(
-        errors.NOT_ALLOWED,
+        NOT_ALLOWED,
         "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
         "support enabled can only receive messages that have the SessionId set to a valid value.",
     )

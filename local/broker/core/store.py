@@ -28,6 +28,7 @@ from local.broker.core.recording import Recorder
 from local.broker.core.sequence_numbers import SequenceNumbers, partition_of
 from local.broker.core.timers import Deadlines, Timers
 from local.broker.errors import Refusal
+from shared.amqp.errors import NOT_ALLOWED
 from shared.clock import Clock, SystemClock
 
 
@@ -233,7 +234,7 @@ class MessageStore:
     def check_dead_letter(self, token: bytes) -> None:
         """Raise a Refusal unless `dead_letter` is possible."""
         if self._dead_letter is None:
-            raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
+            raise Refusal(NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
         self._locks.message(token)
 
     def renew_lock(self, token: bytes) -> int:

@@ -21,7 +21,7 @@ from local.broker import errors
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
-from shared.amqp.errors import AmqpError
+from shared.amqp.errors import NOT_ALLOWED, AmqpError
 
 TIME_OUT = 120_000
 """Milliseconds from the first work of a transaction to its end."""
@@ -70,7 +70,7 @@ class Transaction:
         if self._entity is not None and entity != self._entity:
             raise spans_entities(self._entity)
         if self._sent + sent > MAX_SENT:
-            raise Refusal(errors.NOT_ALLOWED, f"Cannot send more than {MAX_SENT} messages in a single transaction.")
+            raise Refusal(NOT_ALLOWED, f"Cannot send more than {MAX_SENT} messages in a single transaction.")
         given = [each.subject for each in work if each.subject is not None]
         subjects = set(given)
         if len(subjects) < len(given) or not self._subjects.isdisjoint(subjects):
@@ -189,7 +189,7 @@ class TransactionScope:
 def spans_entities(entity: str) -> Refusal:
     """Return the refusal of an operation on another entity than the transaction's."""
     return Refusal(
-        errors.NOT_ALLOWED,
+        NOT_ALLOWED,
         "Local transactions cannot span multiple top-level entities such as queue or topic. "
         f"The entity of this one is '{entity}'.",
     )

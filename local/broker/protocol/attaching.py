@@ -26,6 +26,7 @@ from local.broker.protocol.publisher_link import PublisherLink, TransferLink
 from local.broker.protocol.request_links import RequestLink, ResponseLink
 from local.broker.protocol.requests import Node, by_text
 from local.broker.protocol.terminus import SESSION_FILTER, address_of, filters_of, is_coordinator
+from shared.amqp.errors import INVALID_FIELD, NOT_ALLOWED
 from shared.amqp.performatives import Attach
 
 _MANAGEMENT = "$management"
@@ -49,7 +50,7 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
         return CoordinatorLink(session, attach)
     address = address_of(attach.source if attach.role else attach.target)
     if address is None:
-        raise Refusal(errors.INVALID_FIELD, "the link has no address, expected the address of an entity")
+        raise Refusal(INVALID_FIELD, "the link has no address, expected the address of an entity")
     path = path_of(address)
     if path == cbs.ADDRESS:
         return _node_link(session, attach, cbs.token_node(session.connection.claims))
@@ -138,9 +139,7 @@ def _receiver(session: LinkSession, attach: Attach, path: str) -> Link:
     if SESSION_FILTER not in filters:
         return ConsumerLink(session, attach, store)
     if not isinstance(store, SessionStore):
-        raise Refusal(
-            errors.NOT_ALLOWED, f"{store.path}: it does not require sessions, expected a receiver without a session"
-        )
+        raise Refusal(NOT_ALLOWED, f"{store.path}: it does not require sessions, expected a receiver without a session")
     properties = {} if attach.properties is None else by_text(attach.properties)
     timeout = properties.get("com.microsoft:timeout")
     milliseconds = timeout.payload if timeout is not None and isinstance(timeout.payload, int) else None

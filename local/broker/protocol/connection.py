@@ -1,53 +1,41 @@
 """
-One connection: headers, SASL, open and close, and the frames for its sessions.
+The broker's end of a connection: SASL, open and close, and the frames for its sessions.
 
-1. `receive` takes incoming bytes and `take_output` returns outgoing ones; `wake` is called when output appears between
-   calls of `receive`.
-2. When the peer violates the protocol, the connection is closed with the condition that the specification names.
-3. Frames for a session that has ended are ignored: the SDKs answer detaches on channels that they have ended.
+Frames for a session that has ended are ignored: the SDKs answer detaches on channels that they have ended.
 
 Source: OASIS AMQP 1.0, part 2, section 2.4.
 """
 
 import uuid
 from collections.abc import Callable, Iterator
-from enum import Enum, auto
 
 from local.broker import errors
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.core.transaction import Transactions
 from local.broker.errors import Refusal
-from local.broker.protocol import claims, sasl
+from local.broker.protocol import claims
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
 from local.broker.protocol.interfaces import ResponsePath
 from local.broker.protocol.link import Link
 from local.broker.protocol.open_links import OpenLinks
+from local.broker.protocol.sasl import MECHANISMS, authenticate
 from local.broker.protocol.session import INCOMING_WINDOW, Session
-from shared.amqp import performatives
-from shared.amqp.dispositions import read_acceptance
+from shared.amqp import connection as amqp
+from shared.amqp import performatives, sasl
+from shared.amqp.connection import IN_SESSION, MAX_FRAME_SIZE, Phase
 from shared.amqp.errors import (
-    DECODE_ERROR,
-    FRAMING_ERROR,
+    INVALID_FIELD,
+    NOT_ALLOWED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
     ConnectionViolation,
     SessionViolation,
 )
-from shared.amqp.fields import Fields, read_list
-from shared.amqp.frames import (
-    AMQP_HEADER,
-    EMPTY_FRAME,
-    MIN_MAX_FRAME_SIZE,
-    SASL,
-    SASL_HEADER,
-    FrameReader,
-    compose,
-)
-from shared.amqp.values import Malformed
+from shared.amqp.fields import read_list
+from shared.amqp.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, SASL_HEADER, ProtocolHeader, compose
 
-MAX_FRAME_SIZE = 65536
 MAX_FIRST_FRAME_SIZE = 8192  # until the open, where the specification requires 512, and without transfers until a token
 CHANNEL_MAX = 4999
 MAX_SHOWN = 100  # characters of a client's name that are kept
@@ -60,19 +48,7 @@ OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is d
 _TRANSFER = bytes((0, 0x53, performatives.TRANSFER))
 
 
-class _Phase(Enum):
-    HEADER = auto()
-    SASL = auto()
-    OPENING = auto()
-    OPEN = auto()
-    CLOSED = auto()
-
-
-_WITHOUT_FRAMES = (_Phase.HEADER, _Phase.CLOSED)
-_IN_SESSION = frozenset(range(performatives.ATTACH, performatives.END))
-
-
-class Connection:
+class Connection(amqp.Connection[Session]):
     """The broker's end of a connection."""
 
     def __init__(
@@ -85,42 +61,34 @@ class Connection:
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
         """Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections."""
+        super().__init__(wake, max_frame_size=MAX_FIRST_FRAME_SIZE, tick_interval=HEARTBEAT_INTERVAL)
         self.later = later
         self.namespace = namespace
         self.container_id = ""
         self.is_writable = True
-        self.is_closed = False  # then the socket has to be closed after the output is written
         self.is_dropped = False
-        self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
-        self.sessions: dict[int, Session] = {}
         self.claims = Claims(namespace)
         self.response_links: list[ResponsePath] = []
         self.open_links = OpenLinks(namespace, self.close)
         self.transactions = Transactions(namespace)
         self.holdings = Holdings(
             TotalHoldings() if total is None else total,
-            lambda: self._phase is _Phase.OPEN and self.claims.were_granted,
+            lambda: self._phase is Phase.OPEN and self.claims.were_granted,
             self._refuse_holdings,
         )
         self._incoming_window = incoming_window
-        self._wake = wake
-        self._output: list[bytes] = []
         self._output_size = 0
         self._delayed_until: int | None = None
         self._is_counted = False
-        self._is_receiving = False
-        self._reader = FrameReader(MAX_FIRST_FRAME_SIZE)
-        self._phase = _Phase.HEADER
-        self.tick_interval = HEARTBEAT_INTERVAL
-        self._sends_heartbeats = False
-        self._is_heard = True
-        self._silence = 0.0
         self._untrusted_seconds = 0.0
 
-    def emit(self, frame: bytes) -> None:
+    def emit(self, frame: bytes, payload: bytes = b"") -> None:
         """Add a frame to the output; beyond the limit the connection is not writable until it is resumed."""
         self._output.append(frame)
         self._output_size += len(frame)
+        if payload:
+            self._output.append(payload)
+            self._output_size += len(payload)
         if self._output_size > OUTPUT_LIMIT:
             self.is_writable = False
         if not self._is_receiving:
@@ -137,7 +105,7 @@ class Connection:
 
     def drop(self) -> None:
         """Break the connection without closing it, as a fault asks for; `release` follows when the socket is closed."""
-        self._phase, self.is_closed = _Phase.CLOSED, True
+        self._phase, self.is_closed = Phase.CLOSED, True
         self.is_writable = False
         self.is_dropped = True
         self._wake()
@@ -172,56 +140,12 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Handle bytes that have arrived."""
-        self._is_heard = True
-        self._is_receiving = True
-        try:
-            self._reader.feed(data)
-            self._handle()
-        except ConnectionViolation as violation:
-            self.close(violation)
-        except Malformed as malformed:
-            self.close(Refusal(DECODE_ERROR, malformed.description))
-        finally:
-            self._is_receiving = False
-            if self.is_closed:
-                self._reader.clear()
-            if self._reader.unread or self.holdings.unread:
-                self.holdings.set_unread(len(self._reader.unread))
+        super().receive(data)
+        if self._reader.unread or self.holdings.unread:
+            self.holdings.set_unread(len(self._reader.unread))
 
     def _refuse_holdings(self, reason: str) -> None:
         self.close(Refusal(errors.RESOURCE_LIMIT_EXCEEDED, reason))
-
-    def _handle(self) -> None:
-        """Handle the headers and frames that have arrived."""
-        while not self.is_closed and (self._phase is not _Phase.HEADER or self._read_header()):
-            for kind, channel, body in self._reader.frames():
-                session = self.sessions.get(channel)
-                acceptance = None if session is None or kind == SASL else read_acceptance(body)
-                if session is not None and acceptance is not None:
-                    session.on_acceptance(*acceptance)
-                    continue
-                self._on_frame(kind, channel, body)
-                if self._phase in _WITHOUT_FRAMES:
-                    break
-            else:
-                return
-
-    def _read_header(self) -> bool:
-        """Handle the next header; return whether it has arrived."""
-        header = self._reader.next_header()
-        if header is not None:
-            self._on_header(header.protocol_id, header.version)
-        return header is not None
-
-    def _on_frame(self, kind: int, channel: int, body: bytes) -> None:
-        if self._phase is _Phase.SASL:
-            self._on_sasl(kind, body)
-        elif kind == SASL:
-            raise ConnectionViolation(FRAMING_ERROR, "a SASL frame after SASL has ended")
-        elif body:
-            if len(body) > MAX_FIRST_FRAME_SIZE:
-                self._check_size(body)
-            self._on_performative(channel, body)
 
     def _check_size(self, body: bytes) -> None:
         """Raise ConnectionViolation for a large frame of a peer without a token, except for one that has a token."""
@@ -232,60 +156,62 @@ class Connection:
                 f"frame of {len(body)} bytes before a valid token or key, expected at most {MAX_FIRST_FRAME_SIZE}",
             )
 
-    def _on_header(self, protocol_id: int, version: bytes) -> None:
-        header = SASL_HEADER if protocol_id == SASL_HEADER.protocol_id else AMQP_HEADER
-        self.emit(header.encode())
-        if (protocol_id, version) != header:
+    def _on_header(self, header: ProtocolHeader) -> None:
+        supported = SASL_HEADER if header.protocol_id == SASL_HEADER.protocol_id else AMQP_HEADER
+        self.emit(supported.encode())
+        if header != supported:
             # The specification's answer to an unsupported protocol: send the supported header and close.
             self._end()
-        elif header is SASL_HEADER:
-            self.emit(sasl.offer())
-            self._phase = _Phase.SASL
+        elif supported is SASL_HEADER:
+            self.emit(sasl.mechanisms(MECHANISMS))
+            self._phase = Phase.SASL
         else:
-            self._phase = _Phase.OPENING
+            self._phase = Phase.OPENING
 
     def _on_sasl(self, kind: int, body: bytes) -> None:
-        is_authenticated = sasl.authenticate(kind, body, self.claims)
-        self.emit(sasl.outcome(is_authenticated=is_authenticated))
+        is_authenticated = authenticate(kind, body, self.claims)
+        self.emit(sasl.outcome(0 if is_authenticated else 1))
         if is_authenticated:
-            self._phase = _Phase.HEADER
+            self._phase = Phase.HEADER
         else:
             self._end()
 
     def _on_performative(self, channel: int, body: bytes) -> None:
+        if len(body) > MAX_FIRST_FRAME_SIZE:
+            self._check_size(body)
         session = self.sessions.get(channel)
         code, raw, position = read_list(body)
-        if session is not None and code in _IN_SESSION:
+        if session is not None and code in IN_SESSION:
             # Nearly all frames: there are sessions only on an open connection.
             try:
                 session.receive(code, raw, body, position)
             except SessionViolation as violation:
                 session.fail(violation)
-        elif self._phase is _Phase.OPENING:
+        elif self._phase is Phase.OPENING:
             if code != performatives.OPEN:
-                raise ConnectionViolation(errors.NOT_ALLOWED, f"performative 0x{code:02x}, expected an open first")
+                raise ConnectionViolation(NOT_ALLOWED, f"performative 0x{code:02x}, expected an open first")
             self._on_open(performatives.read_open(raw))
         elif code == performatives.BEGIN:
-            self._on_begin(channel, Fields("begin", raw))
+            self._on_begin(channel, performatives.read_begin(raw))
         elif code == performatives.CLOSE:
             self.close()
         elif code not in range(performatives.ATTACH, performatives.END + 1):
-            raise ConnectionViolation(errors.NOT_ALLOWED, f"unexpected performative 0x{code:02x}")
+            raise ConnectionViolation(NOT_ALLOWED, f"unexpected performative 0x{code:02x}")
         elif session is not None:
             del self.sessions[channel]
             self.holdings.remove(SESSION_SIZE)
             session.end()
         elif code in (performatives.ATTACH, performatives.TRANSFER):
-            raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: no session has begun on it")
+            raise ConnectionViolation(NOT_ALLOWED, f"channel {channel}: no session has begun on it")
 
     def _on_open(self, peer: performatives.Open) -> None:
-        self._phase = _Phase.OPEN
+        self._phase = Phase.OPEN
         self.container_id = peer.container_id[:MAX_SHOWN]
         self._reader.max_frame_size = MAX_FRAME_SIZE
         self.emit(self._open())
         if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
             raise ConnectionViolation(
-                errors.INVALID_FIELD, f"max-frame-size {peer.max_frame_size}, expected at least {MIN_MAX_FRAME_SIZE}"
+                INVALID_FIELD, f"max-frame-size {peer.max_frame_size}, expected at least {MIN_MAX_FRAME_SIZE}"
             )
         self.remote_max_frame_size = peer.max_frame_size
         self._count_connection()
@@ -293,10 +219,9 @@ class Connection:
             idle_time_out = peer.idle_time_out / 1000
             if idle_time_out < MIN_REMOTE_IDLE_TIME_OUT:
                 raise ConnectionViolation(
-                    errors.NOT_ALLOWED, f"idle-time-out {idle_time_out} s, expected at least {MIN_REMOTE_IDLE_TIME_OUT}"
+                    NOT_ALLOWED, f"idle-time-out {idle_time_out} s, expected at least {MIN_REMOTE_IDLE_TIME_OUT}"
                 )
-            self.tick_interval = min(HEARTBEAT_INTERVAL, idle_time_out / 2)
-            self._sends_heartbeats = True
+            self._send_heartbeats(idle_time_out, HEARTBEAT_INTERVAL)
         self._silence = 0.0
         self.open_links.start()
 
@@ -318,19 +243,13 @@ class Connection:
         )
         return compose(0, opening)
 
-    def _on_begin(self, channel: int, fields: Fields) -> None:
+    def _on_begin(self, channel: int, peer: performatives.Begin) -> None:
         if channel in self.sessions or channel > CHANNEL_MAX:
-            raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: in use, or above {CHANNEL_MAX}")
+            raise ConnectionViolation(NOT_ALLOWED, f"channel {channel}: in use, or above {CHANNEL_MAX}")
         self.holdings.add(SESSION_SIZE)
         if self.is_closed:
             return
-        session = Session(
-            self,
-            channel,
-            next_incoming_id=fields.required_number(1),
-            remote_incoming_window=fields.required_number(2),
-            incoming_window=self._incoming_window,
-        )
+        session = Session(self, channel, peer, incoming_window=self._incoming_window)
         self.sessions[channel] = session
         session.begin()
 
@@ -338,12 +257,12 @@ class Connection:
 
     def close(self, failure: AmqpError | None = None) -> None:
         """Close the connection, with a reason unless the peer has closed it."""
-        if self._phase is _Phase.OPENING:
+        if self._phase is Phase.OPENING:
             self.emit(self._open())
-            self._phase = _Phase.OPEN
-        if self._phase is _Phase.OPEN:
+            self._phase = Phase.OPEN
+        if self._phase is Phase.OPEN:
             self.emit(compose(0, performatives.close(failure)))
-        elif self._phase is _Phase.HEADER and failure is not None:
+        elif self._phase is Phase.HEADER and failure is not None:
             self.emit(AMQP_HEADER.encode())
         self._end()
 
@@ -352,7 +271,7 @@ class Connection:
         self._end()
 
     def _end(self) -> None:
-        self._phase, self.is_closed = _Phase.CLOSED, True
+        self._phase, self.is_closed = Phase.CLOSED, True
         self._delayed_until = None
         self.open_links.end()
         self.namespace.timers.forget(self)
@@ -375,13 +294,10 @@ class Connection:
 
     def tick(self) -> None:
         """Send a heartbeat, or close an idle connection; must be called every `tick_interval` seconds."""
-        is_open = self._phase is _Phase.OPEN
-        if is_open and self._sends_heartbeats:
-            self.emit(EMPTY_FRAME)
+        silence = self._beat()
+        is_open = self._phase is Phase.OPEN
         self._detach_unauthorized()
-        self._silence = 0.0 if is_open and self._is_heard else self._silence + self.tick_interval
-        self._is_heard = False
-        if self._silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
+        if silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
             self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
         elif is_open and not self.claims.were_granted:
             self._untrusted_seconds += self.tick_interval

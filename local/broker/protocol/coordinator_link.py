@@ -14,7 +14,7 @@ from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.interfaces import LinkSession
 from shared.amqp import performatives
-from shared.amqp.errors import DECODE_ERROR, NOT_IMPLEMENTED, AmqpError
+from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from shared.amqp.fields import Fields, fields_of
 from shared.amqp.performatives import Attach, Transfer
 from shared.amqp.sections import VALUE, body_parts, split
@@ -42,7 +42,7 @@ class CoordinatorLink(IncomingLink):
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Handle one frame of a request, which must not be settled: its answer is the outcome."""
         if transfer.settled and not self.is_over:
-            self.detach(Refusal(errors.NOT_ALLOWED, "a message on a control link is settled, expected it unsettled"))
+            self.detach(Refusal(NOT_ALLOWED, "a message on a control link is settled, expected it unsettled"))
             return
         super().on_transfer(transfer, payload)
 

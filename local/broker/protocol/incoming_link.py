@@ -10,13 +10,14 @@ from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
 from shared.amqp import dispositions, performatives
-from shared.amqp.errors import DECODE_ERROR, AmqpError
+from shared.amqp.assembly import Assembly
+from shared.amqp.errors import DECODE_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
 from shared.amqp.performatives import Attach, Flow, Transfer
+from shared.amqp.serial import SERIAL
 from shared.amqp.values import Malformed
 
 CREDIT = 1000
 BATCH_FORMAT = 0x80013700
-_SERIAL = 0xFFFFFFFF
 
 
 class IncomingLink(Link):
@@ -33,9 +34,7 @@ class IncomingLink(Link):
         self._max_message_size = max_message_size
         self._delivery_count = attach.initial_delivery_count or 0
         self._credit = CREDIT
-        self._first: Transfer | None = None
-        self._parts = bytearray()
-        self._size = 0
+        self._assembly = Assembly(max_message_size)
         self._transaction_id: bytes | None = None
 
     def open(self) -> None:
@@ -49,36 +48,33 @@ class IncomingLink(Link):
 
     def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:  # noqa: ARG002 - links to entities use them
         """Accept a message within a transaction; a Refusal rejects it."""
-        raise Refusal(errors.NOT_ALLOWED, f"{self.path}: it takes no part in transactions")
+        raise Refusal(NOT_ALLOWED, f"{self.path}: it takes no part in transactions")
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Handle one frame of a delivery, and the whole delivery with the last frame."""
         if self.is_over:
             return
         self.use()
-        first = self._first
-        if first is None:
+        assembly = self._assembly
+        if assembly.first is None:
             if transfer.delivery_id is None:
-                self.detach(Refusal(errors.INVALID_FIELD, "the first transfer of a delivery has no delivery-id"))
+                self.detach(Refusal(INVALID_FIELD, "the first transfer of a delivery has no delivery-id"))
                 return
             if self._credit == 0:
                 self.detach(Refusal(errors.TRANSFER_LIMIT_EXCEEDED, "the link has no credit for another delivery"))
                 return
-            first = self._first = transfer
         if transfer.transaction_id is not None:
             self._transaction_id = transfer.transaction_id
-        self._size += len(payload)
-        if self._size > self._max_message_size:
-            self._forget_parts()
-        elif transfer.more or self._parts:
-            self._parts += payload
-            self.hold(len(payload))
+        held = len(assembly.held)
+        first = assembly.add(transfer, payload)
+        if len(assembly.held) != held:
+            self.hold(len(assembly.held) - held)
         if self.is_over or (transfer.more and not transfer.aborted):
             return
-        message, size = bytes(self._parts) or payload, self._size
-        transaction_id = self._transaction_id
-        self._forget_parts()
-        self._first, self._size, self._transaction_id = None, 0, None
+        size, transaction_id = assembly.size, self._transaction_id
+        self._release_held()
+        message = assembly.take(payload)
+        self._transaction_id = None
         self._count()
         if transfer.aborted:
             return
@@ -94,14 +90,14 @@ class IncomingLink(Link):
     def hold(self, size: int) -> None:
         """Count *size* more bytes of an incomplete delivery, or fewer."""
 
-    def _forget_parts(self) -> None:
-        if self._parts:
-            self.hold(-len(self._parts))
-            self._parts = bytearray()
+    def _release_held(self) -> None:
+        if self._assembly.held:
+            self.hold(-len(self._assembly.held))
 
     def on_release(self) -> None:
         """Forget an incomplete delivery."""
-        self._forget_parts()
+        self._release_held()
+        self._assembly = Assembly(self._max_message_size)
 
     def _answer_in_transaction(
         self, transaction_id: bytes, first: Transfer, message: bytes, size: int, *, is_settled: bool
@@ -128,7 +124,7 @@ class IncomingLink(Link):
             )
         elif outcome != performatives.ACCEPTED_STATE:
             # The peer learns it from the answer to its commit.
-            transaction.fail(Refusal(errors.NOT_ALLOWED, f"{self.path}: a message that was sent settled was refused"))
+            transaction.fail(Refusal(NOT_ALLOWED, f"{self.path}: a message that was sent settled was refused"))
 
     def _answer(
         self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
@@ -165,7 +161,7 @@ class IncomingLink(Link):
         return performatives.ACCEPTED_STATE
 
     def _count(self) -> None:
-        self._delivery_count = (self._delivery_count + 1) & _SERIAL
+        self._delivery_count = (self._delivery_count + 1) & SERIAL
         self._credit -= 1
         self.pump()
 

@@ -75,7 +75,7 @@ class SessionConnection(LinkConnection, Protocol):
         """Return the largest frame that the peer accepts, in bytes."""
         ...
 
-    def emit(self, frame: bytes) -> None:
+    def emit(self, frame: bytes, payload: bytes = b"", /) -> None:
         """Add a frame to the output."""
         ...
 

@@ -10,7 +10,7 @@ from local.broker.durations import format_span
 from local.broker.errors import Refusal
 from local.broker.protocol.interfaces import LinkSession
 from shared.amqp import performatives
-from shared.amqp.errors import AmqpError, SessionViolation
+from shared.amqp.errors import NOT_ALLOWED, AmqpError, SessionViolation
 from shared.amqp.performatives import Attach, Flow, Transfer
 from shared.amqp.values import Value
 
@@ -172,7 +172,7 @@ class Link:
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:  # noqa: ARG002 - incoming links use the payload
         """Handle one frame of a delivery."""
         if not self.is_over:
-            raise SessionViolation(errors.NOT_ALLOWED, f"handle {transfer.handle}: the peer cannot send on this link")
+            raise SessionViolation(NOT_ALLOWED, f"handle {transfer.handle}: the peer cannot send on this link")
 
     def pump(self) -> None:
         """Deliver what can be delivered."""

@@ -25,7 +25,7 @@ from local.broker.protocol.arguments import Arguments
 from local.broker.protocol.interfaces import LinkConnection
 from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.codec import items_of
-from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
+from shared.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
 from shared.amqp.values import uuid as uuid_value
 
@@ -125,7 +125,7 @@ class Management:
             each.carry_out()
 
     def _not_in_transactions(self, _: Arguments) -> Response:
-        raise Refusal(errors.NOT_ALLOWED, f"{self._path}: the operation cannot be part of a transaction")
+        raise Refusal(NOT_ALLOWED, f"{self._path}: the operation cannot be part of a transaction")
 
     def _unknown(self, _: Arguments) -> Response:
         raise Refusal(
@@ -246,15 +246,13 @@ class Management:
     @property
     def _messages(self) -> MessageStore:
         if self._store is None:
-            raise Refusal(
-                errors.NOT_ALLOWED, f"{self._path}: it is a topic, expected a queue or subscription to receive from"
-            )
+            raise Refusal(NOT_ALLOWED, f"{self._path}: it is a topic, expected a queue or subscription to receive from")
         return self._store
 
     @property
     def _publishable(self) -> Queue | Topic:
         if not isinstance(self._entity, Queue | Topic):
-            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it does not accept messages, expected a queue or topic")
+            raise Refusal(NOT_ALLOWED, f"{self._path}: it does not accept messages, expected a queue or topic")
         return self._entity
 
     # Sessions
@@ -286,7 +284,7 @@ class Management:
     @property
     def _sessions(self) -> SessionStore:
         if not isinstance(self._messages, SessionStore):
-            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it does not require sessions")
+            raise Refusal(NOT_ALLOWED, f"{self._path}: it does not require sessions")
         return self._messages
 
     # Rules
@@ -311,7 +309,7 @@ class Management:
     @property
     def _subscription(self) -> Subscription:
         if not isinstance(self._entity, Subscription):
-            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it has no rules, expected a subscription")
+            raise Refusal(NOT_ALLOWED, f"{self._path}: it has no rules, expected a subscription")
         return self._entity
 
 

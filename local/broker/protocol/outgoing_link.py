@@ -8,9 +8,9 @@ from local.broker.protocol.link import Link
 from shared.amqp.dispositions import Disposition
 from shared.amqp.errors import NOT_IMPLEMENTED
 from shared.amqp.performatives import Attach, Flow
+from shared.amqp.serial import SERIAL, left_of
 from shared.amqp.values import Value
 
-_SERIAL = 0xFFFFFFFF
 _SETTLED = 1
 TAG_SIZE = 16
 """The bytes of a delivery tag: a lock token, or a number."""
@@ -59,7 +59,7 @@ class OutgoingLink(Link):
     def send(self, tag: bytes, message: bytes, *, settled: bool) -> None:
         """Send a message."""
         self._credit -= 1
-        self._delivery_count = (self._delivery_count + 1) & _SERIAL
+        self._delivery_count = (self._delivery_count + 1) & SERIAL
         self.session.send(self, tag, message, settled=settled)
 
     def on_flow(self, flow: Flow) -> None:
@@ -79,11 +79,10 @@ class OutgoingLink(Link):
             return
         if flow.link_credit is not None:
             # Credit counts from the peer's delivery count: messages in flight have used some of it already.
-            granted_from = 0 if flow.delivery_count is None else flow.delivery_count
-            self._credit = max(flow.link_credit - difference(self._delivery_count, granted_from), 0)
+            self._credit = left_of(flow.link_credit, flow.delivery_count or 0, self._delivery_count)
         self.pump()
         if flow.drain:
-            self._delivery_count = (self._delivery_count + self._credit) & _SERIAL
+            self._delivery_count = (self._delivery_count + self._credit) & SERIAL
             self._credit = 0
             fault = self.faults.strike(Operation.DRAIN, self.path) if self.faults.is_set else None
             if fault is not None and fault.effect is not Effect.DELAY:
@@ -107,9 +106,3 @@ class OutgoingLink(Link):
     def on_release(self) -> None:
         """Forget the deliveries that the peer has not settled."""
         self.session.forget(self)
-
-
-def difference(left: int, right: int) -> int:
-    """Return left minus right as serial numbers of 32 bits (RFC 1982)."""
-    distance = (left - right) & _SERIAL
-    return distance - 0x1_0000_0000 if distance & 0x8000_0000 else distance

@@ -1,10 +1,5 @@
-"""
-One AMQP session: links by handle, windows in both directions, deliveries by number.
+"""The broker's end of an AMQP session: links by handle, and the deliveries that the peer has not settled."""
 
-Source: OASIS AMQP 1.0, part 2, sections 2.5 and 2.6.
-"""
-
-from collections import deque
 from collections.abc import Iterator
 
 from local.broker import errors
@@ -13,64 +8,44 @@ from local.broker.protocol.attaching import create_link
 from local.broker.protocol.holdings import LINK_SIZE
 from local.broker.protocol.interfaces import DeliveringLink, SessionConnection
 from local.broker.protocol.link import Link
-from local.broker.protocol.outgoing_link import difference
 from shared.amqp import performatives
+from shared.amqp import session as amqp
 from shared.amqp.dispositions import Disposition, accepted_frame, disposition, read_disposition
-from shared.amqp.errors import WINDOW_VIOLATION, AmqpError, SessionViolation
+from shared.amqp.errors import AmqpError, SessionViolation
 from shared.amqp.fields import ACCEPTED, Field, Fields
-from shared.amqp.frames import HEADER, compose
-from shared.amqp.performatives import Attach, Flow, Transfer
+from shared.amqp.performatives import Attach, Begin, Flow, Transfer
+from shared.amqp.serial import numbers_between
 
 INCOMING_WINDOW = 5000
 HANDLE_MAX = 4999
-_SERIAL = 0xFFFFFFFF
 
 
-class Session:
+class Session(amqp.Session):
     """The broker's end of a session; it uses the peer's channel and handle numbers as its own."""
 
     def __init__(
-        self,
-        connection: SessionConnection,
-        channel: int,
-        *,
-        next_incoming_id: int,
-        remote_incoming_window: int,
-        incoming_window: int = INCOMING_WINDOW,
+        self, connection: SessionConnection, channel: int, peer: Begin, *, incoming_window: int = INCOMING_WINDOW
     ) -> None:
         """Accept *incoming_window* transfers before the peer needs a new window."""
+        super().__init__(
+            connection.emit,
+            channel,
+            incoming_window=incoming_window,
+            outgoing_window=incoming_window,
+            next_outgoing_id=1,
+        )
+        self.open_window(peer, connection.remote_max_frame_size)
         self.connection = connection
-        self.channel = channel
         self.links: dict[int, Link] = {}
         self._sizes: dict[int, int] = {}
-        self._next_incoming_id = next_incoming_id
-        self._max_incoming_window = incoming_window
-        self._incoming_window = incoming_window
-        self._next_outgoing_id = 1
-        self._remote_incoming_window = remote_incoming_window
-        self._next_delivery_id = 0
-        self._room = connection.remote_max_frame_size - performatives.TRANSFER_SIZE - HEADER.size
         self._unsettled: dict[int, tuple[DeliveringLink, bytes]] = {}
-        self._waiting: deque[bytes] = deque()
         self._max_unsettled = connection.namespace.config.links.max_unsettled
         self._is_over = False
         self.transaction_scope = TransactionScope()
 
     def begin(self) -> None:
         """Answer the peer's begin."""
-        self.emit(
-            performatives.begin(
-                self.channel,
-                next_outgoing_id=self._next_outgoing_id,
-                incoming_window=self._incoming_window,
-                outgoing_window=self._max_incoming_window,
-                handle_max=HANDLE_MAX,
-            )
-        )
-
-    def emit(self, performative: bytes) -> None:
-        """Send a performative."""
-        self.connection.emit(compose(self.channel, performative))
+        self.emit_begin(self.channel, HANDLE_MAX)
 
     def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool) -> None:
         """Send the encoded outcome of a delivery, of the peer's if the role is True, and settle it."""
@@ -128,30 +103,26 @@ class Session:
                 self.pump()
 
     def _on_flow(self, flow: Flow) -> None:
-        acknowledged = 1 if flow.next_incoming_id is None else flow.next_incoming_id
         was_blocked = not self.can_send()
-        self._remote_incoming_window = flow.incoming_window - difference(self._next_outgoing_id, acknowledged)
-        while self._waiting and self._remote_incoming_window > 0:
-            self._emit_transfer(self._waiting.popleft())
+        self.count_window(flow)
         if flow.handle is not None:
             self._link(flow.handle).on_flow(flow)
         elif flow.echo:
-            self.emit(performatives.flow(self._flow()))
+            self.emit_flow()
         if was_blocked:
             self.pump()
 
     def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        if self._incoming_window == 0:
-            raise SessionViolation(WINDOW_VIOLATION, "more transfers than the session's window allows")
-        self._next_incoming_id = (self._next_incoming_id + 1) & _SERIAL
-        self._incoming_window -= 1
+        self.count_transfer()
         self._link(transfer.handle).on_transfer(transfer, payload)
-        if self._incoming_window < self._max_incoming_window // 2:
-            self._incoming_window = self._max_incoming_window
-            self.emit(performatives.flow(self._flow()))
+        self.renew_window()
 
-    def on_acceptance(self, number: int, is_settled: bool) -> None:
-        """Handle the peer's acceptance of one delivery: nearly all dispositions."""
+    def on_acceptance(self, first: int, last: int, is_settled: bool) -> None:
+        """Handle the peer's acceptance of deliveries, nearly always of one."""
+        if first != last:
+            self._on_disposition(Disposition(True, first, last, is_settled, ACCEPTED))
+            return
+        number = first
         entry = self._unsettled.pop(number, None)
         if entry is None or self._is_over:
             return
@@ -170,12 +141,8 @@ class Session:
         if not found.role or self._is_over:
             return  # the peer acknowledges what the broker, as the receiver, has settled already
         was_full = self.is_full
-        first, last = found.first, found.last
         unsettled = self._unsettled
-        if 0 <= last - first < len(unsettled):
-            numbers = [number for number in range(first, last + 1) if number in unsettled]
-        else:
-            numbers = [number for number in unsettled if difference(number, first) >= 0 <= difference(last, number)]
+        numbers = numbers_between(found.first, found.last, unsettled)
         accepted = []
         for number in numbers:
             link, tag = unsettled[number]
@@ -210,50 +177,9 @@ class Session:
 
     def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:
         """Send a message in frames of the peer's maximum size; frames beyond its window wait."""
-        delivery_id = self._next_delivery_id
-        self._next_delivery_id = (delivery_id + 1) & _SERIAL
+        delivery_id = self.transfer(link.handle, tag, message, settled=settled)
         if not settled:
             self._unsettled[delivery_id] = link, tag
-        if len(message) <= self._room and self._remote_incoming_window > 0 and not self._waiting:
-            # Nearly all, without the calls for parts and a closed window.
-            head = performatives.transfer(link.handle, delivery_id, tag, settled=settled, more=False)
-            self._next_outgoing_id = (self._next_outgoing_id + 1) & _SERIAL
-            self._remote_incoming_window -= 1
-            self.connection.emit(compose(self.channel, head, message))
-            return
-        for position in range(0, len(message) or 1, self._room):
-            more = len(message) - position > self._room
-            head = performatives.transfer(link.handle, delivery_id, tag, settled=settled, more=more)
-            frame = compose(self.channel, head, message[position : position + self._room])
-            if self._waiting or self._remote_incoming_window <= 0:
-                self._waiting.append(frame)
-            else:
-                self._emit_transfer(frame)
-
-    def _emit_transfer(self, frame: bytes) -> None:
-        self._next_outgoing_id = (self._next_outgoing_id + 1) & _SERIAL
-        self._remote_incoming_window -= 1
-        self.connection.emit(frame)
-
-    def _flow(self) -> Flow:
-        return Flow(
-            self._next_incoming_id,
-            self._incoming_window,
-            self._next_outgoing_id,
-            self._max_incoming_window,
-            None,
-            None,
-            None,
-            drain=False,
-            echo=False,
-        )
-
-    def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:
-        """Send the state of a link's credit."""
-        state = self._flow()._replace(
-            handle=handle, delivery_count=delivery_count, link_credit=link_credit, drain=drain
-        )
-        self.emit(performatives.flow(state))
 
     def pump(self) -> None:
         """Let every link deliver what it can."""

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+from shared.amqp.errors import AmqpError
 from shared.amqp.values import Malformed
 from shared.azure.senders.amqp_call import Call
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
-from shared.azure.senders.amqp_frames import AmqpError
 from shared.azure.senders.amqp_link import AmqpLink
 from shared.azure.senders.amqp_place import Place
 from shared.azure.senders.amqp_trial import Blame

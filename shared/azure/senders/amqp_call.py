@@ -5,8 +5,8 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 
+from shared.amqp.errors import AmqpError
 from shared.amqp.values import Malformed
-from shared.azure.senders.amqp_frames import AmqpError
 from shared.azure.senders.amqp_link import AmqpLink, Delivery, NoCredit
 from shared.azure.senders.amqp_place import Place, translated
 from shared.azure.senders.conditions import SIZE_EXCEEDED, about_the_link
@@ -83,7 +83,7 @@ class Call:
             is_sent = any(each.is_sent for each in self._in_flight.values())
             for position, delivery in self._in_flight.items():
                 delivery.withdraw()
-                failure = error if delivery.is_sent else NoCredit(None, _NO_CREDIT)
+                failure = error if delivery.is_sent else NoCredit("", _NO_CREDIT)
                 self._finish(position, self._place.answer(link, failure, self.messages[position].content))
             self._in_flight.clear()
             if is_sent:

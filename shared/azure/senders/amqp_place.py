@@ -3,9 +3,9 @@
 import asyncio
 import ssl
 
+from shared.amqp.errors import AmqpError, Violation
 from shared.amqp.values import Malformed
 from shared.azure.senders.amqp_endpoint import AmqpEndpoint
-from shared.azure.senders.amqp_frames import AmqpError
 from shared.azure.senders.amqp_link import AmqpLink, NoCredit
 from shared.azure.senders.amqp_trial import Blame, BreaksLinks, Unclear, may_be_because_of
 from shared.azure.senders.conditions import REFUSED, UNREACHABLE, about_the_link, as_error, reaction_to
@@ -115,6 +115,7 @@ def translated(where: str, error: Exception) -> BuswayError:
         return refused
     if isinstance(error, NoCredit):
         return TargetUnavailable(f"{where}: {error}")
-    condition = error.condition if isinstance(error, AmqpError) else None
+    # A broker that violates the protocol says nothing of a message.
+    condition = error.condition if isinstance(error, AmqpError) and not isinstance(error, Violation) else None
     seen = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_LONGEST_TEXT]
     return as_error(reaction_to(condition, UNREACHABLE), where, printable(seen) or type(error).__name__, error)

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from shared.amqp import sections
-from shared.azure.senders.amqp_frames import AmqpError
-from shared.azure.senders.amqp_link import UNAUTHORIZED, AmqpLink, LinkClosed
+from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError, ConnectionClosed, Violation
+from shared.azure.senders.amqp_link import AmqpLink
 from shared.azure.senders.conditions import UNREACHABLE, reaction_to
 from shared.printable import printable
 
@@ -93,7 +93,7 @@ class Blame:
             await idle.close()
         self.breaks.pop(name, None)
         # The broker's own text may quote the message.
-        reason = failure.condition if isinstance(failure, AmqpError) else None
+        reason = failure.condition if isinstance(failure, AmqpError) else ""
         what = f"the broker closes the connection because of it, {printable(reason or 'without a reason')}"
         return BreaksLinks(f"{what}: {_BREAKS} times after it was sent alone, while another connection stayed open")
 
@@ -116,13 +116,15 @@ async def _answer(link: AmqpLink, content: bytes) -> Exception | None:
 
 def may_be_because_of(content: bytes, failure: Exception) -> bool:
     """Return whether the broker ended a link with *failure* perhaps because of the message *content*."""
+    if isinstance(failure, Violation):
+        return False
     if isinstance(failure, AmqpError):
         condition = failure.condition
-        if condition == UNAUTHORIZED:
+        if condition == UNAUTHORIZED_ACCESS:
             # RabbitMQ 4 allows no other user id than that of the connection.
             return _has_user_id(content)
         return condition not in _NO_FAULT and reaction_to(condition, UNREACHABLE) is UNREACHABLE
-    return isinstance(failure, OSError) and not isinstance(failure, LinkClosed)
+    return isinstance(failure, OSError) and not isinstance(failure, ConnectionClosed)
 
 
 def _has_user_id(content: bytes) -> bool:

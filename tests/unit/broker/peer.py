@@ -105,8 +105,8 @@ class Peer:
         return compose(0, performatives.flow(state))
 
     def transfer(self, handle: int, delivery_id: int, payload: bytes, *, more: bool = False, channel: int = 0) -> bytes:
-        head = performatives.transfer(handle, delivery_id, delivery_id.to_bytes(16), settled=False, more=more)
-        return compose(channel, head, payload)
+        tag, size = delivery_id.to_bytes(16), len(payload)
+        return performatives.transfer(channel, handle, delivery_id, tag, size, settled=False, more=more) + payload
 
     def send(self, *texts: bytes) -> list[Any]:
         """Attach a sender and send."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.broker.core.session_store import SessionStore
-from shared.amqp import dispositions, performatives
+from shared.amqp import dispositions, performatives, sasl
 from shared.amqp.fields import compose_list, number_field, symbol_field, text_field
 from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
@@ -29,8 +29,8 @@ def test_a_session_opens_and_closes() -> None:
 def test_sasl_comes_before_amqp() -> None:
     peer = Peer()
     (header, (_, code, _, _)) = peer.say(SASL_HEADER.encode())
-    assert (header, code) == (SASL_HEADER.encode(), performatives.SASL_MECHANISMS)
-    init = compose_list(performatives.SASL_INIT, [symbol_field("ANONYMOUS")])
+    assert (header, code) == (SASL_HEADER.encode(), sasl.MECHANISMS)
+    init = compose_list(sasl.INIT, [symbol_field("ANONYMOUS")])
     ((_, outcome, fields, _),) = peer.say(compose(0, init, kind=SASL))
     assert (outcome, fields[0]) == (0x44, 0)
     assert codes(peer.open()) == [performatives.OPEN, performatives.BEGIN]
@@ -39,7 +39,7 @@ def test_sasl_comes_before_amqp() -> None:
 def test_an_unknown_mechanism_is_refused() -> None:
     peer = Peer()
     peer.say(SASL_HEADER.encode())
-    init = compose_list(performatives.SASL_INIT, [symbol_field("KERBEROS")])
+    init = compose_list(sasl.INIT, [symbol_field("KERBEROS")])
     ((_, _, fields, _),) = peer.say(compose(0, init, kind=SASL))
     assert fields[0] == 1
     assert peer.connection.is_closed
@@ -63,7 +63,7 @@ def test_another_protocol_is_answered_with_the_amqp_header(start: bytes) -> None
         (compose(0, b"garbage"), "amqp:decode-error"),
         (compose(0, compose_list(0x77, [])), "amqp:not-allowed"),
         (compose(0, compose_list(performatives.ATTACH, [number_field(1)])), "amqp:decode-error"),
-        (compose(5, performatives.transfer(0, 0, bytes(16), settled=True, more=False)), "amqp:not-allowed"),
+        (performatives.transfer(5, 0, 0, bytes(16), 0, settled=True, more=False), "amqp:not-allowed"),
         (compose(0, performatives.begin(0, next_outgoing_id=0, incoming_window=1, outgoing_window=1, handle_max=1)),
          "amqp:not-allowed"),
     ],

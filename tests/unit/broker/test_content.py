@@ -15,7 +15,7 @@ from local.broker.core.event import read_event
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
-from shared.amqp.errors import DECODE_ERROR
+from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED
 from shared.amqp.sections import Sections, data, split
 from shared.amqp.values import (
     NULL,
@@ -123,7 +123,7 @@ def test_routing_data_is_read() -> None:
         (properties(*[NULL] * 10, string("x" * 129)), errors.ARGUMENT_OUT_OF_RANGE),
         (annotations(x_opt_partition_key=string("x" * 129)), errors.ARGUMENT_OUT_OF_RANGE),
         (annotations(x_opt_partition_key=string("a")) + properties(*[NULL] * 10, string("b")), errors.ARGUMENT_ERROR),
-        (annotations(x_opt_message_state=NULL), errors.NOT_ALLOWED),
+        (annotations(x_opt_message_state=NULL), NOT_ALLOWED),
         (b"\x00\x53\x73\xc0", DECODE_ERROR),
         (section(HEADER, list_([NULL, NULL, string("soon")])), DECODE_ERROR),
     ],

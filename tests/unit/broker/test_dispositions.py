@@ -6,12 +6,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from local.broker.faults import Effect, Fault, Operation
+from shared.amqp.codec import encode
 from shared.amqp.dispositions import Disposition, accepted_frame, read_acceptance, read_disposition
 from shared.amqp.errors import ConnectionViolation
 from shared.amqp.fields import ACCEPTED as ACCEPTED_VALUE
-from shared.amqp.fields import compose_list, fields_of, number_field, read_list
+from shared.amqp.fields import NULL, compose_list, fields_of, number_field, read_list
 from shared.amqp.frames import HEADER, compose
-from shared.amqp.performatives import DISPOSITION
+from shared.amqp.performatives import DISPOSITION, FALSE, TRUE
+from shared.amqp.values import uint
 from tests.unit.broker.peer import Peer
 
 PREFIX = b"\x00\x53\x15\xc0"
@@ -27,7 +29,11 @@ def body(content: bytes, count: int) -> bytes:
 
 @st.composite
 def usual(draw: st.DrawFn) -> bytes:
-    """Return the acceptance of one delivery as one SDK or another encodes it."""
+    """Return the acceptance of deliveries as one SDK or broker encodes it: of one, or of a range."""
+    if draw(st.booleans()):
+        first, last = (encode(uint(draw(UINTS | st.integers(0, 3)))) for _ in range(2))
+        last, settled, batchable = (draw(st.sampled_from(each)) for each in ([last, NULL], [TRUE, FALSE], [b"", TRUE]))
+        return body(TRUE + first + last + settled + ACCEPTED + batchable, 6 if batchable else 5)
     true, false = draw(st.sampled_from([(b"\x41", b"\x42"), (b"\x56\x01", b"\x56\x00")]))
     settled, batchable = draw(st.sampled_from([true, false])), draw(st.sampled_from([b"", b"\x40", true, false]))
     number = b"\x70" + struct.pack(">I", draw(UINTS))
@@ -48,8 +54,7 @@ def slowly(frame: bytes) -> Disposition | None:
 def test_what_the_sdks_send_is_read_quickly(frame: bytes) -> None:
     found = read_acceptance(frame)
     assert found is not None
-    number, is_settled = found
-    assert slowly(frame) == Disposition(True, number, number, is_settled, ACCEPTED_VALUE)
+    assert slowly(frame) == Disposition(True, *found, ACCEPTED_VALUE)
 
 
 @given(usual(), st.integers(0, 40), st.binary(max_size=3))
@@ -60,7 +65,7 @@ def test_what_the_sdks_send_is_read_quickly(frame: bytes) -> None:
 def test_what_is_read_quickly_is_what_the_bytes_say(frame: bytes, position: int, put: bytes) -> None:
     damaged = frame[:position] + put + frame[position + len(put) :]
     found = read_acceptance(damaged)
-    assert found is None or slowly(damaged) == Disposition(True, found[0], found[0], found[1], ACCEPTED_VALUE)
+    assert found is None or slowly(damaged) == Disposition(True, *found, ACCEPTED_VALUE)
 
 
 @given(st.integers(0, 0xFFFF), UINTS, UINTS, st.booleans())

@@ -1,0 +1,202 @@
+"""
+The client's end of a link: a sender with its credit, a receiver with the messages that arrive.
+
+Source: OASIS AMQP 1.0, part 2, section 2.6.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Protocol
+
+from shared.amqp import performatives
+from shared.amqp.assembly import Assembly
+from shared.amqp.dispositions import Disposition, settlement
+from shared.amqp.errors import INVALID_FIELD, ConnectionViolation
+from shared.amqp.performatives import Attach, Flow, Transfer
+from shared.amqp.serial import SERIAL, left_of
+
+
+class LinkSession(Protocol):
+    """A session as its links see it."""
+
+    @property
+    def channel(self) -> int:
+        """Return the channel on which this end sends."""
+        ...
+
+    @property
+    def has_window(self) -> bool:
+        """Return whether the peer accepts one more transfer now."""
+        ...
+
+    @property
+    def next_delivery_id(self) -> int:
+        """Return the number of the next delivery."""
+        ...
+
+    def transfer(self, handle: int, tag: bytes, message: bytes, *, settled: bool) -> int:
+        """Send a message and return the number of its delivery."""
+        ...
+
+    def emit(self, performative: bytes) -> None:
+        """Send a performative."""
+        ...
+
+    def emit_flow(self) -> None:
+        """Send the state of the windows."""
+        ...
+
+    def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:
+        """Send the state of a link's credit."""
+        ...
+
+
+class Link:
+    """The client's end of a link; `ClientSession.attach` opens it."""
+
+    def __init__(self, session: LinkSession, attach: Attach) -> None:
+        """Ask for the link in *attach*, whose handle is chosen by the session."""
+        self.session = session
+        self.own = attach
+        self.is_attached = False
+        self.is_closing = False
+        self.failure: Exception | None = None
+        """The error that ended the link, None while it is usable."""
+
+    @property
+    def name(self) -> str:
+        """Return the name by which both ends know the link."""
+        return self.own.name
+
+    @property
+    def handle(self) -> int:
+        """Return this end's handle."""
+        return self.own.handle
+
+    def on_attach(self, peer: Attach) -> None:
+        """Take the answer to the attach; without a terminus the link is refused, and a detach has the reason."""
+        self.is_attached = (peer.source if self.own.role else peer.target) is not None
+
+    @abstractmethod
+    def on_flow(self, flow: Flow) -> None:
+        """Take the credit that the peer grants or has left."""
+
+    @abstractmethod
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame of a delivery."""
+
+    def on_acceptance(self, first: int, last: int) -> None:
+        """Take the acceptance of sent deliveries."""
+
+    def on_disposition(self, found: Disposition) -> None:
+        """Take another disposition."""
+
+    def on_end(self, failure: Exception) -> None:
+        """Take the error that has ended the link, once."""
+
+    def pump(self) -> None:
+        """Do what the frames allow that have arrived together."""
+
+    def end(self, failure: Exception) -> None:
+        """End the link with an error, unless it has ended."""
+        if self.failure is None:
+            self.failure = failure
+            self.on_end(failure)
+
+    def detach(self) -> None:
+        """Close the link."""
+        if not self.is_closing:
+            self.is_closing = True
+            self.session.emit(performatives.detach(self.handle, closed=True))
+
+
+class Sender(Link):
+    """A link on which this end sends; its deliveries have their number as tag."""
+
+    def __init__(self, session: LinkSession, attach: Attach) -> None:
+        super().__init__(session, attach)
+        self.credit = 0
+        self.delivery_count = 0
+        self.largest_message = 0
+        """The most bytes in one message, as announced by the peer; 0 for no limit."""
+
+    def on_attach(self, peer: Attach) -> None:
+        """Take the answer to the attach."""
+        self.largest_message = peer.max_message_size or 0
+        super().on_attach(peer)
+
+    def send(self, message: bytes, *, settled: bool = False) -> int:
+        """Send a message, for which there must be credit, and return the number of its delivery."""
+        self.credit -= 1
+        self.delivery_count = (self.delivery_count + 1) & SERIAL
+        session = self.session
+        return session.transfer(self.own.handle, session.next_delivery_id.to_bytes(4), message, settled=settled)
+
+    def on_flow(self, flow: Flow) -> None:
+        """Take the credit that the peer grants; answer a drain or an echo."""
+        self.credit = left_of(flow.link_credit or 0, flow.delivery_count or 0, self.delivery_count)
+        if flow.drain:
+            self.pump()
+            self.delivery_count = (self.delivery_count + self.credit) & SERIAL
+            self.credit = 0
+        if flow.drain or flow.echo:
+            self.session.emit_link_flow(self.handle, self.delivery_count, self.credit, drain=flow.drain)
+
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:  # noqa: ARG002 - whatever it is
+        """Refuse a transfer."""
+        raise ConnectionViolation(INVALID_FIELD, f"link {self.name}: a transfer to a sender")
+
+
+class Receiver(Link):
+    """A link on which this end receives."""
+
+    def __init__(self, session: LinkSession, attach: Attach) -> None:
+        super().__init__(session, attach)
+        self.credit = 0
+        self.delivery_count = 0
+        self._assembly = Assembly()
+
+    def on_attach(self, peer: Attach) -> None:
+        """Take the answer to the attach."""
+        self.delivery_count = peer.initial_delivery_count or 0
+        super().on_attach(peer)
+
+    @abstractmethod
+    def on_delivery(self, delivery_id: int, tag: bytes, message: bytes) -> None:
+        """Take a message."""
+
+    def grant(self, credit: int, *, drain: bool = False) -> None:
+        """Set the credit to that many messages, which the peer uses up or withdraws if it is to *drain* it."""
+        self.credit = credit
+        self.session.emit_link_flow(self.handle, self.delivery_count, credit, drain=drain)
+
+    def settle(self, delivery_ids: Iterable[int], state: bytes, *, settled: bool) -> None:
+        """Give an encoded state to deliveries, each in a frame of its own; the peer answers unless they are settled."""
+        session = self.session
+        for delivery_id in delivery_ids:
+            session.emit(settlement(delivery_id, state, settled=settled))
+
+    def on_flow(self, flow: Flow) -> None:
+        """Take the end of a drain, which leaves a credit of 0; answer an echo."""
+        if flow.delivery_count is not None and not flow.link_credit:
+            self.delivery_count = flow.delivery_count
+            self.credit = 0
+            self.on_drained()
+        if flow.echo:
+            self.session.emit_link_flow(self.handle, self.delivery_count, self.credit)
+
+    def on_drained(self) -> None:
+        """Take the end of a drain."""
+
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame of a delivery, and the message with its last one."""
+        first = self._assembly.add(transfer, payload)
+        if transfer.more and not transfer.aborted:
+            return
+        message = self._assembly.take(payload)
+        self.credit -= 1
+        self.delivery_count = (self.delivery_count + 1) & SERIAL
+        if first.delivery_id is None:
+            raise ConnectionViolation(INVALID_FIELD, "the first transfer of a delivery has no delivery-id")
+        if not transfer.aborted:
+            self.on_delivery(first.delivery_id, first.delivery_tag or b"", message)
