@@ -20,8 +20,8 @@ from cli.evacuation.survey import Share, mark_of
 from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.amqp.values import timestamp
 from shared.azure.peek import MESSAGES_AT_ONCE, Peeker
+from shared.azure.receivers.management import ManagementConnection
 from shared.azure.senders.service_bus import translated
-from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import BuswayError, MessageRejected
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage, was_answered

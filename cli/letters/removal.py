@@ -10,7 +10,8 @@ from azure.core.exceptions import AzureError
 from cli.letters.report import announce, print_end, print_rest
 from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
-from shared.azure.service_bus_internals import ManagementConnection, condition_of
+from shared.azure.receivers.management import ManagementConnection
+from shared.azure.service_bus_internals import condition_of
 from shared.config.files import Configuration
 from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of

@@ -1,25 +1,26 @@
 """
-Opening a connection to an event hub through azure-eventhub, for `raw_connection` to read.
+Connections to the partitions of an event hub, with the credential of azure-eventhub.
 
-One connection serves one partition. tests/contracts/test_receive_seam.py checks the private names of the SDK.
+tests/contracts/test_receive_seam.py checks the private names of the SDK.
 """
 
 import asyncio
 from datetime import datetime
 from typing import Any
 
-from azure.eventhub._constants import EPOCH_SYMBOL, GEOREPLICATION_SYMBOL, TIMEOUT_SYMBOL
-from azure.eventhub._pyamqp._decode import decode_frame
-from azure.eventhub._pyamqp.constants import ReceiverSettleMode, SenderSettleMode
 from azure.eventhub._utils import event_position_selector
 from azure.eventhub.aio import EventHubConsumerClient
 
+from shared.amqp.values import described, long, string, symbol
+from shared.azure.connections import tls
 from shared.azure.identity import async_credential
 from shared.azure.receivers.connection import Connection
-from shared.azure.receivers.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
+from shared.azure.receivers.raw_connection import Peer, RawConnection
 from shared.azure.receivers.raw_link import RawLink, refused_or_closed
 
 _OPEN_SECONDS = 30.0
+_SCOPE = "https://eventhubs.azure.net//.default"
+_SELECTOR = "apache.org:selector-filter:string"
 
 type Position = str | int | datetime
 """Where to start: after an offset (text; `-1` is the start, `@latest` the end) or sequence number, or at a time."""
@@ -69,43 +70,26 @@ class EventHub:
 
         With an *epoch* it disconnects other readers of its consumer group with the same or a lower one.
         """
-        where = f"{self.where}/{partition_id}"
         client: Any = self._client()
+        config, address = client._config, client._address  # noqa: SLF001 - the seam, see above
+        peer = Peer(address.hostname, tls() if config.use_tls else None, client._credential, _SCOPE)  # noqa: SLF001
+        path = address.path.removeprefix("/")
+        wanted = {"com.microsoft:timeout": long(0)} | ({} if epoch is None else {"com.microsoft:epoch": long(epoch)})
+        selector = event_position_selector(position, isinstance(position, datetime)).decode()
+        raw = None
         try:
-            async with asyncio.timeout(_OPEN_SECONDS):
-                auth = await client._create_auth_async()  # noqa: SLF001 - the seam, see above
-                amqp = client._amqp_transport.create_mgmt_client(client._address, auth, client._config)  # noqa: SLF001
-                amqp._auth.sasl = MicrosoftSasl()  # noqa: SLF001
-                for name, value in OPEN_VALUES.items():
-                    setattr(amqp, f"_{name}", value)
-                await amqp.open_async()
-                while not await amqp.auth_complete_async():
-                    pass  # each call reads from the socket
-        except Exception as error:
-            await client.close()
-            raise refused_or_closed(where, error) from error
-        raw = await RawConnection.take_over(where, amqp, decode_frame)
-        address = client._address  # noqa: SLF001
-        path = f"{address.path}/ConsumerGroups/{self.consumer_group}/Partitions/{partition_id}"
-        source = client._amqp_transport.create_source(  # noqa: SLF001
-            f"amqps://{address.hostname}{path}",
-            position,
-            event_position_selector(position, isinstance(position, datetime)),
-        )
-        wanted = {TIMEOUT_SYMBOL: 0} if epoch is None else {TIMEOUT_SYMBOL: 0, EPOCH_SYMBOL: epoch}
-        properties = client._amqp_transport.create_link_properties(wanted)  # noqa: SLF001
-        try:
+            raw = await RawConnection.open(f"{self.where}/{partition_id}", peer, path)
             link = await raw.attach(
-                source,
-                properties,
+                f"{path}/ConsumerGroups/{self.consumer_group}/Partitions/{partition_id}",
+                wanted,
                 prefetch,
+                filters={_SELECTOR: described(symbol(_SELECTOR), string(selector))},
+                capabilities=("com.microsoft:georeplication",),
                 is_settled=True,
-                send_settle_mode=SenderSettleMode.Unsettled,
-                rcv_settle_mode=ReceiverSettleMode.First,
-                desired_capabilities=[GEOREPLICATION_SYMBOL],
             )
         except BaseException:
-            await raw.close()
+            if raw is not None:
+                await raw.close()
             await client.close()
             raise
         return PartitionConnection(raw, link, client)

@@ -4,6 +4,8 @@ The delivery whose frames arrive on a link.
 Source: OASIS AMQP 1.0, part 2, section 2.6.14.
 """
 
+import sys
+
 from shared.amqp.performatives import Transfer
 
 
@@ -12,7 +14,7 @@ class Assembly:
 
     __slots__ = ("_limit", "first", "held", "size")
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int = sys.maxsize) -> None:
         """Start without a frame."""
         self._limit = limit
         self.first: Transfer | None = None
@@ -26,7 +28,7 @@ class Assembly:
         if first is None:
             first = self.first = transfer
         self.size += len(payload)
-        if self._limit is not None and self.size > self._limit:
+        if self.size > self._limit:
             self.held = bytearray()
         elif transfer.more or self.held:
             self.held += payload
@@ -34,7 +36,9 @@ class Assembly:
 
     def take(self, payload: bytes) -> bytes:
         """Return the message, whose last frame has the *payload*, and start again."""
-        message = bytes(self.held) or payload
         self.first, self.size = None, 0
+        if not self.held:
+            return payload
+        message = bytes(self.held)
         self.held = bytearray()
         return message

@@ -1,7 +1,8 @@
 """
 The client's end of a connection and its sessions, without I/O.
 
-The client sends its open, and what `opened` begins, as soon as the peer has authenticated it: no answer is waited for.
+The client sends its open, and what `opened` begins, as soon as the peer has authenticated it, unless it is to await the
+answer.
 
 Source: OASIS AMQP 1.0, part 2, sections 2.4 to 2.6, and part 5, section 5.3.
 """
@@ -42,6 +43,8 @@ class Opening(NamedTuple):
     response: bytes = b""
     sasl_host_name: str | None = None
     channel_max: int = 0
+    awaits_answer: bool = False
+    """Whether nothing begins before the peer has opened the connection too, as Microsoft's clients do."""
 
 
 class Client(connection.Connection["ClientSession"]):
@@ -134,7 +137,8 @@ class Client(connection.Connection["ClientSession"]):
                 idle_time_out=int(IDLE_SECONDS * 1000),
             )
             self.emit(compose(0, opening))
-            self._opened()
+            if not self._opening.awaits_answer:
+                self._opened()
 
     def _on_sasl(self, kind: int, body: bytes) -> None:
         opening = self._opening
@@ -179,6 +183,8 @@ class Client(connection.Connection["ClientSession"]):
         self.remote_max_frame_size = max(MIN_MAX_FRAME_SIZE, min(peer.max_frame_size, MAX_FRAME_SIZE))
         self._silence = 0.0
         self._send_heartbeats((peer.idle_time_out or 2 * IDLE_SECONDS * 1000) / 1000, IDLE_SECONDS)
+        if self._opening.awaits_answer:
+            self._opened()
 
     def _on_begin(self, channel: int, peer: performatives.Begin) -> None:
         begun = None if peer.remote_channel is None else self._begun.get(peer.remote_channel)

@@ -6,7 +6,6 @@ Source: OASIS AMQP 1.0, part 2, section 2.6.
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Protocol
 
 from shared.amqp import performatives
 from shared.amqp.assembly import Assembly
@@ -14,47 +13,13 @@ from shared.amqp.dispositions import Disposition, settlement
 from shared.amqp.errors import INVALID_FIELD, ConnectionViolation
 from shared.amqp.performatives import Attach, Flow, Transfer
 from shared.amqp.serial import SERIAL, left_of
-
-
-class LinkSession(Protocol):
-    """A session as its links see it."""
-
-    @property
-    def channel(self) -> int:
-        """Return the channel on which this end sends."""
-        ...
-
-    @property
-    def has_window(self) -> bool:
-        """Return whether the peer accepts one more transfer now."""
-        ...
-
-    @property
-    def next_delivery_id(self) -> int:
-        """Return the number of the next delivery."""
-        ...
-
-    def transfer(self, handle: int, tag: bytes, message: bytes, *, settled: bool) -> int:
-        """Send a message and return the number of its delivery."""
-        ...
-
-    def emit(self, performative: bytes) -> None:
-        """Send a performative."""
-        ...
-
-    def emit_flow(self) -> None:
-        """Send the state of the windows."""
-        ...
-
-    def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:
-        """Send the state of a link's credit."""
-        ...
+from shared.amqp.session import Session
 
 
 class Link:
     """The client's end of a link; `ClientSession.attach` opens it."""
 
-    def __init__(self, session: LinkSession, attach: Attach) -> None:
+    def __init__(self, session: Session, attach: Attach) -> None:
         """Ask for the link in *attach*, whose handle is chosen by the session."""
         self.session = session
         self.own = attach
@@ -113,7 +78,7 @@ class Link:
 class Sender(Link):
     """A link on which this end sends; its deliveries have their number as tag."""
 
-    def __init__(self, session: LinkSession, attach: Attach) -> None:
+    def __init__(self, session: Session, attach: Attach) -> None:
         super().__init__(session, attach)
         self.credit = 0
         self.delivery_count = 0
@@ -150,7 +115,7 @@ class Sender(Link):
 class Receiver(Link):
     """A link on which this end receives."""
 
-    def __init__(self, session: LinkSession, attach: Attach) -> None:
+    def __init__(self, session: Session, attach: Attach) -> None:
         super().__init__(session, attach)
         self.credit = 0
         self.delivery_count = 0
@@ -162,8 +127,8 @@ class Receiver(Link):
         super().on_attach(peer)
 
     @abstractmethod
-    def on_delivery(self, delivery_id: int, tag: bytes, message: bytes) -> None:
-        """Take a message."""
+    def on_delivery(self, delivery_id: int, tag: bytes, message: bytes, *, settled: bool) -> None:
+        """Take a message, which the peer may have *settled* already."""
 
     def grant(self, credit: int, *, drain: bool = False) -> None:
         """Set the credit to that many messages, which the peer uses up or withdraws if it is to *drain* it."""
@@ -199,4 +164,5 @@ class Receiver(Link):
         if first.delivery_id is None:
             raise ConnectionViolation(INVALID_FIELD, "the first transfer of a delivery has no delivery-id")
         if not transfer.aborted:
-            self.on_delivery(first.delivery_id, first.delivery_tag or b"", message)
+            settled = first.settled or transfer.settled
+            self.on_delivery(first.delivery_id, first.delivery_tag or b"", message, settled=settled)

@@ -78,7 +78,7 @@ class Socket(asyncio.Protocol):
         """Write the output now."""
         self._is_flush_due = False
         data = self.client.take_output()
-        if data and self._transport is not None:
+        if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import QueueRuntimeProperties, SubscriptionRuntimeProperties
 
-from shared.azure.service_bus_internals import ManagementConnection
+from shared.azure.receivers.management import ManagementConnection
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage

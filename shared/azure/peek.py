@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 
-from shared.azure.service_bus_internals import ManagementConnection
+from shared.azure.receivers.management import ManagementConnection
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage

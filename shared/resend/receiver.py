@@ -15,11 +15,11 @@ from typing import Self
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
+from shared.amqp import performatives
 from shared.azure.connections import service_bus_client
-from shared.azure.receivers import frames
+from shared.azure.receivers.management import ManagementConnection
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection
-from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 from shared.resend.letters import Letter
 from shared.resend.places import Place
@@ -114,7 +114,9 @@ class Receiver:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
         if not messages:
             return []
-        failures = await self._connection.raw.settle(self._link, [each.delivery for each in messages], frames.ACCEPTED)
+        failures = await self._connection.raw.settle(
+            self._link, [each.delivery for each in messages], performatives.ACCEPTED
+        )
         return [each for each in messages if each.delivery.delivery_id in failures]
 
     async def give_back(self, messages: Iterable[LockedMessage]) -> None:
@@ -125,7 +127,7 @@ class Receiver:
                 # Azure puts what is released behind all others. Deliveries from a dead-letter queue have no limit.
                 for start in range(0, len(waiting), _TOKENS_AT_ONCE):
                     some = waiting[start : start + _TOKENS_AT_ONCE]
-                    await self._connection.raw.settle(self._link, some, frames.MODIFIED)
+                    await self._connection.raw.settle(self._link, some, performatives.MODIFIED)
             else:
                 await self._connection.raw.release(self._link, waiting)
 

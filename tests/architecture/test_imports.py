@@ -98,9 +98,7 @@ PRIVATE_IMPORTS = {
     "shared.azure.event_hubs_internals": "contracts/test_event_hubs_internals.py",
     "shared.azure.service_bus_internals": "contracts/test_service_bus_internals.py",
     "shared.azure.service_bus_link": "broker/test_transfers_in_flight.py",
-    # The local host, and the work on dead letters, receive with the SDKs' own AMQP connections.
     "local.host.event_hubs_connection": "contracts/test_receive_seam.py",
-    "shared.azure.receivers.service_bus_connection": "contracts/test_receive_seam.py",
     # `busway demo` compares messages at the level of AMQP types, which the public API does not show.
     "cli.demo.exact_types": "end_to_end/test_demo.py",
 }

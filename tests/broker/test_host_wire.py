@@ -15,7 +15,7 @@ from local.host.event_hubs_connection import EventHub
 from shared.amqp import performatives
 from shared.amqp.codec import plain
 from shared.amqp.fields import fields_of
-from shared.azure.receivers import frames
+from shared.amqp.performatives import ACCEPTED
 from shared.azure.receivers.connection import Connection
 from shared.azure.receivers.raw_link import Delivery, LinkClosed
 from shared.azure.receivers.service_bus_connection import ServiceBusConnection, session_timeout
@@ -159,10 +159,10 @@ def test_a_released_message_comes_once_although_the_function_outlives_its_lock(
         await asyncio.to_thread(send, broker, "q", "2")
         await until(lambda: settled_with(proxy, _RELEASED))
         broker.advance(12)
-        assert await connection.raw.settle(link, first, frames.ACCEPTED) == {0: "com.microsoft:message-lock-lost"}
+        assert await connection.raw.settle(link, first, ACCEPTED) == {0: "com.microsoft:message-lock-lost"}
         second = await link.receive(5, 5)
         assert sorted(bodies(second)) == ["1", "2"]
-        assert await connection.raw.settle(link, second, frames.ACCEPTED) == {}
+        assert await connection.raw.settle(link, second, ACCEPTED) == {}
 
     connected(broker, "q", act)
     assert left(broker, "q") == []
@@ -180,7 +180,7 @@ def test_session_drains_after_a_short_call_before_the_first_disposition(broker: 
         deliveries = await link.receive(10, 5)
         assert bodies(deliveries) == ["1", "2"]
         assert link.credit == 0
-        assert await connection.raw.settle(link, deliveries, frames.ACCEPTED) == {}
+        assert await connection.raw.settle(link, deliveries, ACCEPTED) == {}
         assert await link.receive(10, 0.1) == []
 
     proxy = connected(broker, "s", act, sessions=True)
@@ -210,7 +210,7 @@ def test_session_with_prefetch_opens_its_window_again_after_the_drain(broker: Ru
     async def act(connection: ServiceBusConnection, _: RecordingProxy) -> None:
         link = await connection.attach(6, session_wait=5, drains=True)
         deliveries = await link.receive(10, 5)
-        await connection.raw.settle(link, deliveries, frames.ACCEPTED)
+        await connection.raw.settle(link, deliveries, ACCEPTED)
 
     proxy = connected(broker, "s", act, sessions=True)
     attach = proxy.sent(performatives.ATTACH)[-1]
@@ -223,7 +223,7 @@ def test_queue_without_sessions_drains_only_before_closing(broker: RunningBroker
     async def act(connection: ServiceBusConnection, proxy: RecordingProxy) -> None:
         link = await connection.attach()
         deliveries = await link.receive(5, 5)
-        await connection.raw.settle(link, deliveries, frames.ACCEPTED)
+        await connection.raw.settle(link, deliveries, ACCEPTED)
         assert not any(drain for _, drain in flows(proxy, link.session.channel))
         await link.withdraw()
         assert flows(proxy, link.session.channel) == [(5, False), (4, True)]
@@ -242,9 +242,9 @@ def test_prefetch_below_the_batch_size_bounds_the_batch_until_something_is_settl
         first = await link.receive(100, 5)
         assert bodies(first) == list("123456")
         assert await link.receive(100, 0.2) == []
-        await connection.raw.settle(link, first[:3], frames.ACCEPTED)  # less than two thirds: no flow yet
+        await connection.raw.settle(link, first[:3], ACCEPTED)  # less than two thirds: no flow yet
         assert await link.receive(100, 0.2) == []
-        await connection.raw.settle(link, first[3:4], frames.ACCEPTED)
+        await connection.raw.settle(link, first[3:4], ACCEPTED)
         assert bodies(await link.receive(100, 5)) == list("789")
 
     proxy = connected(broker, "q", act)
@@ -312,7 +312,7 @@ def test_renewal_names_the_link_that_holds_the_message(broker: RunningBroker) ->
         link = await connection.attach()
         (delivery,) = await link.receive(1, 5)
         await connection.management(link).renew_locks([delivery.tag], 5)
-        names.append(link.link.name)
+        names.append(link.name)
 
     proxy = connected(broker, "q", act)
     (renewal,) = [one for one in proxy.sent(performatives.TRANSFER) if b"com.microsoft:renew-lock" in one.payload]
@@ -344,7 +344,7 @@ def test_each_session_link_gets_a_token_and_an_amqp_session_of_its_own(broker: R
     async def act(connection: ServiceBusConnection, _: RecordingProxy) -> None:
         for _session in "ab":
             link = await connection.attach(session_wait=60, drains=True)
-            await connection.raw.settle(link, await link.receive(1, 5), frames.ACCEPTED)
+            await connection.raw.settle(link, await link.receive(1, 5), ACCEPTED)
             await connection.raw.detach(link)
 
     proxy = connected(broker, "s", act, sessions=True)
@@ -375,7 +375,7 @@ def test_client_that_gives_up_waiting_for_a_session_detaches_and_goes_on(broker:
         await until(lambda: proxy.sent(performatives.DETACH))
         assert proxy.sent(performatives.DETACH)[0].channel == proxy.sent(performatives.ATTACH)[-1].channel
         await until(lambda: len(proxy.sent(performatives.END, by_client=False)) == 1)
-        assert await connection.raw.settle(held, await held.receive(1, 5), frames.ACCEPTED) == {}
+        assert await connection.raw.settle(held, await held.receive(1, 5), ACCEPTED) == {}
 
     connected(broker, "s", act, sessions=True)
 

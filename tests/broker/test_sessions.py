@@ -5,7 +5,6 @@ import contextlib
 import datetime as dt
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -30,8 +29,12 @@ from azure.servicebus.exceptions import (
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.entities import Counts
 from local.broker.thread import RunningBroker
-from shared.azure.service_bus_internals import ManagementConnection
+from shared.azure.receivers.connection import Connection
+from shared.azure.receivers.management import ManagementConnection
+from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.clock import ManualClock
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.broker.sdk_calls import some
 
 YEAR_10000 = 253_402_300_800_000
@@ -176,16 +179,17 @@ def test_only_the_connection_that_holds_a_session_settles_its_messages_over_mana
 
     async def run() -> None:
         string = broker.connection_string("west")
-        async with (
-            AsyncClient.from_connection_string(string, retry_total=0) as client,
-            client.get_queue_receiver(queue, session_id=session_id) as receiver,
-            AsyncClient.from_connection_string(string, retry_total=0) as other,
-        ):
-            messages = await receiver.receive_messages(4, max_wait_time=1)
-            tokens = [uuid.UUID(str(each.lock_token)).bytes_le for each in messages]
-            own, foreign = ManagementConnection(receiver), ManagementConnection.to(other, queue)
+        has_sessions = session_id is not None
+        async with AsyncClient.from_connection_string(string, retry_total=0) as other:
+            connection = await ServiceBusConnection.open(
+                Connection("WEST", string), {"queue_name": queue}, sessions=has_sessions
+            )
+            link = await connection.attach(session_id=session_id)
+            deliveries = await link.receive(4, 1)
+            tokens = [each.tag for each in deliveries]
+            own, foreign = connection.management(link), ManagementConnection.to(other, queue)
             await own.defer(tokens[:1], session_id, 5)
-            number = some(messages[0].sequence_number)
+            number = some(Message.received(deliveries[0].payload, Origin("west", queue)).arrival.sequence_number)
             for management in (foreign, own):
                 may = management is own or session_id is None
                 refusal = pytest.raises(SessionLockLostError, match="Accept a new MessageSession")
@@ -201,6 +205,7 @@ def test_only_the_connection_that_holds_a_session_settles_its_messages_over_mana
                 if may:
                     break
             await foreign.close()
+            await connection.close()
 
     asyncio.run(run())
     assert broker.counts("west")[queue] == Counts(0, 2, 0, 1, 0)

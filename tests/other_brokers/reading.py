@@ -28,8 +28,9 @@ class Reader(Receiver):
         self.grant(_CREDIT)
         self.news.set()
 
-    def on_delivery(self, delivery_id: int, tag: bytes, message: bytes) -> None:  # noqa: ARG002 - it settles by number
+    def on_delivery(self, delivery_id: int, _tag: bytes, message: bytes, *, settled: bool) -> None:
         if len(self.found) != self.most:
+            assert not settled
             self.settle([delivery_id], ACCEPTED_STATE, settled=True)
             self.found.append(message)
         if self.credit < _CREDIT // 2:

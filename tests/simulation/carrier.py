@@ -5,15 +5,16 @@ The credit and the waiting of a link are those of the real `RawLink`; instead of
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local.broker import errors
 from local.broker.core.store import MessageStore
 from local.broker.errors import Refusal
+from shared.amqp.performatives import OUTCOME_STATES, Attach, Flow
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
-from tests.simulation.consumer import STATES, Consumer
+from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network
 from tests.simulation.site import Site
@@ -33,6 +34,26 @@ class Ended(Exception):
         self.condition = condition
 
 
+class SimulatedLink(RawLink):
+    """A link whose flows and settlements go over a channel."""
+
+    def __init__(self, carrier: "Carrier", prefetch: int, *, drains: bool, settled: bool) -> None:
+        """Start without credit and messages."""
+        session: Any = SimpleNamespace(emit_link_flow=self._flow)
+        attach = Attach("simulated", 0, True, 0, 0, None, None, None, None, (), None)
+        super().__init__(carrier, session, attach, prefetch, drains=drains, is_settled=settled)
+        self._carrier = carrier
+
+    def settle(self, delivery_ids: Iterable[int], state: bytes, *, settled: bool) -> None:
+        """Release deliveries: all others are settled by `Carrier.settle`."""
+        assert settled
+        for number in delivery_ids:
+            self._carrier.give(self, number, state)
+
+    def _flow(self, _handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:
+        self._carrier.flow(self, delivery_count, link_credit, drain=drain)
+
+
 class Carrier:
     """A connection to a site, as `RawConnection` is one to a real service."""
 
@@ -43,7 +64,6 @@ class Carrier:
         self.channel = Channel(network, owner, site, where)
         self._site = site
         self._consumers: dict[int, Consumer] = {}
-        self._progress: asyncio.Event = asyncio.Event()
         self.channel.when_cut(self._break)
         self.channel.when_cut(self._end_all, at_service=True)
 
@@ -57,29 +77,21 @@ class Carrier:
         if self.is_broken:
             raise refused_or_closed(self.where, Cut(self.where))
 
-    async def progress(self, seconds: float) -> None:
-        """Wait until something has come, or until the timeout."""
-        self._progress.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._progress.wait()
-        except TimeoutError:
-            return
-
-    async def flow(self, raw: RawLink, credit: int, *, drain: bool = False) -> None:
-        """Set the credit of a link."""
-        self.raise_if_broken()
-        raw.credit = credit
-        count, consumer = raw.link.delivery_count, self._consumers.get(id(raw))
+    def flow(self, raw: RawLink, delivery_count: int, credit: int, *, drain: bool) -> None:
+        """Let the service have the credit of a link."""
+        consumer = self._consumers.get(id(raw))
         if consumer is not None:
-            self.channel.send(lambda: consumer.flow(count, credit, drain=drain))
+            self.channel.send(lambda: consumer.flow(delivery_count, credit, drain=drain))
 
     async def release(self, raw: RawLink, deliveries: Sequence[Delivery]) -> None:
         """Release deliveries, without an answer."""
+        raw.release(deliveries)
+
+    def give(self, raw: RawLink, number: int, state: bytes) -> None:
+        """Give a state to a delivery, without an answer."""
         consumer = self._consumers.get(id(raw))
-        for each in deliveries:
-            if consumer is not None:
-                self.channel.send(lambda number=each.delivery_id: consumer._release(number))  # type: ignore[misc]
+        if consumer is not None:
+            self.channel.send(lambda: consumer.give(number, state))
 
     async def settle(
         self, raw: RawLink, deliveries: Sequence[Delivery], outcome: int, state: bytes | None = None
@@ -90,7 +102,7 @@ class Carrier:
             condition = getattr(raw.closed_with, "condition", str(raw.closed_with))
             return {each.delivery_id: condition for each in deliveries}
         consumer = self._consumers[id(raw)]
-        encoded = state or STATES[outcome]
+        encoded = state or OUTCOME_STATES[outcome]
 
         def act() -> dict[int, str]:
             answers = ((each.delivery_id, consumer.settle(each.delivery_id, encoded)) for each in deliveries)
@@ -103,13 +115,13 @@ class Carrier:
             raise LinkClosed(f"{self.where}: closed", "closed") from error
         except TimeoutError:
             return {each.delivery_id: "no answer" for each in deliveries}
-        await raw.restore(len(deliveries))
+        raw.restore(len(deliveries))
         return failures
 
     async def detach(self, raw: RawLink) -> None:
         """Close a link."""
         consumer = self._consumers.pop(id(raw), None)
-        raw.link.state.name = "DETACHED"
+        raw.end(Ended("closed by this side"))
         if consumer is not None and not self.is_broken:
             self.channel.send(consumer.end)
 
@@ -123,9 +135,7 @@ class Carrier:
         settled: bool,
     ) -> tuple[RawLink, Consumer]:
         """Return a new link; *join* registers its consumer at the service."""
-        session = SimpleNamespace(state=SimpleNamespace(name="MAPPED"))
-        raw = RawLink(self, session, prefetch, drains=drains, is_settled=settled)
-        raw.link = SimpleNamespace(state=SimpleNamespace(name="ATTACHED"), _error=None, delivery_count=0)
+        raw = SimulatedLink(self, prefetch, drains=drains, settled=settled)
         consumer = Consumer(self, raw, store)
         self._consumers[id(raw)] = consumer
 
@@ -140,24 +150,17 @@ class Carrier:
             self._consumers.pop(id(raw), None)
             self.channel.cut()
             raise refused_or_closed(self.where, error) from error
-        await raw.start()
+        raw.start()
         return raw, consumer
 
     def drained(self, raw: RawLink, delivery_count: int) -> None:
         """Let a link know that its credit is used up."""
         if id(raw) in self._consumers:
-            raw.link.delivery_count = delivery_count
-            raw.credit = 0
-            raw._is_drained = True
-            self._progress.set()
+            raw.on_flow(Flow(None, 0, 0, 0, 0, delivery_count, 0, drain=True, echo=False))
 
     def detached(self, raw: RawLink, condition: str) -> None:
         """Let a link know that the service has ended it."""
-        if raw.link.state.name == "ATTACHED":
-            raw.link.state.name = "DETACHED"
-            raw.link._error = Ended(condition)
-            raw.look()
-            self._progress.set()
+        raw.end(Ended(condition))
 
     def leave(self, consumer: Consumer) -> None:
         """Forget a consumer at the service."""
@@ -180,7 +183,6 @@ class Carrier:
     def _break(self) -> None:
         for consumer in list(self._consumers.values()):
             consumer.raw.wake()
-        self._progress.set()
 
     def _end_all(self) -> None:
         for consumer in list(self._consumers.values()):

@@ -10,15 +10,13 @@ from local.broker.core.store import MessageStore
 from local.broker.errors import Refusal
 from local.broker.protocol.consumer_link import settlement_of
 from shared.amqp.codec import decode_all
-from shared.azure.receivers import frames
+from shared.amqp.performatives import Transfer
 from shared.azure.receivers.raw_link import RawLink
 
 if TYPE_CHECKING:
     from tests.simulation.carrier import Carrier
 
 _MOST_UNSETTLED = 5_000
-STATES = {outcome: frames._STATES[outcome] for outcome in (frames.ACCEPTED, frames.RELEASED, frames.MODIFIED)}
-"""The encoded outcomes without fields, as the real connection writes them."""
 
 
 class Consumer:
@@ -57,8 +55,8 @@ class Consumer:
         self.delivery_count += 1
         self.used_at = self.carrier.network.loop.time()
         self._tags[number] = tag
-        transfer = frames.Transfer(0, number, tag, more=False, aborted=False, payload=message)
-        self.carrier.channel.answer(lambda: self._arrive(transfer))
+        transfer = Transfer(0, number, tag, 0, settled=False, more=False, aborted=False)
+        self.carrier.channel.answer(lambda: self._arrive(transfer, message))
 
     def session_granted(self, session: MessageSession) -> None:
         """Start with a session."""
@@ -141,12 +139,10 @@ class Consumer:
         self.session = None
         self.end(refusal.condition)
 
-    def _arrive(self, transfer: frames.Transfer) -> None:
-        self.raw.transferred(transfer)
-        self.raw.look()
-        stray, self.raw.stray = self.raw.stray, []
-        for each in stray:
-            self.carrier.channel.send(lambda number=each.delivery_id: self._release(number))  # type: ignore[misc]
+    def give(self, number: int, state: bytes) -> None:
+        """Take a state without an answer."""
+        self.settle(number, state)
 
-    def _release(self, number: int) -> None:
-        self.settle(number, STATES[frames.RELEASED])
+    def _arrive(self, transfer: Transfer, message: bytes) -> None:
+        self.raw.on_transfer(transfer, message)
+        self.raw.pump()

@@ -7,10 +7,10 @@ Source: AmqpReceiver.GetModifiedOutcome and GetRejectedOutcome (Azure/azure-sdk-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from shared.amqp import performatives
 from shared.amqp.codec import decode_all, encode, pairs_of
 from shared.amqp.values import NULL, TRUE, Value, described, list_, map_, string, symbol, ulong
-from shared.azure.receivers import frames
-from shared.azure.service_bus_internals import ManagementConnection
+from shared.azure.receivers.management import ManagementConnection
 
 _REQUEST_SECONDS = 60.0
 _DEAD_LETTER = "com.microsoft:dead-letter"
@@ -29,8 +29,8 @@ class Outcome:
 def completed() -> Outcome:
     """Return the outcome that removes the message."""
     return Outcome(
-        frames.ACCEPTED,
-        _state(frames.ACCEPTED),
+        performatives.ACCEPTED,
+        _state(performatives.ACCEPTED),
         lambda node, tag: node.complete([tag], None, _REQUEST_SECONDS),
     )
 
@@ -38,8 +38,8 @@ def completed() -> Outcome:
 def abandoned(properties: bytes = b"") -> Outcome:
     """Return the outcome that gives the message back; *properties*, an encoded map, change it."""
     return Outcome(
-        frames.MODIFIED,
-        _state(frames.MODIFIED, *([NULL, NULL, map_(_changes(properties))] if properties else ())),
+        performatives.MODIFIED,
+        _state(performatives.MODIFIED, *([NULL, NULL, map_(_changes(properties))] if properties else ())),
         lambda node, tag: node.abandon([tag], _REQUEST_SECONDS),
     )
 
@@ -48,8 +48,8 @@ def deferred(properties: bytes = b"") -> Outcome:
     """Return the outcome after which the message is received by its number only."""
     changes = (map_(_changes(properties)),) if properties else ()
     return Outcome(
-        frames.MODIFIED,
-        _state(frames.MODIFIED, NULL, TRUE, *changes),
+        performatives.MODIFIED,
+        _state(performatives.MODIFIED, NULL, TRUE, *changes),
         lambda node, tag: node.defer([tag], None, _REQUEST_SECONDS),
     )
 
@@ -61,8 +61,8 @@ def dead_lettered(reason: str | None, description: str | None, properties: bytes
     info += _changes(properties)
     error = [described(ulong(_ERROR), list_([symbol(_DEAD_LETTER), NULL, map_(info)]))] if info else []
     return Outcome(
-        frames.REJECTED,
-        _state(frames.REJECTED, *error),
+        performatives.REJECTED,
+        _state(performatives.REJECTED, *error),
         lambda node, tag: node.dead_letter([tag], None, reason, description, _REQUEST_SECONDS),
     )
 

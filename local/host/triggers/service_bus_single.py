@@ -165,7 +165,7 @@ class ServiceBusSingleListener(ServiceBusListener):
             finally:
                 running.discard(asyncio.current_task())
                 if most > 1 and not link.is_interrupted and link.closed_with is None:
-                    await link.offer(most - len(running))
+                    link.offer(most - len(running))
 
         self._links.add(link)
         try:

@@ -1,166 +1,186 @@
 """
-Receiving the bytes of messages through Microsoft's SDKs, below their decoders.
+Connections to Service Bus and Event Hubs that pass on the bytes of messages, with Busway's own AMQP.
 
-azure-servicebus and azure-eventhub decode every message and keep no copy of its bytes; encoding it again loses types.
-Therefore the SDK opens the connection, authenticates and negotiates, and then this module reads the socket:
-
-1. transfers of its own links, and their dispositions, are read here, and payloads are passed on unchanged; each link
-   has an AMQP session of its own, as in .NET, and a token is put before it is attached;
-2. every other frame goes to the SDK, which handles flow, attach, tokens, management requests and closing;
-3. `transport.receive_frame` is replaced by waiting for this module's reader, so that the SDK's own loops continue.
-
-This module, `raw_link` and the two that open connections are the only ones that touch the private parts of the SDKs and
-of the pyamqp that each of them carries; tests/contracts/test_receive_seam.py holds the names. Both SDKs agree in these.
+The receivers of Microsoft's SDKs decode every message and keep no copy of its bytes; encoding it again loses types. So
+the SDKs only provide the tokens here. Each link has an AMQP session of its own, as in .NET, and a token is put before
+it is attached.
 """
 
 import asyncio
-import contextlib
+import ssl
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from shared.amqp.values import Malformed
-from shared.azure.receivers import frames
+from shared.amqp.client import ClientSession, Opening
+from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
+from shared.amqp.performatives import OUTCOME_STATES, Attach
+from shared.amqp.requests import Answer, Requests
+from shared.amqp.socket import Socket
+from shared.amqp.values import Value, described, list_, map_, string, symbol, timestamp, ulong
 from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
 from shared.azure.receivers.settlement import Settlement
-from shared.errors import BuswayError
 
-_CHUNK = 1 << 17
-_FRAME_HEADER = 8
-_TEND_SECONDS = 5.0
+_OPEN_SECONDS = 30.0
 _SETTLEMENT_SECONDS = 60.0
-_SILENCE_SECONDS = 60.0
-_SERIAL = 0xFFFFFFFF
-# .NET's values, measured: half of the time after which it gives up is announced.
-OPEN_VALUES = {"max_frame_size": 65_536, "channel_max": 8_191, "idle_timeout": 30}
-_BEGIN_VALUES = {"incoming_window": 2**32 - 1, "outgoing_window": 5_000}
+_TOKEN_SECONDS = 60.0
+# A token is put again when a tenth of its time is left, as in the SDKs.
+_RENEW_AFTER = 0.9
+_SHORTEST_RENEWAL = 1.0
+# .NET's values, measured.
+_CHANNEL_MAX = 8_191
+_BEGIN = {"incoming_window": 2**32 - 1, "outgoing_window": 5_000, "handle_max": 2**32 - 1}
+_PORTS = {True: 5671, False: 5672}
+_SOURCE, _TARGET = 0x28, 0x29
+_FILTER = 7
+_OK = range(200, 300)
+_CONDITIONS = {404: "amqp:not-found", 500: "amqp:internal-error", 503: "com.microsoft:server-busy"}
+_SAS = b"servicebus.windows.net:sastoken"
 
 
-class MicrosoftSasl:
-    """The SASL mechanism of Microsoft's libraries: the token follows over `$cbs`."""
+class Peer(NamedTuple):
+    """The service: its host, with a port for an emulator, and the credential of an SDK's client with its scope."""
 
-    mechanism = b"MSSBCBS"
-
-    def start(self) -> bytes:
-        """Return the initial response."""
-        return b""
-
-
-type DecodeFrame = Callable[[memoryview], tuple[int, list[Any]]]
+    host_name: str
+    tls: ssl.SSLContext | None
+    credential: Any
+    scope: str
 
 
 class RawConnection:
-    """A connection that the SDK has opened, read by this module; made by `take_over`."""
+    """An open connection to one entity; `open` makes it."""
 
-    def __init__(self, where: str, client: Any, decode_frame: DecodeFrame) -> None:
-        """Wrap an SDK's AMQP client and that SDK's frame decoder; *where* names the entity in errors and logs."""
+    def __init__(self, where: str, peer: Peer, path: str) -> None:
+        """Connect to the entity at *path* of *peer*; *where* names it in errors and logs."""
         self.where = where
-        self._client = client
-        self._connection = client._connection
-        self._transport = self._connection._transport
-        self._decode_frame = decode_frame
-        self._links: dict[int, RawLink] = {}  # by the channel on which the service sends
-        self._ending: set[int] = set()
+        self.name = f"busway-{uuid.uuid4()}"
+        self._peer = peer
+        self._path = path
+        self._socket: Socket
+        self._tokens: Requests
+        self._nodes: dict[str, Requests] = {}
+        self._sessions: dict[RawLink, ClientSession] = {}
         self._authorizing = asyncio.Lock()
         self._has_fresh_token = True  # put when the connection was opened
-        self._progress = asyncio.Event()
-        self._error: BaseException | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._renewal: asyncio.Task[None] | None = None
 
     @classmethod
-    async def take_over(cls, where: str, client: Any, decode_frame: DecodeFrame) -> "RawConnection":
-        """Start reading the socket of an opened and authenticated client."""
-        self = cls(where, client, decode_frame)
-        self._connection._idle_timeout = None
-        async with self._transport.socket_lock:  # locked while the SDK reads
-            self._transport.receive_frame = self._receive_frame
-            left_over = self._transport._read_buffer.read()
-        self._tasks = [asyncio.create_task(self._read(left_over)), asyncio.create_task(self._tend())]
+    async def open(cls, where: str, peer: Peer, path: str) -> "RawConnection":
+        """
+        Return an open connection on which a token was put.
+
+        Raises: TargetUnavailable and TargetRefused.
+        """
+        self = cls(where, peer, path)
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                await self._open()
+        except Exception as error:  # errors of the credential, the service or the socket
+            await self.close()
+            raise refused_or_closed(where, error) from error
+        except BaseException:
+            await self.close()
+            raise
         return self
+
+    async def _open(self) -> None:
+        host, _, port = self._peer.host_name.partition(":")
+        tls = self._peer.tls
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def begin(socket: Socket) -> None:
+            self._tokens = Requests(socket.client.begin(**_BEGIN), "$cbs", f"{self.name}:cbs")
+            opened.set_result(None)
+
+        def end(failure: Exception) -> None:
+            if not opened.done():
+                opened.set_exception(failure)
+                opened.exception()  # it may have no reader
+
+        opening = Opening(self.name, host, "MSSBCBS", sasl_host_name=host, channel_max=_CHANNEL_MAX, awaits_answer=True)
+        number = int(port or _PORTS[tls is not None])
+        self._socket = await Socket.connect(host, number, tls, opening, opened=begin, ended=end)
+        await opened
+        expires = await self._put_token()
+        self._renewal = asyncio.create_task(self._renew(expires))
 
     @property
     def is_broken(self) -> bool:
         """Return whether the connection has ended."""
-        return self._error is not None
+        return self._socket.client.failure is not None
+
+    def raise_if_broken(self) -> None:
+        """Raise the error that ended the connection, if it has ended."""
+        failure = self._socket.client.failure
+        if failure is not None:
+            raise refused_or_closed(self.where, failure) from failure
 
     async def attach(
         self,
-        source: Any,
-        properties: dict[Any, Any],
+        path: str,
+        properties: Mapping[str, Value],
         prefetch: int = 0,
         *,
+        filters: Mapping[str, Value] | None = None,
+        capabilities: tuple[str, ...] = (),
         drains: bool = False,
         is_settled: bool = False,
-        **link: Any,
-    ) -> "RawLink":
+    ) -> RawLink:
         """
-        Return a new link to *source* after the service has accepted it.
+        Return a new link to *path* after the service has accepted it; *is_settled* for one that settles what it sends.
 
         Raises: TargetRefused and LinkClosed, if the service refuses it.
         """
         await self._authorize()
-        session = self._connection.create_session(**_BEGIN_VALUES)
-        await session.begin()
-        while session.state.name == "BEGIN_SENT":
-            self.raise_if_broken()
-            await self.progress(_TEND_SECONDS)
-        raw = RawLink(self, session, prefetch, drains=drains, is_settled=is_settled)
-        self._links[self._incoming_channel(session)] = raw
-        raw.link = session.create_receiver_link(
-            source_address=source,
-            link_credit=0,
-            on_transfer=None,
-            on_attach=raw.attached,
-            properties=properties,
-            **link,
+        session = self._socket.client.begin(**_BEGIN)
+        name = str(uuid.uuid4())
+        fields = [string(f"amqps://{self._peer.host_name}/{path}")]
+        if filters is not None:
+            nulls = [Value(0x40, None)] * (_FILTER - 1)
+            fields += [*nulls, map_((symbol(key), value) for key, value in filters.items())]
+        attach = Attach(
+            name,
+            0,
+            role=True,
+            send_settle_mode=0,
+            receive_settle_mode=0 if is_settled else 1,
+            source=described(ulong(_SOURCE), list_(fields)),
+            target=described(ulong(_TARGET), list_([string(name)])),
+            initial_delivery_count=None,
+            max_message_size=None,
+            desired_capabilities=capabilities,
+            properties=map_((symbol(key), value) for key, value in properties.items()),
         )
-        raw.link._incoming_flow = raw.flowed
-        raw.link._outgoing_flow = _no_flow
+        link = RawLink(self, session, attach, prefetch, drains=drains, is_settled=is_settled)
+        self._sessions[link] = session
+        session.attach(link)
         try:
-            await raw.link.attach()
-            await raw.start()
-            while not raw.is_attached:
-                self.raise_if_broken()
-                raw.raise_if_closed()
-                await self.progress(_TEND_SECONDS)
+            link.start()
+            await link.attached()
         except BaseException:
-            await self.detach(raw)
+            await self.detach(link)
             raise
-        return raw
+        return link
 
-    async def detach(self, raw: "RawLink") -> None:
+    async def detach(self, link: RawLink) -> None:
         """Close a link and end its session."""
-        with contextlib.suppress(OSError):
-            await raw.link.detach(close=True)
-            await raw.session.end()
-        for channel, link in list(self._links.items()):
-            if link is raw:
-                del self._links[channel]
-                self._ending.add(channel)
-        for settlement in set(raw.unsettled.values()):
-            settlement.fail(LinkClosed(f"{self.where}: the link is closed", "closed by this side"))
+        session = self._sessions.pop(link, None)
+        failure = LinkClosed(f"{self.where}: the link is closed", "closed by this side")
+        for settlement in set(link.unsettled.values()):
+            settlement.fail(failure)
+        if session is not None and not self.is_broken:
+            link.detach()
+            session.close()
 
-    async def _authorize(self) -> None:
-        """Put a token, unless the one of the opened connection was not used yet."""
-        if self._has_fresh_token:
-            self._has_fresh_token = False
-            return
-        authenticator = self._client._cbs_authenticator
-        try:
-            async with self._authorizing:
-                await authenticator.update_token()
-                while not await authenticator.handle_token():
-                    self.raise_if_broken()
-                    await self.progress(_TEND_SECONDS)
-        except BuswayError:
-            raise
-        except Exception as error:  # errors of the SDK, azure-core or the socket
-            raise refused_or_closed(self.where, error) from error
-
-    def _incoming_channel(self, session: Any) -> int:
-        """Return the channel on which the service sends for a session, or -1 before it has begun."""
-        endpoints = self._connection._incoming_endpoints
-        return next((channel for channel, endpoint in endpoints.items() if endpoint is session), -1)
+    async def request(self, node: str, properties: Mapping[str, Value], content: Value, seconds: float) -> Answer:
+        """Send a request to a node and return its answer; raises AmqpError, OSError, and TimeoutError."""
+        requests = self._nodes.get(node)
+        if requests is None or requests.failure is not None:
+            await self._authorize()
+            name = f"{self.name}:{uuid.uuid4()}"
+            requests = self._nodes[node] = Requests(self._socket.client.begin(**_BEGIN), node, name)
+        return await self._ask(requests, properties, content, seconds)
 
     async def settle(
         self, link: RawLink, deliveries: Sequence[Delivery], outcome: int, state: bytes | None = None
@@ -179,7 +199,8 @@ class RawConnection:
         if settlement.done.done():
             return settlement.failures
         link.unsettled.update(dict.fromkeys(settlement.waiting, settlement))
-        await self._dispositions(link, deliveries, outcome, settled=False, state=state)
+        delivery_ids = [delivery.delivery_id for delivery in deliveries]
+        link.settle(delivery_ids, state or OUTCOME_STATES[outcome], settled=False)
         try:
             await asyncio.wait_for(settlement.done, _SETTLEMENT_SECONDS)
         except TimeoutError:
@@ -187,166 +208,77 @@ class RawConnection:
         finally:
             for delivery_id in settlement.waiting:
                 link.unsettled.pop(delivery_id, None)
-        await link.restore(len(deliveries))
+        link.restore(len(deliveries))
         return settlement.failures
 
-    async def release(self, raw: "RawLink", deliveries: Sequence[Delivery]) -> None:
+    async def release(self, link: RawLink, deliveries: Sequence[Delivery]) -> None:
         """Release deliveries without counting them as delivered."""
-        if deliveries:
-            await self._dispositions(raw, deliveries, frames.RELEASED, settled=True)
+        if not self.is_broken:
+            link.release(deliveries)
 
     async def close(self) -> None:
         """Close the connection; unsettled messages return to the service."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._break(ConnectionError("closed by this side"))
-        with contextlib.suppress(Exception):  # the SDK may raise anything if the peer is gone
-            await asyncio.wait_for(self._client.close_async(), 1.0)
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+        if hasattr(self, "_socket"):
+            await self._socket.close()
 
-    async def progress(self, seconds: float) -> None:
-        """Wait until something has been read, or until the timeout."""
-        self._progress.clear()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._progress.wait(), seconds)
-
-    async def flow(self, raw: "RawLink", credit: int, *, drain: bool = False) -> None:
-        """Set the credit of the link to *credit* messages."""
+    async def _authorize(self) -> None:
+        """Put a token, unless the one of the opened connection was not used yet."""
         self.raise_if_broken()
-        raw.credit = credit
-        state = {
-            "handle": raw.link.handle,
-            "delivery_count": raw.link.delivery_count,
-            "link_credit": credit,
-            "drain": drain,
+        if self._has_fresh_token:
+            self._has_fresh_token = False
+            return
+        try:
+            async with self._authorizing:
+                await self._put_token()
+        except Exception as error:  # errors of the credential, the service or the socket
+            raise refused_or_closed(self.where, error) from error
+
+    async def _put_token(self) -> float:
+        """Put a token, and return when it expires."""
+        audience = f"sb://{self._peer.host_name}/{self._path}"
+        credential = self._peer.credential
+        kind = getattr(credential, "token_type", b"jwt")
+        token = await credential.get_token(audience if kind == _SAS else self._peer.scope)
+        properties = {
+            "operation": string("put-token"),
+            "name": string(audience),
+            "type": string(kind.decode() if isinstance(kind, bytes) else kind),
+            "expiration": timestamp(int(token.expires_on) * 1000),
         }
-        await raw.session._outgoing_flow(state)
+        text = token.token.decode() if isinstance(token.token, bytes) else token.token
+        answer = await self._ask(self._tokens, properties, string(text), _TOKEN_SECONDS)
+        if answer.status not in _OK:
+            raise AmqpError(_CONDITIONS.get(answer.status, UNAUTHORIZED_ACCESS), answer.description)
+        return float(token.expires_on)
 
-    async def _dispositions(
-        self,
-        raw: "RawLink",
-        deliveries: Sequence[Delivery],
-        outcome: int,
-        *,
-        settled: bool,
-        state: bytes | None = None,
-    ) -> None:
-        delivery_ids = [delivery.delivery_id for delivery in deliveries]
-        channel = raw.session.channel
-        written = frames.write_dispositions(channel, delivery_ids, outcome, settled=settled, state=state)
+    async def _renew(self, expires: float) -> None:
+        """Put a token again before it expires."""
         try:
-            await self._transport.write(written)
-        except OSError as error:
-            self._break(error)
-            self.raise_if_broken()
-        self._connection._last_frame_sent_time = time.time()
-
-    def raise_if_broken(self) -> None:
-        """Raise the error that ended the connection, if it has ended."""
-        if self._error is not None:
-            raise refused_or_closed(self.where, self._error) from self._error
-
-    def _break(self, error: BaseException) -> None:
-        self._error = self._error or error
-        for raw in self._links.values():
-            for settlement in set(raw.unsettled.values()):
-                settlement.fail(refused_or_closed(self.where, error))
-            raw.wake()
-        self._progress.set()
-
-    async def _receive_frame(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the replaced method
-        **_: Any,
-    ) -> tuple[None, None]:
-        """Replace the transport's own reading, which returns no frame to the caller; this module may have read one."""
-        if self._error is not None:
-            raise OSError(str(self._error)) from self._error
-        await self.progress(_TEND_SECONDS if timeout is None else timeout)
-        return None, None
-
-    async def _tend(self) -> None:
-        """Let the SDK renew the token, send heartbeats and check those of the service."""
-        try:
-            while self._error is None:
-                await asyncio.sleep(_TEND_SECONDS)
-                await self._client.auth_complete_async()
-                await self._connection.listen(wait=0.01)
-                if self._connection._error is not None:
-                    self._break(self._connection._error)
-                if time.time() - self._connection._last_frame_received_time > _SILENCE_SECONDS:
-                    self._break(ConnectionError(f"the service was silent for {_SILENCE_SECONDS:.0f} s"))
-        except Exception as error:  # noqa: BLE001 - whatever the SDK raises here, the connection is unusable
-            self._break(error)
-
-    async def _read(self, left_over: bytes) -> None:
-        reader = self._transport.reader
-        try:
-            while self._error is None:
-                chunk = await reader.read(_CHUNK)
-                if not chunk:
-                    self._break(ConnectionResetError("the peer closed the connection"))
-                    return
-                left_over = await self._process(left_over + chunk if left_over else chunk)
-        except Exception as error:  # noqa: BLE001 - errors of the socket, of invalid frames, of pyamqp
-            self._break(error)
-
-    async def _process(self, data: bytes) -> bytes:
-        """Process the complete frames in *data* and return the remaining bytes."""
-        position, size = 0, len(data)
-        while size - position >= _FRAME_HEADER:
-            length = int.from_bytes(data[position : position + 4])
-            if length < _FRAME_HEADER:
-                raise Malformed(f"frame of {length} bytes, expected at least {_FRAME_HEADER}")
-            end = position + length
-            if end > size:
-                break
-            body = position + 4 * data[position + 4]
-            kind = data[body + 2] if end > body + 2 else 0
-            channel = int.from_bytes(data[position + 6 : position + 8])
-            raw = self._links.get(channel)
-            if kind == frames.TRANSFER and raw is not None:
-                raw.session.next_incoming_id = (raw.session.next_incoming_id + 1) & _SERIAL
-                raw.transferred(frames.read_transfer(data, body, end))
-            elif kind == frames.DISPOSITION and raw is not None:
-                self._settled(raw, frames.read_disposition(data, body, end))
-            elif channel in self._ending and kind != frames.END:
-                pass  # the SDK breaks the connection if a link that was never attached is detached
-            elif end > body:
-                self._ending.discard(channel)
-                await self._hand_to_sdk(channel, data[body:end])
-            position = end
-        self._connection._last_frame_received_time = time.time()
-        for raw in list(self._links.values()):
-            raw.look()
-            for settlement in set(raw.unsettled.values()):
-                settlement.look()
-            stray, raw.stray = raw.stray, []
-            await self.release(raw, stray)
-        self._progress.set()
-        return data[position:]
-
-    async def _hand_to_sdk(self, channel: int, body: bytes) -> None:
-        frame = self._decode_frame(memoryview(body))
-        await self._connection._process_incoming_frame(channel, frame)
-        error = self._connection._error
-        if error is not None:
-            raise error
+            while True:
+                await asyncio.sleep(max((expires - time.time()) * _RENEW_AFTER, _SHORTEST_RENEWAL))
+                async with self._authorizing:
+                    expires = await self._put_token()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the connection is of no use without a token
+            self._socket.client.end(error)
 
     @staticmethod
-    def _settled(raw: "RawLink", disposition: frames.Disposition | None) -> None:
-        if disposition is None or not disposition.settled:
-            return
-        # The peer chooses the range: iterate over it only if it is not longer than the pending ids.
-        if disposition.last - disposition.first < len(raw.unsettled):
-            delivery_ids: Sequence[int] = range(disposition.first, disposition.last + 1)
-        else:
-            delivery_ids = [one for one in raw.unsettled if disposition.first <= one <= disposition.last]
-        for delivery_id in delivery_ids:
-            settlement = raw.unsettled.pop(delivery_id, None)
-            if settlement is not None:
-                settlement.answered(delivery_id, disposition)
+    async def _ask(requests: Requests, properties: Mapping[str, Value], content: Value, seconds: float) -> Answer:
+        found: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
+        def answered(answer: Answer | Exception) -> None:
+            if found.done():
+                return
+            if isinstance(answer, Exception):
+                found.set_exception(answer)
+            else:
+                found.set_result(answer)
 
-async def _no_flow(**_: Any) -> None:
-    """Replace the flows that pyamqp sends by itself; `RawConnection.flow` sends those of the link."""
+        identity = requests.ask(properties, content, answered)
+        try:
+            async with asyncio.timeout(seconds):
+                return await found
+        finally:
+            requests.forget(identity)

@@ -1,5 +1,5 @@
 """
-One receiving link below the SDK's decoder: its AMQP session, received messages, credit, waiting.
+One receiving link: received messages with their bytes, credit, waiting.
 
 Credit follows Microsoft.Azure.Amqp 2.7 as Azure.Messaging.* drives it (measured):
 
@@ -8,19 +8,25 @@ Credit follows Microsoft.Azure.Amqp 2.7 as Azure.Messaging.* drives it (measured
 2. With prefetch the credit is a window over the deliveries that are not settled yet, on a hub over the events that
    were not taken yet. It is granted again in steps of two thirds of the window, at most 100.
 3. A link to a session is drained after each call that returned fewer messages than asked for.
-
-`raw_connection` describes how it uses the SDK.
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, override
 
-from shared.amqp.values import Malformed
+from shared.amqp import performatives
+from shared.amqp.codec import pairs_of
+from shared.amqp.dispositions import Disposition
+from shared.amqp.fields import fields_of
+from shared.amqp.links import Receiver
+from shared.amqp.performatives import RELEASED_STATE, Attach
+from shared.amqp.serial import numbers_between
+from shared.amqp.session import Session
+from shared.amqp.values import Described, Payload, Value
 from shared.azure.identity import lacks_a_right
-from shared.azure.receivers import frames
 from shared.azure.receivers.settlement import Settlement
 from shared.errors import TargetRefused, TargetUnavailable
 
@@ -29,7 +35,7 @@ _GATHER_SECONDS = 0.02
 _LARGEST_STEP = 100
 _DRAIN_SECONDS = 60.0
 _CLOSING_SECONDS = 1.0
-_SERIAL = 0xFFFFFFFF
+_FILTER = 7
 _YEAR_1 = datetime(1, 1, 1)  # noqa: DTZ001 - the ticks of .NET have no zone
 
 
@@ -78,42 +84,36 @@ class Carrier(Protocol):
         """Raise the error that ended the connection, if it has ended."""
         ...
 
-    async def progress(self, seconds: float) -> None:
-        """Wait until something has been read, or until the timeout."""
-        ...
 
-    async def flow(self, raw: "RawLink", credit: int, *, drain: bool = False) -> None:
-        """Set the credit of a link to *credit* messages."""
-        ...
-
-    async def release(self, raw: "RawLink", deliveries: Sequence[Delivery]) -> None:
-        """Release deliveries without counting them as delivered."""
-        ...
-
-
-class RawLink:
+class RawLink(Receiver):
     """A receiving link in an AMQP session of its own; made by `RawConnection.attach`."""
 
-    def __init__(self, connection: Carrier, session: Any, prefetch: int, *, drains: bool, is_settled: bool) -> None:
+    def __init__(
+        self,
+        connection: Carrier,
+        session: Session,
+        attach: Attach,
+        prefetch: int,
+        *,
+        drains: bool,
+        is_settled: bool,
+    ) -> None:
         """Start without credit and messages; *is_settled* says that the service settles what it sends."""
-        self.session = session
-        self.link: Any = None
+        super().__init__(session, attach)
         self.session_id: str | None = None
         self.locked_until: str | None = None
-        self.is_attached = False
-        self.credit = 0
         self.unsettled: dict[int, Settlement] = {}
-        self.stray: list[Delivery] = []
+        self._stray: list[Delivery] = []
         self._connection = connection
         self._prefetch = prefetch
         self._drains = drains
         self._is_settled = is_settled
         self._received: deque[Delivery] = deque()
         self._outstanding = 0
-        self._parts: list[bytes] = []
-        self._first: frames.Transfer | None = None
         self._wanted = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
+        """The link was attached, drained or ended."""
         self._is_interrupted = False
         self._is_drained = False
 
@@ -127,7 +127,7 @@ class RawLink:
         """
         try:
             if not self._received:
-                await self._grant(count)
+                self._grant(count)
                 await self._arrival(1, wait)
                 if (
                     gathers
@@ -144,19 +144,19 @@ class RawLink:
             self.raise_if_closed()
         deliveries = [self._received.popleft() for _ in range(min(count, len(self._received)))]
         if self._is_settled:
-            await self.restore(len(deliveries))
+            self.restore(len(deliveries))
         elif not self._prefetch:
-            await self._connection.release(self, self._received)
+            self.release(self._received)
             self._received.clear()
         if self._drains and len(deliveries) < count and self.closed_with is None:
             await self.drain(_DRAIN_SECONDS)
-            await self._open_window()
+            self._open_window()
         return deliveries
 
-    async def offer(self, count: int) -> None:
+    def offer(self, count: int) -> None:
         """Grant the credit of *count* calls while `receive` waits; for calls that begin meanwhile."""
         if self._waiter is not None and not self._waiter.done():
-            await self._grant(count)
+            self._grant(count)
 
     @property
     def is_interrupted(self) -> bool:
@@ -173,7 +173,7 @@ class RawLink:
         if self.credit <= 0:
             return
         self._is_drained = False
-        await self._connection.flow(self, self.credit, drain=True)
+        self.grant(self.credit, drain=True)
         end = asyncio.get_running_loop().time() + seconds
         while not self._is_drained:
             self._connection.raise_if_broken()
@@ -181,114 +181,130 @@ class RawLink:
             left = end - asyncio.get_running_loop().time()
             if left <= 0:
                 raise LinkClosed(f"{self._connection.where}: no answer to a drain", "no answer to a drain")
-            await self._connection.progress(left)
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._news.wait()
 
     async def withdraw(self) -> None:
         """Withdraw the credit before closing, and release messages that have arrived but were not returned."""
         try:
             await self.drain(_CLOSING_SECONDS)
-            await self._connection.release(self, self._received)
+            self.release(self._received)
         except (LinkClosed, TargetRefused):
             return  # messages of a session are free with the link, others when their locks end
         finally:
             self._received.clear()
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Open the prefetch window, with the attach, as .NET does."""
-        await self._open_window()
+        self._open_window()
 
-    async def restore(self, count: int) -> None:
+    def restore(self, count: int) -> None:
         """Free the places of *count* settled deliveries in the prefetch window."""
         self._outstanding -= count
-        await self._open_window()
+        self._open_window()
 
     @property
     def closed_with(self) -> TargetRefused | LinkClosed | None:
         """Return the error with which the service ended the link, None if it has not ended it."""
-        state = self.link.state.name
-        error = self.link._error
-        is_over = state in ("DETACHED", "ERROR", "DETACH_RCVD") and (self.is_attached or error is not None)
-        if is_over or self.session.state.name in ("UNMAPPED", "DISCARDING", "END_RCVD"):
-            return refused_or_closed(self._connection.where, error)
-        return None
+        return None if self.failure is None else refused_or_closed(self._connection.where, self.failure)
 
     def raise_if_closed(self) -> None:
         """Raise the error with which the service ended the link, if it did."""
         error = self.closed_with
         if error is not None:
-            raise error from self.link._error
+            raise error from self.failure
 
-    def transferred(self, transfer: frames.Transfer) -> None:
-        """Handle a transfer of this link."""
-        if transfer.delivery_id is not None and not self._parts:
-            self._first = transfer
-        if transfer.aborted:
-            self._parts = []
-            return
-        if transfer.more:
-            self._parts.append(transfer.payload)
-            return
-        payload = transfer.payload
-        if self._parts:
-            self._parts.append(payload)
-            payload = b"".join(self._parts)
-            self._parts = []
-        self.credit -= 1
-        link = self.link
-        link.delivery_count = (link.delivery_count + 1) & _SERIAL
-        first = self._first
-        if first is None or first.delivery_id is None:
-            raise Malformed("transfer: the first of a delivery has no delivery-id")
-        delivery = Delivery(first.delivery_id, first.tag or b"", payload)
+    async def attached(self) -> None:
+        """Wait until the service has accepted the link; raises LinkClosed and TargetRefused."""
+        while not self.is_attached:
+            self._connection.raise_if_broken()
+            self.raise_if_closed()
+            self._news.clear()
+            await self._news.wait()
+
+    def release(self, deliveries: Iterable[Delivery]) -> None:
+        """Release deliveries without counting them as delivered."""
+        self.settle([delivery.delivery_id for delivery in deliveries], RELEASED_STATE, settled=True)
+
+    @override
+    def on_delivery(self, delivery_id: int, tag: bytes, message: bytes, *, settled: bool) -> None:
+        delivery = Delivery(delivery_id, tag, message)
         if self._waiter is None and not self._prefetch and not self._is_settled:
-            self.stray.append(delivery)
+            self._stray.append(delivery)
         else:
             self._outstanding += 1
             self._received.append(delivery)
 
-    def look(self) -> None:
-        """Wake `receive` if enough has arrived, or if nothing more will."""
-        if self._waiter is not None and (len(self._received) >= self._wanted or self.link.state.name != "ATTACHED"):
+    @override
+    def pump(self) -> None:
+        """Wake `receive` if enough has arrived; release what nobody waited for."""
+        if self._waiter is not None and (len(self._received) >= self._wanted or self.failure is not None):
             self.wake()
+        if self._stray:
+            stray, self._stray = self._stray, []
+            self.release(stray)
 
     def wake(self) -> None:
-        """Wake `receive`."""
+        """Wake the callers that wait for this link."""
+        self._news.set()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def attached(self, frame: Any) -> None:
-        """Record the service's answer to the attach; called by the SDK."""
-        self.is_attached = frame.source is not None
-        ticks = (frame.properties or {}).get(b"com.microsoft:locked-until-utc")
+    @override
+    def on_attach(self, peer: Attach) -> None:
+        super().on_attach(peer)
+        properties = {} if peer.properties is None else dict(_texts(peer.properties))
+        ticks = properties.get("com.microsoft:locked-until-utc")
         if isinstance(ticks, int):
             self.locked_until = (_YEAR_1 + timedelta(microseconds=ticks // 10)).isoformat() + "+00:00"
-        for key, value in (getattr(frame.source, "filters", None) or {}).items():
-            if key == b"com.microsoft:session-filter" and value is not None:
-                self.session_id = value.decode() if isinstance(value, bytes) else str(value)
+        filters = None if peer.source is None else fields_of(peer.source, "source")[1].value(_FILTER)
+        session_id = None if filters is None else dict(_texts(filters)).get("com.microsoft:session-filter")
+        if session_id is not None:
+            self.session_id = str(session_id)
+        self._news.set()
 
-    async def flowed(self, frame: Sequence[Any]) -> None:
-        """Record a flow of the service, which ends a drain with a credit of 0; called by the SDK."""
-        delivery_count, credit = frame[5], frame[6]
-        if delivery_count is not None and not credit:
-            self.link.delivery_count = delivery_count
-            self.credit = 0
-            self._is_drained = True
+    @override
+    def on_drained(self) -> None:
+        self._is_drained = True
+        self._news.set()
 
-    async def _grant(self, count: int) -> None:
+    @override
+    def on_disposition(self, found: Disposition) -> None:
+        if found.role or not found.settled:
+            return
+        numbers = numbers_between(found.first, found.last, self.unsettled)
+        if numbers:
+            outcome, condition = _outcome(found)
+            for number in numbers:
+                self.unsettled.pop(number).answered(number, outcome, condition)
+
+    @override
+    def on_end(self, failure: Exception) -> None:
+        if self._connection.is_broken:
+            error = refused_or_closed(self._connection.where, failure)
+            for settlement in set(self.unsettled.values()):
+                settlement.fail(error)
+        for settlement in set(self.unsettled.values()):
+            settlement.look()
+        self.wake()
+
+    def _grant(self, count: int) -> None:
         """Grant the credit of one call, or open the prefetch window for the first."""
         if self._prefetch:
-            await self._open_window()
+            self._open_window()
         elif self.credit < count and self.closed_with is None:
-            await self._connection.flow(self, count)
+            self.grant(count)
 
-    async def _open_window(self) -> None:
+    def _open_window(self) -> None:
         """Grant credit up to the prefetch window again, if enough of it is missing."""
         if not self._prefetch or self._is_interrupted or self.closed_with is not None:
             return  # a flow on an ended link would end the session
         target = self._prefetch - self._outstanding
         step = max(1, min(_LARGEST_STEP, self._prefetch * 2 // 3))
         if target - self.credit >= step or (self.credit <= 0 < target and not self._outstanding):
-            await self._connection.flow(self, target)
+            self.grant(target)
 
     async def _arrival(self, wanted: int, wait: float) -> None:
         loop = asyncio.get_running_loop()
@@ -296,9 +312,25 @@ class RawLink:
         self._waiter = loop.create_future()
         timer = loop.call_later(wait, self.wake)
         try:
-            self.look()
+            self.pump()
             if self._is_interrupted or self._connection.is_broken:
                 return
             await self._waiter
         finally:
             timer.cancel()
+
+
+def _texts(value: Value) -> Iterator[tuple[str, Payload]]:
+    """Yield the pairs of a map whose keys are texts, the values without their descriptors."""
+    for key, item in pairs_of(value):
+        if isinstance(key.payload, str):
+            yield key.payload, item.payload.value.payload if isinstance(item.payload, Described) else item.payload
+
+
+def _outcome(found: Disposition) -> tuple[int, str]:
+    """Return the code of an outcome, and the condition if it is a rejection with one."""
+    if found.state is None:
+        return 0, ""
+    code, fields = fields_of(found.state, "delivery state")
+    error = performatives.read_error(fields.value(0)) if code == performatives.REJECTED else None
+    return code, "" if error is None else error.condition

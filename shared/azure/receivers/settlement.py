@@ -3,7 +3,6 @@
 import asyncio
 from typing import Protocol
 
-from shared.azure.receivers.frames import Disposition
 from shared.errors import BuswayError
 
 
@@ -27,11 +26,11 @@ class Settlement:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._outcome = outcome
 
-    def answered(self, delivery_id: int, disposition: Disposition) -> None:
-        """Record the answer; an answer with another outcome than the requested one is a failure."""
+    def answered(self, delivery_id: int, outcome: int, condition: str) -> None:
+        """Record the answer; an answer with another outcome than the requested one, or a condition, is a failure."""
         self.waiting.discard(delivery_id)
-        if disposition.outcome != self._outcome or disposition.condition is not None:
-            self.failures[delivery_id] = disposition.condition or f"outcome 0x{disposition.outcome or 0:02x}"
+        if outcome != self._outcome or condition:
+            self.failures[delivery_id] = condition or f"outcome 0x{outcome:02x}"
         if not self.waiting and not self.done.done():
             self.done.set_result(None)
 
