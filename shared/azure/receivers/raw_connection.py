@@ -172,6 +172,7 @@ class RawConnection:
         if session is not None and not self.is_broken:
             link.detach()
             session.close()
+            self._socket.flush()
 
     async def request(self, node: str, properties: Mapping[str, Value], content: Value, seconds: float) -> Answer:
         """Send a request to a node and return its answer; raises AmqpError, OSError, and TimeoutError."""
@@ -215,6 +216,7 @@ class RawConnection:
         """Release deliveries without counting them as delivered."""
         if not self.is_broken:
             link.release(deliveries)
+            self._socket.flush()
 
     async def close(self) -> None:
         """Close the connection; unsettled messages return to the service."""
