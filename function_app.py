@@ -56,7 +56,8 @@ with problems_on_standard_error():
         settlement=_settlement,
     ):
         _source = _configuration.connections[_task.source.connection]
-        register(app, _task, _pipeline, _source.key, _journals.binding(), kind=_source.kind, sessions=_settlement)
+        _has_texts = _source.end.texts is not None
+        register(app, _task, _pipeline, _source.key, _journals.binding(), has_texts=_has_texts, sessions=_settlement)
     for _file, _tap in _journals.taps():
         _key = _configuration.connections[_file.source.connection].key
         register_tap(app, _file, _tap, _key, _journals.binding(), sessions=_settlement)

@@ -7,6 +7,7 @@ from local.broker.config import NamespaceConfig
 from local.broker.config_file import load_config
 from shared.config.models import Connection
 from shared.config.review import Entities
+from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
 
 ENTITIES = "entities"
@@ -58,12 +59,12 @@ def entities_files(files: Sequence[str], connections: Mapping[str, Connection]) 
 
 def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, Connection]) -> set[str]:
     """Return the keys of the connections that *name* refers to and that have the namespace's kind."""
-    # A namespace of the local broker can also replace a broker of kind amqp.
-    kinds = ("event-hubs",) if namespace.hubs else ("service-bus", "amqp")
+    # A namespace of the local broker can also replace another broker.
+    holds = Holds.EVENTS if namespace.hubs else Holds.MESSAGES
     return {
         connection.key
         for alias, connection in connections.items()
-        if connection.kind in kinds
+        if connection.end.holds is holds
         and name.lower() in (alias.lower(), (connection.setting or alias).lower(), (connection.site or alias).lower())
     }
 

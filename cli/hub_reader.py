@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from functools import partial
 
-from local.host.event_hubs_connection import EventHub
-from shared.azure.backlogs import HubSite
-from shared.azure.connections import NAMESPACE_SUFFIX, event_hub_client
-from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.event_hubs.site import HubSite
+from shared.ends.namespace import Namespace
 from shared.message.arrival import Origin
 from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
@@ -20,8 +20,7 @@ _EVENTS_PER_READ = 500
 
 def hub_at(setting: str, settings: Mapping[str, str], hub: str, group: str = DEFAULT_CONSUMER_GROUP) -> EventHub:
     """Return a hub of the namespace in an app setting, read with a consumer *group*."""
-    connection = Connection(setting, settings.get(setting), settings.get(setting + NAMESPACE_SUFFIX))
-    return EventHub(connection, hub, group)
+    return EventHub(Namespace.of(setting, settings, [hub]), hub, group)
 
 
 def hub_of(

@@ -27,23 +27,15 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
         # The URL of a container in Azurite has the account in its path.
         is_emulated = urlsplit(journal).path.startswith("/devstoreaccount1/")
         return journal, os.environ.get(_STORAGE) if is_emulated else None
-    from azure.storage.blob import ContainerClient
-
     from shared.config.files import JOURNAL, load
-    from shared.stores.storage_account import BLOB_SUFFIX, account_problem
+    from shared.stores.storage_account import container_url
 
     kept = load(folder).journal
     blob = None if kept is None else kept.container
     if blob is None:
         hint = "add `blob`, or `capture` to the event hub, or use --journal PATH|URL"
         raise ConfigError([Problem(str(folder / JOURNAL), "names no blob container", hint)])
-    problem = account_problem(blob.setting, os.environ)
-    if problem is not None:
-        raise ConfigError([problem])
-    text = os.environ.get(blob.setting)
-    if text:
-        return ContainerClient.from_connection_string(text, blob.container).url, text
-    return f"{os.environ[blob.setting + BLOB_SUFFIX].rstrip('/')}/{blob.container}", None
+    return container_url(blob.setting, os.environ, blob.container), os.environ.get(blob.setting) or None
 
 
 def removed_taps(folder: Path) -> list[str]:

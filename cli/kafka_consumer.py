@@ -10,11 +10,11 @@ import confluent_kafka
 from azure.core.exceptions import AzureError
 
 from cli.places import line_of, required_setting
-from shared.azure.identity import credential
-from shared.azure.senders.kafka_answers import LASTING, reaction_to
-from shared.azure.senders.kafka_endpoint import kafka_endpoint_of, kafka_setting_problem
-from shared.azure.senders.kafka_record import Header
-from shared.azure.senders.kafka_tokens import Tokens, client_options
+from shared.access.identity import credential
+from shared.ends.kafka.answers import LASTING, reaction_to
+from shared.ends.kafka.endpoint import SETTING_FORM, kafka_endpoint_of
+from shared.ends.kafka.record import Header
+from shared.ends.kafka.tokens import Tokens, client_options
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
 
@@ -294,7 +294,7 @@ def _client_options(
 ) -> tuple[dict[str, object], Tokens | None]:
     """Return the options of a consumer of the cluster in an app setting, and the tokens if it has no password."""
     setting = required_setting(setting, where)
-    problem = kafka_setting_problem(setting, settings)
+    problem = SETTING_FORM.problem(setting, settings)
     if problem is not None:
         raise ConfigError([problem])
     options, tokens = client_options(kafka_endpoint_of(setting, settings), credential)

@@ -15,9 +15,10 @@ from cli.host_file import host_file_above
 from cli.signals import run_until_signalled
 from cli.stack import ROOT, Replacements, Stack, running_stack
 from cli.topology.deployment import storage_settings
-from shared.azure.connections import ADMINISTRATION_SUFFIX
 from shared.config.files import Configuration, load
 from shared.config.review import Severity, review
+from shared.ends.kind import Holds
+from shared.ends.namespace import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 from shared.private_file import write_private
 
@@ -42,13 +43,15 @@ def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
 
 def replaced_settings(configuration: Configuration) -> Replacements:
     """Return the app settings that the stack sets, of those that the environment does not have."""
-    queues, environment = configuration.storage_queues(), os.environ
+    environment = os.environ
+    queues, records = configuration.entities(Holds.TEXTS), configuration.entities(Holds.RECORDS)
+    ends = {connection.key: connection.end for connection in configuration.connections.values()}
     stores = {each for each in storage_settings(configuration) | set(queues) if each not in environment}
     return Replacements(
         stores=stores,
         queues={name for key, names in queues.items() if key in stores for name in names},
-        urls={each.key for each in configuration.connections.values() if each.kind == "amqp"},
-        topics={key: names for key, names in configuration.kafka_topics().items() if key not in environment},
+        urls={key for key, end in ends.items() if end.holds is Holds.MESSAGES and not end.is_namespace},
+        topics={key: names for key, names in records.items() if key not in environment},
         webhooks={key: names for key, names in configuration.webhooks().items() if key not in environment},
     )
 

@@ -27,7 +27,7 @@ class Place:
     @property
     def is_hub(self) -> bool:
         """Whether it is an event hub."""
-        return self.connection.kind == "event-hubs"
+        return self.connection.end.has_hubs
 
     def __str__(self) -> str:
         return f"{self.alias}/{self.path}"

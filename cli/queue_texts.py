@@ -1,16 +1,15 @@
 """What `busway send` and `busway receive` do with the queues of a storage account, with Microsoft's SDK."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 
 from azure.storage.queue import QueueClient, QueueMessage
 
 from cli.places import Place, required_setting
-from cli.sdk_clients import open_client
-from shared.azure.storage_queues import QUEUE_SUFFIX, queue_setting_problem
 from shared.codecs.envelope import envelope_in, open_envelope
+from shared.ends.storage_queue.clients import synchronous_service
 from shared.errors import ConfigError, Problem
 from shared.message.text_messages import MOST_QUEUE_BYTES
 from shared.printable import printable
@@ -58,14 +57,8 @@ def _line(message: QueueMessage) -> str:
     return printable(f"{text}  id={message.id}")
 
 
-def _client(place: Place) -> AbstractContextManager[QueueClient]:
+@contextlib.contextmanager
+def _client(place: Place) -> Iterator[QueueClient]:
     setting = required_setting(place.connection.setting, str(place))
-    problem = queue_setting_problem(setting, os.environ)
-    if problem is not None:
-        raise ConfigError([problem])
-    return open_client(
-        os.environ.get(setting) or None,
-        os.environ.get(setting + QUEUE_SUFFIX, ""),
-        lambda text: QueueClient.from_connection_string(text, place.path),
-        lambda host, identity: QueueClient(host, place.path, identity),
-    )
+    with synchronous_service(setting, os.environ) as service:
+        yield service.get_queue_client(place.path)

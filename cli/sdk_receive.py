@@ -11,6 +11,7 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from cli.places import Place
 from cli.sdk_clients import consumer_client, service_bus_client
+from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
 from shared.printable import printable
 
@@ -33,7 +34,7 @@ def lines(
 
     Raises: ConfigError if the entity has sessions and *session* is None.
     """
-    if place.connection.kind == "kafka":
+    if place.connection.end.holds is Holds.RECORDS:
         from cli.kafka_receive import records
 
         yield from records(place, wait)

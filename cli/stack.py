@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from cli.children import Child
 from cli.concurrency import beside, together
-from shared.azure.connections import ADMINISTRATION_SUFFIX
+from shared.ends.namespace import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -189,9 +189,10 @@ def _event_grid() -> "EventGrid":
 def _create_queues(storage: str, queues: Collection[str]) -> None:
     # Import lazily: only configurations with storage queues need this SDK.
     from azure.core.exceptions import ResourceExistsError
-    from azure.storage.queue import QueueServiceClient
 
-    with QueueServiceClient.from_connection_string(storage) as service:
+    from shared.ends.storage_queue.clients import synchronous_service
+
+    with synchronous_service("storage", {"storage": storage}) as service:
         for queue in queues:
             with contextlib.suppress(ResourceExistsError):
                 service.create_queue(queue)

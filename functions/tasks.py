@@ -55,14 +55,14 @@ def register(
     setting: str,
     journal: OutputBinding | None = None,
     *,
-    kind: str = "service-bus",
+    has_texts: bool = False,
     sessions: HostSettlement,
 ) -> None:
     """
     Add a function for each lane of *task* to *app*; the triggers use the connection in the app setting *setting*.
 
-    *journal* is the output binding of a journal that is kept in an event hub, *kind* the kind of the connection.
-    *sessions* has the sessions of all invocations.
+    *journal* is the output binding of a journal that is kept in an event hub. With *has_texts* the messages of a queue
+    are texts, as those of a storage queue. *sessions* has the sessions of all invocations.
     """
     if task.source.webhook is not None:
         # Import lazily: only apps with webhooks need this.
@@ -70,7 +70,7 @@ def register(
 
         register_webhook(app, task.task, task.source.webhook, Gathering(pipeline, has_sessions=False))
         return
-    if kind == "storage-queue":
+    if has_texts:
         gathering = Gathering(pipeline, has_sessions=False)
         app.function_name(task.task)(queue_trigger(app, task.source.entity, setting)(_from_queue(gathering)))
         return

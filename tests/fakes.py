@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from shared.azure.secrets import open_secrets
+from shared.access.secrets import open_secrets
 from shared.clock import Clock, ManualClock
 from shared.editors.options import TaskFacts
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetUnavailable

@@ -10,9 +10,9 @@ from cli.forward.forwarder import Forwarder
 from cli.places import Place
 from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster
-from shared.azure.senders.kafka import KafkaOutput
-from shared.azure.senders.kafka_endpoint import kafka_endpoint
 from shared.config.models import Connection
+from shared.ends.kafka.endpoint import kafka_endpoint
+from shared.ends.kafka.output import KafkaOutput
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
 from shared.message.message import Message

@@ -11,8 +11,10 @@ from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list, list_fields
 from shared.amqp.sections import Sections
 from shared.amqp.values import TRUE, Value, binary, int_, list_, string, symbol, timestamp, ubyte, uint
+from shared.codecs.envelope import Form
+from shared.ends.registry import kind
 from shared.message.arrival import Origin
-from shared.message.mapping import Kind, fit_between, restore_event
+from shared.message.mapping import restore_event
 from shared.message.message import Message
 from tests.messages import annotations, application_properties, properties
 
@@ -74,12 +76,12 @@ FROM_EVENT_HUBS = (
 )
 
 
-def passed(message: Message, source: Kind, target: Kind) -> Message:
+def passed(message: Message, source: Form, target: Form) -> Message:
     """Return *message* as a task from *source* sends it to *target*, without the stamps."""
     carried = Message.received(message.encode(), ORIGIN)
     if source == "event-hubs":
         restore_event(carried)
-    fit = fit_between(source, target)
+    fit = kind(target).fit(source)
     if fit is not None:
         fit(carried)
     return carried
@@ -102,10 +104,10 @@ def _parts(raw: Sections) -> Iterator[tuple[str, Value]]:
         yield f"property `{key}`", decode_all(raw.application_properties[start:stop])
 
 
-def table(source: Kind) -> str:
+def table(source: Form) -> str:
     """Return the table of the way from *source* to the other kind and back."""
     words = {"service-bus": "Service Bus", "event-hubs": "Event Hubs"}
-    target: Kind = "event-hubs" if source == "service-bus" else "service-bus"
+    target: Form = "event-hubs" if source == "service-bus" else "service-bus"
     lines = [f"| in {words[source]} | in {words[target]} | back in {words[source]} |", "|---|---|---|"]
     for raw in FROM_SERVICE_BUS if source == "service-bus" else FROM_EVENT_HUBS:
         there = Message(raw, Message.received(b"\x00\x53\x75\xa0\x00", ORIGIN).arrival)

@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.settlement import HostSettlement
 from functions.tasks import register
-from shared.azure.senders.batches import encode_batch, envelope_of, split_by_size
 from shared.config.models import TaskFile
+from shared.ends.batches import encode_batch, envelope_of, split_by_size
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
 from shared.journal.sink import Stream

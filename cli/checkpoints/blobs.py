@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNotFoundError
-from azure.identity import DefaultAzureCredential
 from azure.storage.blob import ContainerClient
 
-from shared.errors import ConfigError, TargetRefused
-from shared.stores.storage_account import BLOB_SUFFIX, account_problem
+from shared.errors import TargetRefused
+from shared.stores.storage_account import BLOB_SUFFIX, synchronous_container
 from shared.stores.storage_errors import translated
 
 CONTAINER = "azure-webjobs-eventhub"
@@ -27,7 +26,6 @@ _SETTING = "AzureWebJobsStorage"
 _CHECKPOINT, _OWNERSHIP = "checkpoint/", "ownership/"
 # A host writes its ownership every 10 to 30 s, and takes one over that is older than two minutes.
 _OWNED = timedelta(minutes=2)
-_RETRIES = 2
 
 
 class Checkpoint(NamedTuple):
@@ -122,17 +120,7 @@ def opened_store(
     account = settings.get(f"{_SETTING}__accountName")
     if account and _SETTING + BLOB_SUFFIX not in settings:
         settings = {**settings, _SETTING + BLOB_SUFFIX: f"https://{account}.blob.core.windows.net"}
-    problem = account_problem(_SETTING, settings)
-    if problem is not None:
-        raise ConfigError([problem])
-    options: dict[str, Any] = {"retry_total": _RETRIES}
-    text = settings.get(_SETTING)
-    client = (
-        ContainerClient.from_connection_string(text, CONTAINER, **options)
-        if text
-        else ContainerClient(settings[_SETTING + BLOB_SUFFIX], CONTAINER, DefaultAzureCredential(), **options)
-    )
-    with client:
+    with synchronous_container(_SETTING, settings, CONTAINER) as client:
         yield CheckpointStore(client, namespace, hub, consumer_group)
 
 

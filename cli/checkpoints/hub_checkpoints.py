@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from cli.checkpoints.blobs import Checkpoint, CheckpointStore
 from cli.hub_reader import BEFORE_START, ends_of, events
-from local.host.event_hubs_connection import EventHub
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
+from shared.ends.event_hubs.receiver import EventHub
 from shared.errors import ConfigError, Problem, TargetRefused
 from shared.message.arrival import Origin
 from shared.message.waiting import PartitionEnd

@@ -42,7 +42,6 @@ def checkpoints(
     from cli.checkpoints.blobs import opened_store
     from cli.checkpoints.hub_checkpoints import HubCheckpoints
     from cli.hub_reader import hub_of
-    from shared.azure.connections import setting_problem
     from shared.config.files import load
     from shared.errors import ConfigError, Problem
     from shared.resend.places import task_named
@@ -56,9 +55,6 @@ def checkpoints(
     if (partition or dry_run) and not reset:
         option = "--partition" if partition else "--dry-run"
         raise ConfigError([Problem(option, "only goes with --reset", "add --reset, or leave it out")])
-    problem = setting_problem(configuration.connections[file.source.connection].key, os.environ)
-    if problem is not None:
-        raise ConfigError([problem])
     hub = hub_of(configuration, file, os.environ)
     with opened_store(os.environ, hub.namespace, hub.name, hub.consumer_group) as store:
         found = asyncio.run(HubCheckpoints.judge(store.read(), hub, file, configuration, os.environ))

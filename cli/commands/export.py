@@ -44,7 +44,7 @@ def export(
         expected = f"{config}/connections.yaml has {', '.join(connections) or 'none'}"
         raise ConfigError([Problem(connection, "is not a connection", expected)])
     needed = None
-    if found.kind == "event-hubs":
+    if found.end.has_hubs:
         needed = needs_of(load(config), read_topology(config)).namespaces[found.key]
     namespace = read_site(connection, found, Access.of(admin or [], admin_ca, connections), needed)
     document = document_of(namespace)

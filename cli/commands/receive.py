@@ -41,12 +41,13 @@ def receive(
     from cli.places import open_place
     from cli.queue_texts import text_lines
     from cli.sdk_receive import lines
+    from shared.ends.kind import Holds
 
     found = 0
     with open_place(place, config) as entity:
         found_lines = (
             text_lines(entity, wait, is_peek=peek)
-            if entity.connection.kind == "storage-queue"
+            if entity.connection.end.holds is Holds.TEXTS
             else lines(entity, session, wait, dead_letter, is_peek=peek, with_position=position)
         )
         for line in found_lines:

@@ -40,10 +40,11 @@ def send(
     from cli import sdk_send
     from cli.places import open_place
     from cli.queue_texts import send_texts
+    from shared.ends.kind import Holds
     from shared.errors import ConfigError, Problem
 
     with open_place(place, config) as entity:
-        if entity.connection.kind == "storage-queue":
+        if entity.connection.end.holds is Holds.TEXTS:
             if identity is not None or session is not None or key is not None or properties_by_name:
                 text = "is a storage queue, whose messages are only texts"
                 raise ConfigError([Problem(place, text, "give only bodies")])

@@ -5,13 +5,13 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from azure.storage.blob import ContainerClient
 from rich.console import Console
 
 from cli.output import print_problems
 from cli.spark import check_spark, run_job
 from cli.stack import ROOT
 from shared.errors import ConfigError
+from shared.stores.storage_account import container_url
 
 _CONTAINER = "journal"
 _SETTING = "AzureWebJobsStorage"
@@ -48,5 +48,5 @@ async def reconcile_demo(storage: str, logs: Path, begun: datetime, console: Con
     options = ["--start", first.strftime(_HOUR), "--end", end.strftime(_HOUR), "--memory", "1g"]
     # Everything has arrived or is lost, and no task writes any longer.
     options += ["--grace-minutes", "0", "--writers-stopped"]
-    url = ContainerClient.from_connection_string(storage, _CONTAINER).url
+    url = container_url("storage", {"storage": storage}, _CONTAINER)
     return await asyncio.to_thread(run_job, url, out, options, storage) == 0

@@ -16,7 +16,7 @@ from cli.demo.messages import Sample
 from cli.property_types import sdk_form
 from shared.amqp.sections import Sections
 from shared.amqp.values import string
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from cli.dry_run.recorded_messages import RecordedMessage
 from cli.hub_reader import ends_of, events, hub_of
-from local.host.event_hubs_connection import EventHub
-from shared.azure.connections import service_bus_client
-from shared.azure.peek import first_messages
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
+from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.peek import first_messages
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
 

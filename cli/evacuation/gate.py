@@ -26,7 +26,7 @@ from cli.evacuation.move import EVACUATED_TO
 from cli.evacuation.pairs import SUBSCRIPTIONS
 from cli.files import whole_file
 from cli.topology.settings import CORRELATION, pascal
-from shared.azure.administration import translated
+from shared.ends.service_bus.administration import translated
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination
 

@@ -13,8 +13,8 @@ from azure.servicebus.management import (
 )
 
 from cli.topology.sites import Access, open_client
-from shared.azure.administration import queue_or_topic, translated
 from shared.config.files import Configuration
+from shared.ends.service_bus.administration import queue_or_topic, translated
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination, Place, check_end
 
@@ -178,11 +178,11 @@ def _split(path: str) -> tuple[str, bool, str]:
 
 def _check(text: str, alias: str, configuration: Configuration) -> None:
     connection = configuration.connections.get(alias)
-    if connection is None or connection.kind != "service-bus" or connection.setting is None:
+    if connection is None or not connection.end.has_dead_letters or connection.setting is None:
         known: Sequence[str] = [
             name
             for name, each in configuration.connections.items()
-            if each.kind == "service-bus" and each.setting is not None
+            if each.end.has_dead_letters and each.setting is not None
         ]
         expected = ", ".join(f"{each} or {each}/ENTITY" for each in known)
         hint = f"expected {expected or 'a connection of kind service-bus with a setting'}"

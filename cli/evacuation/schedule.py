@@ -19,9 +19,9 @@ from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Share, mark_of
 from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.amqp.values import timestamp
-from shared.azure.peek import MESSAGES_AT_ONCE, Peeker
-from shared.azure.receivers.management import ManagementConnection
-from shared.azure.senders.service_bus import translated
+from shared.ends.service_bus.management import ManagementConnection
+from shared.ends.service_bus.output import translated
+from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker
 from shared.errors import BuswayError, MessageRejected
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage, was_answered

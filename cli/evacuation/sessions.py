@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from cli.evacuation.pairs import Pair
 from cli.evacuation.targets import TIMEOUT_SECONDS, TargetReceivers
-from shared.azure.connections import service_bus_client
+from shared.ends.service_bus.clients import service_bus_client
 from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
 from shared.resend.receiver import Receiver, unavailable
 from shared.resend.source import LockedMessage, SessionUnavailable, Source

@@ -14,12 +14,13 @@ from cli.failover.azure_dns import AzureDns
 from cli.failover.endpoint_file import EndpointFile
 from cli.failover.register import FailoverRefused, Register, RegisterState
 from cli.failover.zone_file import ZoneFile
-from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
-from shared.azure.identity import async_credential, credential
+from shared.access.identity import credential
 from shared.clock import Clock
 from shared.config.failover import FAILOVER, RECEIVE, SEND, FailoverFile
 from shared.config.files import load_connections, read_one
 from shared.config.models import Connection
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.clients import client_of
 from shared.errors import ConfigError, Problem
 
 ROLES = (SEND, RECEIVE)
@@ -53,18 +54,7 @@ class Failover:
     async def client(self, site: str) -> AsyncIterator[ServiceBusClient]:
         """Open a client of *site* with its app setting, a connection string or a host name; raises ConfigError."""
         setting = self.connections[self.file.sites[site].connection].key
-        problem = setting_problem(setting, os.environ)
-        if problem is not None:
-            raise ConfigError([problem])
-        text = os.environ.get(setting)
-        if text:
-            async with ServiceBusClient.from_connection_string(text, retry_total=1) as client:
-                yield client
-            return
-        async with (
-            async_credential() as identity,
-            ServiceBusClient(os.environ[setting + NAMESPACE_SUFFIX], identity, retry_total=1) as client,
-        ):
+        async with client_of(Namespace.of(setting, os.environ), retries=1) as client:
             yield client
 
     def changes(
@@ -104,7 +94,7 @@ def open_failover(folder: Path, clock: Clock) -> Failover:
     problems = [
         Problem(f"{folder / FAILOVER}: sites.{site}", f"no connection to Service Bus is called {each.connection!r}")
         for site, each in file.sites.items()
-        if each.connection not in connections or connections[each.connection].kind != "service-bus"
+        if each.connection not in connections or not connections[each.connection].end.has_dead_letters
     ]
     if problems:
         raise ConfigError(problems)

@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 from busway_clients.senders.error_kinds import is_unavailable
 from cli.failover.configuration import Failover
 from shared.amqp.values import Malformed
-from shared.azure.peek import peek_all
+from shared.ends.service_bus.peek import peek_all
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shared.amqp.values import string
-from shared.azure.receivers.kafka_message import TakenRecord, message_of
+from shared.ends.kafka.message import TakenRecord, message_of
 from shared.errors import MessageRejected
 from shared.line.states import Stage
 from shared.message.arrival import Arrival

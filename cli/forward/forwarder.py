@@ -16,7 +16,7 @@ import typer
 from cli.forward.batch import Batch, Records, Taken, taken
 from cli.kafka_consumer import GroupReader, headers_of
 from cli.places import Place
-from shared.azure.receivers.kafka_message import TakenRecord
+from shared.ends.kafka.message import TakenRecord
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.states import Stage
 from shared.printable import printable

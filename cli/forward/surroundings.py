@@ -15,6 +15,8 @@ from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals, without_journal
 from shared.config.models import NAME
 from shared.config.outputs import open_outputs
+from shared.ends.kind import Holds
+from shared.ends.registry import kinds
 from shared.errors import ConfigError, Problem
 from shared.protocols import Output
 from shared.resend.hub_sink import sink_of
@@ -36,9 +38,10 @@ class Surroundings(NamedTuple):
 
 def surroundings(configuration: Configuration, topic: Place, hub: Place, task: str) -> Surroundings:
     """Open the output of *hub* and the journal, where the command is called *task*; raises ConfigError."""
-    for place, kind in ((topic, "kafka"), (hub, "event-hubs")):
-        if place.connection.kind != kind:
-            raise ConfigError([Problem(str(place), f"is of kind {place.connection.kind}, expected {kind}")])
+    for place, holds in ((topic, Holds.RECORDS), (hub, Holds.EVENTS)):
+        if place.connection.end.holds is not holds:
+            expected = " or ".join(kind.name for kind in kinds() if kind.holds is holds)
+            raise ConfigError([Problem(str(place), f"is of kind {place.connection.kind}, expected {expected}")])
     configuration = without_journal(configuration, os.environ)
     _check_task(task, configuration)
     outputs = open_outputs(_needed(configuration, hub.alias), os.environ)

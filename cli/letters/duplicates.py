@@ -5,8 +5,8 @@ from datetime import timedelta
 from azure.core.exceptions import AzureError
 
 from cli.topology.sites import Access, open_client
-from shared.azure.administration import duplicate_window, translated
 from shared.config.files import Configuration
+from shared.ends.service_bus.administration import duplicate_window, translated
 from shared.resend.places import Destination
 from shared.resend.routing import Window, WindowOf, window_by
 
@@ -25,6 +25,6 @@ def window_by_administration(configuration: Configuration, access: Access) -> Wi
                 raise translated(error, str(destination)) from error
 
         hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"
-        return await window_by(ask, destination, hint) if connection.kind == "service-bus" else None
+        return await window_by(ask, destination, hint) if connection.end.has_dead_letters else None
 
     return window_of

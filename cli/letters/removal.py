@@ -10,9 +10,9 @@ from azure.core.exceptions import AzureError
 from cli.letters.report import announce, print_end, print_rest
 from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
-from shared.azure.receivers.management import ManagementConnection
-from shared.azure.service_bus_internals import condition_of
 from shared.config.files import Configuration
+from shared.ends.service_bus.internals import condition_of
+from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of
 from shared.resend.options import PATIENCE_SECONDS, Options

@@ -9,11 +9,11 @@ from cli.hub_reader import events, hub_of
 from cli.repair.manifest import Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Malformed, Value, long, symbol, timestamp
-from shared.azure.connections import service_bus_client
-from shared.azure.peek import peek_all
 from shared.config.files import Configuration
 from shared.config.journal_assembly import actions_of
 from shared.config.models import TaskFile
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.peek import peek_all
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.journal.imprints import Imprinter
 from shared.message.arrival import Origin
@@ -106,8 +106,8 @@ def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
     """Return the connection and the entity that `--copies` names; raises ConfigError."""
     alias, _, entity = text.partition("/")
     connection = configuration.connections.get(alias)
-    if connection is None or not entity or connection.kind != "service-bus":
-        known = (name for name, each in configuration.connections.items() if each.kind == "service-bus")
+    if connection is None or not entity or not connection.end.has_dead_letters:
+        known = (name for name, each in configuration.connections.items() if each.end.has_dead_letters)
         expected = ", ".join(f"{each}/ENTITY" for each in known)
         raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
     return alias, entity

@@ -12,10 +12,10 @@ from cli.letters.selection import filter_of
 from cli.repair.copies import Contents, as_it_entered, contents_of, dead_letters_of, place_of
 from cli.repair.manifest import Missing
 from cli.replay.plan import Plan
-from local.host.event_hubs_connection import EventHub
 from shared.clock import SystemClock
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
+from shared.ends.event_hubs.receiver import EventHub
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.journal.search import records_in
 from shared.message.arrival import Origin

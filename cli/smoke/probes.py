@@ -11,6 +11,7 @@ from cli.dry_run.recorded_messages import arrived, read_messages, written
 from cli.smoke.candidates import candidates
 from shared.amqp.values import string
 from shared.clock import SystemClock
+from shared.codecs.envelope import MESSAGE
 from shared.config.files import Configuration
 from shared.config.models import Target, TaskFile
 from shared.config.review import Entities
@@ -133,8 +134,8 @@ class Chooser:
             message.time_to_live = LIFE_MILLISECONDS
         named = str(route.task.source.partitions[0]) if route.task.source.partitions else None
         content = message.encode()
-        if self._configuration.connections[route.task.source.connection].kind in {"storage-queue", "event-grid"}:
-            form = TextForm(route.task.task, str(line.origin.entity), "service-bus", MOST_QUEUE_BYTES)
+        if self._configuration.connections[route.task.source.connection].end.texts is not None:
+            form = TextForm(route.task.task, str(line.origin.entity), MESSAGE, MOST_QUEUE_BYTES)
             content = form.text(message, None).encode()
         outgoing = Outgoing(content, *message.envelope(), named if partition is not None else None)
         return Probe(route, outgoing, identity, None if is_hub else identity, shown)

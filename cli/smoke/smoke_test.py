@@ -19,6 +19,7 @@ from shared.config.files import Configuration
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
 from shared.config.review import Entities
+from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
 from shared.printable import json_line, printable
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Place, entity_named
@@ -136,7 +137,7 @@ class SmokeTest:
         """Return where messages of *route* show, nothing for a topic whose subscriptions are unknown."""
         target = route.target
         connection = self._configuration.connections[target.connection]
-        if connection.kind == "kafka" and connection.setting is not None:
+        if connection.end.holds is Holds.RECORDS and connection.setting is not None:
             from cli.smoke.topic_watch import TopicWatch
 
             return [

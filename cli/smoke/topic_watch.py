@@ -10,7 +10,7 @@ from cli.smoke.watches import Sight
 from shared.amqp.codec import decode_all
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import Malformed, string
-from shared.azure.senders.kafka_record import AMQP_MARK
+from shared.ends.kafka.record import AMQP_MARK
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.resend.letters import Letter

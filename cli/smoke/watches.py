@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol
 
 from cli.hub_reader import hub_at
 from cli.smoke.probes import MARK, Probe
-from shared.azure.connections import service_bus_client
-from shared.azure.peek import Peeker, peeker
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.peek import Peeker, peeker
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage

@@ -18,7 +18,7 @@ from cli.topology.plan import Plan, SitePlan
 from cli.topology.plan_text import print_step, verdict
 from cli.topology.settings import pascal
 from cli.topology.sites import Access, open_client
-from shared.azure.administration import create_subscription_with_rule, translated
+from shared.ends.service_bus.administration import create_subscription_with_rule, translated
 from shared.errors import BuswayError, TargetRefused
 from shared.rules import CorrelationFilter
 

@@ -14,8 +14,8 @@ from cli.topology.difference import Step, creation
 from cli.topology.model import ORDER, Kind, Setting
 from cli.topology.needs import Needed, Needs
 from cli.topology.settings import arm_properties, written
-from shared.azure.administration import host_of
 from shared.config.files import Configuration
+from shared.ends.service_bus.administration import host_of
 
 TEMPLATE = "entities.bicep"
 
@@ -48,7 +48,7 @@ def parameters_of(configuration: Configuration, needs: Needs, settings: Mapping[
         connection = configuration.connections[alias]
         namespace = _namespace(alias, host_of(connection.setting or "", settings))
         described = {"namespace": namespace, **entities_of(needed.values())}
-        if connection.kind == "event-hubs":
+        if connection.end.has_hubs:
             event_hubs.append({name: described[name] for name in ("namespace", "hubs", "consumerGroups")})
         else:
             service_bus.append({name: described[name] for name in ("namespace", "queues", "topics", "subscriptions")})

@@ -68,7 +68,7 @@ def _problems(configuration: Configuration) -> Iterator[Problem]:
     kinds: dict[str, tuple[str, Connection]] = {}
     for alias, connection in configuration.connections.items():
         other, first = kinds.setdefault(connection.key, (alias, connection))
-        if first.kind != connection.kind:
+        if first.end is not connection.end:
             text = f"has the app setting of {other}, which is of kind {first.kind}"
             yield Problem(f"connections.yaml: {alias}", text, "give each namespace an app setting of its own")
     if _HOST_STORAGE in storage_settings(configuration):

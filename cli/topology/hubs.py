@@ -2,16 +2,15 @@
 
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.eventhub import EventHubConsumerClient
 from azure.eventhub.exceptions import AuthenticationError, ConnectError, EventHubError
 
 from cli.topology.model import DEFAULT_GROUP, Kind, Name
-from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
-from shared.azure.identity import credential
-from shared.errors import ConfigError, TargetRefused, TargetUnavailable
+from shared.ends.event_hubs.clients import synchronous_consumer
+from shared.ends.namespace import Namespace
+from shared.errors import TargetRefused, TargetUnavailable
 
 _SECONDS = 20.0
 _MISSING = ("status code: 404", "not-found", "could not be found", "does not exist", "not found")
@@ -25,10 +24,7 @@ def partitions_of(name: Name, setting: str, settings: Mapping[str, str], alias: 
     """
     hub = name.parts[0]
     group = name.parts[1] if name.kind is Kind.CONSUMER_GROUP else DEFAULT_GROUP
-    problem = setting_problem(setting, settings, [hub])
-    if problem is not None:
-        raise ConfigError([problem])
-    client = _client(setting, settings, hub, group)
+    client = synchronous_consumer(Namespace.of(setting, settings, [hub]), hub, group, retry_total=0)
     try:
         with client:
             partitions = client.get_partition_ids()
@@ -45,14 +41,6 @@ def partitions_of(name: Name, setting: str, settings: Mapping[str, str], alias: 
         raise TargetUnavailable(
             f"{alias}/{hub}: cannot be reached: {text} (check the address and the network)"
         ) from error
-
-
-def _client(setting: str, settings: Mapping[str, str], hub: str, group: str) -> EventHubConsumerClient:
-    text = settings.get(setting)
-    options: dict[str, Any] = {"retry_total": 0}
-    if text:
-        return EventHubConsumerClient.from_connection_string(text, group, eventhub_name=hub, **options)
-    return EventHubConsumerClient(settings[setting + NAMESPACE_SUFFIX], hub, group, credential(), **options)
 
 
 def _exists(client: EventHubConsumerClient, partition: str) -> bool:

@@ -141,7 +141,7 @@ def make_plan(configuration: Configuration, needs: Needs, access: Access, files:
     for key in keys:
         alias = needs.aliases[key]
         connection = configuration.connections[alias]
-        place, is_hubs = place_of(connection, access, alias), connection.kind == "event-hubs"
+        place, is_hubs = place_of(connection, access, alias), connection.end.has_hubs
         result = found[key]
         if isinstance(result, Namespace):
             needed = needs.namespaces[key]

@@ -16,9 +16,9 @@ from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
 from cli.topology.model import Kind, Name, Namespace
 from cli.topology.needs import Needed
-from shared.azure.administration import administration_client, host_of, translated
 from shared.config.files import Configuration
 from shared.config.models import Connection
+from shared.ends.service_bus.administration import administration_client, host_of, translated
 from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def read_site(
     """Return what a namespace has, of *needed* or of everything; raises BuswayError if it cannot be read."""
     if not connection.is_namespace:
         raise ConfigError([Problem(alias, f"is of kind {connection.kind}, expected service-bus or event-hubs")])
-    if connection.kind == "event-hubs":
+    if connection.end.has_hubs:
         if needed is None:
             hint = "Event Hubs lists its hubs only in Resource Manager: az eventhubs eventhub list"
             raise ConfigError([Problem(alias, "is of kind event-hubs, expected service-bus", hint)])

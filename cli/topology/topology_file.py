@@ -47,7 +47,7 @@ class TopologyFile:
                 text = f"is of kind {connection.kind}, whose entities Busway does not create"
                 problems.append(Problem(f"{self.place}: {alias}", text, "remove it here"))
                 continue
-            is_hubs = connection.kind == "event-hubs"
+            is_hubs = connection.end.has_hubs
             if (site.hubs and not is_hubs) or ((site.queues or site.topics) and is_hubs):
                 kind = "hubs" if is_hubs else "queues and topics"
                 problems.append(Problem(f"{self.place}: {alias}", f"is of kind {connection.kind}, expected {kind}"))

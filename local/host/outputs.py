@@ -26,8 +26,9 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from local.host.protos import ParameterBinding, TypedData
 from local.host.settings import Settings
 from local.host.worker import EVENT_HUB, SERVICE_BUS, Function
-from shared.azure.identity import async_credential
-from shared.azure.receivers.connection import Connection
+from shared.ends.event_hubs.clients import producer_of
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.clients import client_of
 
 _PARENT = "$AzureWebJobsParentId"
 
@@ -131,7 +132,7 @@ class Outputs:
             return f"output {binding['name']}: {type(error).__name__}"
         return None
 
-    def _entity(self, function: Function, binding: Mapping[str, Any], *names: str) -> tuple[Connection, str]:
+    def _entity(self, function: Function, binding: Mapping[str, Any], *names: str) -> tuple[Namespace, str]:
         path = f"{function.name}.{binding['name']}"
         name = next(each for each in names if binding.get(each))
         entity = self._settings.resolve(str(binding[name]), f"{path}.{name}")
@@ -142,7 +143,7 @@ class Outputs:
         key = connection.name, entity
         if key not in self._senders:
             if connection.name not in self._clients:
-                self._clients[connection.name] = _service_bus_client(connection)
+                self._clients[connection.name] = client_of(connection, retries=3)
             client = self._clients[connection.name]
             self._senders[key] = (
                 client.get_queue_sender(entity) if binding.get("queueName") else client.get_topic_sender(entity)
@@ -153,12 +154,7 @@ class Outputs:
         connection, hub = self._entity(function, binding, "eventHubName")
         key = connection.name, hub
         if key not in self._producers:
-            text = connection.connection_string
-            self._producers[key] = (
-                EventHubProducerClient(str(connection.fully_qualified_namespace), hub, async_credential())
-                if text is None
-                else EventHubProducerClient.from_connection_string(text, eventhub_name=hub)
-            )
+            self._producers[key] = producer_of(connection, hub, retries=3)
         return self._producers[key]
 
 
@@ -201,9 +197,3 @@ def _body(item: object) -> bytes:
 def _utf8(text: str) -> bytes:
     """Return *text* as .NET encodes it: a lone surrogate becomes the replacement character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-def _service_bus_client(connection: Connection) -> ServiceBusClient:
-    if connection.connection_string is not None:
-        return ServiceBusClient.from_connection_string(connection.connection_string)
-    return ServiceBusClient(str(connection.fully_qualified_namespace), async_credential())

@@ -19,7 +19,7 @@ from typing import Any
 
 from local.host.retry import UNLIMITED, RetryPolicy
 from local.host.timespan import parse_timespan
-from shared.azure.receivers.connection import Connection
+from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem
 
 _PLACEHOLDER = re.compile(r"%([^%]+)%")
@@ -113,12 +113,12 @@ class Settings:
 
         return _PLACEHOLDER.sub(value_of, text)
 
-    def connection(self, name: str, path: str) -> Connection:
+    def connection(self, name: str, path: str) -> Namespace:
         """Return the connection of a binding; a ConfigError if neither form of it is set."""
         if value := self.get(name):
-            return Connection(name, connection_string=value)
+            return Namespace(name, connection_string=value)
         if namespace := self.get(f"{name}__fullyQualifiedNamespace"):
-            return Connection(name, fully_qualified_namespace=namespace)
+            return Namespace(name, fully_qualified_namespace=namespace)
         hint = f"set {name} to a connection string, or {name}__fullyQualifiedNamespace to a namespace"
         raise ConfigError([Problem(path, f"app setting {name} is not set", hint)])
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from local.host.checkpoints import Checkpoints
-from local.host.event_hubs_connection import EventHub
 from local.host.listener import Listener, Stopping
 from local.host.losing import Losing
 from local.host.platform import Platform
@@ -17,6 +16,7 @@ from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.triggers.timer import TimerListener
 from local.host.worker import Function, Worker
 from shared.clock import Clock
+from shared.ends.event_hubs.receiver import EventHub
 from shared.errors import ConfigError, Problem
 
 

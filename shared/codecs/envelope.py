@@ -12,14 +12,19 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from shared.codecs.json import read
 from shared.errors import MessageRejected
 
 EVENT_TYPE = "busway.message"
 CONTENT_TYPE = "application/vnd.busway.amqp-message"
-KINDS = ("service-bus", "event-hubs")
+
+type Form = Literal["service-bus", "event-hubs"]
+"""The form of a message: as Service Bus or as Event Hubs delivers it."""
+MESSAGE: Form = "service-bus"
+EVENT: Form = "event-hubs"
+KINDS = (MESSAGE, EVENT)
 MOST_EVENTS = 100_000
 
 _NOT_AN_ENVELOPE = "NotAnEnvelope"

@@ -7,9 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
-from shared.azure.secrets import open_secrets
+from shared.access.secrets import open_secrets
 from shared.clock import Clock, SystemClock
-from shared.config.event_grid import EVENT_GRID
+from shared.codecs.envelope import EVENT, MESSAGE
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_assembly import Journals
@@ -17,8 +17,8 @@ from shared.config.limits import StampedLife
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Target, TaskFile
 from shared.config.models import Route as RouteFile
 from shared.config.outputs import open_outputs
-from shared.config.storage_queues import STORAGE_QUEUE
 from shared.editors.options import TaskFacts
+from shared.ends.kind import Kind
 from shared.line.binding_output import BindingOutput
 from shared.line.heartbeats import Arrivals
 from shared.line.pausing import Pause
@@ -30,9 +30,7 @@ from shared.line.task import Task
 from shared.line.text_form import TextForm
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.mapping import Kind, fit_between, restore_event
 from shared.message.message import Message
-from shared.message.text_messages import MOST_EVENT_BYTES, MOST_QUEUE_BYTES, check_event, decode_base64
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Output, Settlement, Telemetry
 from shared.rules.rule import parse_action, parse_filter
@@ -41,7 +39,6 @@ from shared.telemetry.opening import Both, Telemetries, open_telemetry
 
 LONGEST_REQUEST = timedelta(seconds=20)
 """How long a request of Event Grid, which waits for 30 s, may wait for its targets."""
-_SYSTEMS = {STORAGE_QUEUE: names.STORAGE_QUEUES, EVENT_GRID: names.EVENT_GRID}
 
 
 def pipelines(
@@ -124,35 +121,33 @@ def _task(
     settlement: Settlement | None,
     facts: TaskFacts,
 ) -> Task:
-    source = configuration.connections[file.source.connection].kind
-    has_texts = source in {STORAGE_QUEUE, EVENT_GRID}
+    source = configuration.connections[file.source.connection].end
+    has_texts = source.texts is not None
     is_opened = file.source.form == "envelope" or has_texts
-    # What a storage queue or a topic of Event Grid holds beside envelopes becomes a message of Service Bus.
-    own: Kind = "service-bus" if has_texts else source
     bindings: dict[tuple[Target, bool, int], BindingOutput] = {}
 
     def target(model: Target, *, is_opened: bool = False, body_only: bool = False) -> RoutedTarget:
-        kind = configuration.connections[model.connection].kind
+        kind = configuration.connections[model.connection].end
         site = configuration.site(model.connection)
         texts = None
-        if kind in {STORAGE_QUEUE, EVENT_GRID}:
+        if kind.texts is not None:
             texts = TextForm(
                 file.task,
                 f"{site}/{model.entity}",
-                own,
-                MOST_QUEUE_BYTES if kind == STORAGE_QUEUE else MOST_EVENT_BYTES,
+                source.arrives_as,
+                kind.texts.most_bytes,
                 body_only,
                 model.encoding or "text",
-                is_event=kind == EVENT_GRID,
-                is_xml=kind == STORAGE_QUEUE,
+                is_event=kind.texts.is_event,
+                is_xml=kind.texts.is_xml,
             )
         return RoutedTarget(
             outputs[model.connection],
             site,
             model.entity,
-            partial(_fit_opened, kind) if is_opened else fit_between(own, kind),
+            partial(_fit_opened, kind) if is_opened else kind.fit(source.arrives_as),
             None if model.partition is None else str(model.partition),
-            at_once=kind in {"service-bus", "amqp"} and not file.in_order,
+            at_once=kind.sends_at_once and not file.in_order,
             texts=texts,
         )
 
@@ -170,7 +165,7 @@ def _task(
                 configuration.connections[route.target.connection].key,
                 _binding_kind(route.target),
                 sent.entity,
-                source_kind=own,
+                source_kind=source.arrives_as,
                 body_only=route.body_only,
                 max_message_bytes=route.max_message_bytes,
             )
@@ -198,10 +193,10 @@ def _task(
         opens_envelopes=is_opened,
         opens_some=has_texts,
         has_order=not has_texts,
-        restore=_restored(file, source),
+        restore=source.restore(file.source),
         partitions=None if partitions is None else frozenset(map(str, partitions)),
         one_by_one=file.levers.dispatch == "single" or has_texts,
-        settlement=settlement if source == "service-bus" else None,
+        settlement=settlement if source.settles_singly else None,
         hold=file.limits.hold if file.source.webhook is None else min(file.limits.hold, LONGEST_REQUEST),
         rate=file.limits.rate,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
@@ -209,15 +204,6 @@ def _task(
         heartbeat_targets=[target(each) for each in heartbeat_targets(file)],
         dry_run=facts.dry_run,
     )
-
-
-def _restored(file: TaskFile, kind: Kind) -> Callable[[Message], None] | None:
-    """Return what the task does with each message as it arrives."""
-    if kind == EVENT_GRID:
-        return check_event
-    if kind == STORAGE_QUEUE:
-        return decode_base64 if file.source.encoding == "base64" else None
-    return restore_event if kind == "event-hubs" and file.source.form != "envelope" else None
 
 
 def _binding_kind(target: Target) -> Literal["queue", "topic", "hub"]:
@@ -229,8 +215,7 @@ def _binding_kind(target: Target) -> Literal["queue", "topic", "hub"]:
 def _fit_opened(kind: Kind, message: Message) -> None:
     """Fit a message from an envelope to a target of *kind*, from the kind of its own source."""
     event = message.arrival.event
-    own: Kind = "event-hubs" if event is not None and event.kind == "event-hubs" else "service-bus"
-    fit = fit_between(own, kind)
+    fit = kind.fit(EVENT if event is not None and event.kind == EVENT else MESSAGE)
     if fit is not None:
         fit(message)
 
@@ -242,9 +227,7 @@ def source_attributes(file: TaskFile, configuration: Configuration) -> dict[str,
     attributes = {
         names.TASK: file.task,
         names.SOURCE: f"{configuration.site(source.connection)}/{source.entity}",
-        names.SYSTEM: names.EVENT_HUBS
-        if is_hub
-        else _SYSTEMS.get(configuration.connections[source.connection].kind, names.SERVICE_BUS),
+        names.SYSTEM: configuration.connections[source.connection].end.system,
         names.DESTINATION: source.queue or source.topic or source.hub or source.webhook,
         names.SUBSCRIPTION: source.subscription,
         names.CONSUMER_GROUP: (source.consumer_group or DEFAULT_CONSUMER_GROUP) if is_hub else None,

@@ -2,22 +2,22 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from shared.config.brokers import broker_problems
-from shared.config.event_grid import event_grid_problems
+from shared.config.end_problems import end_problems
 from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
-from shared.config.storage_queues import STORAGE_QUEUE, storage_queue_problems
 from shared.config.taps import tap_problems
 from shared.config.yaml_documents import documents_in
 from shared.editors.options import FOLDER
+from shared.ends.kind import Holds, Kind
+from shared.ends.registry import kinds
 from shared.errors import ConfigError, Problem
 
 CONNECTIONS = "connections.yaml"
@@ -59,21 +59,14 @@ class Configuration:
             each.entity: each.kind for each in targets if each.connection == alias and each.kind in ("queue", "topic")
         }
 
-    def storage_queues(self) -> dict[str, set[str]]:
-        """Return the storage queues that tasks use, by the key of their connection."""
-        return self._entities(STORAGE_QUEUE)
-
-    def kafka_topics(self) -> dict[str, set[str]]:
-        """Return the topics of Kafka that tasks use, by the key of their connection."""
-        return self._entities("kafka")
-
-    def _entities(self, kind: str) -> dict[str, set[str]]:
+    def entities(self, holds: Holds) -> dict[str, set[str]]:
+        """Return the entities that hold this and that tasks use, by the key of their connection."""
         names: dict[str, set[str]] = {}
         ends: list[Source | Target] = [task.source for task in self.tasks]
         ends += [target for task in self.tasks for target in task.targets()]
         for end in ends:
             connection = self.connections[end.connection]
-            if connection.kind == kind:
+            if connection.end.holds is holds:
                 names.setdefault(connection.key, set()).add(end.entity)
         return names
 
@@ -82,9 +75,9 @@ class Configuration:
         return any(target.connection == alias for task in self.tasks for target in task.targets())
 
     def webhooks(self) -> dict[str, set[str]]:
-        """Return the topics of Event Grid whose events tasks take, by the key of each connection to Event Grid."""
+        """Return the topics whose events tasks take by a webhook, by the key of each connection that may have some."""
         names: dict[str, set[str]] = {
-            each.key: set() for each in self.connections.values() if each.kind == "event-grid"
+            connection.key: set() for connection in self.connections.values() if "webhook" in connection.end.sources
         }
         for task in self.tasks:
             if task.source.webhook is not None:
@@ -134,9 +127,7 @@ def load(folder: Path) -> Configuration:
     usable = {alias: each for alias, each in connections.items() if each is not None}
     problems += tap_problems(taps, tasks, journal, places)
     problems += _dispatch_problems(tasks, journal, places)
-    problems += broker_problems(tasks, usable, places)
-    problems += storage_queue_problems(tasks, usable, journal, places)
-    problems += event_grid_problems(tasks, usable, journal, places)
+    problems += end_problems(tasks, usable, journal, places)
     if problems:
         raise ConfigError(problems)
     return Configuration(usable, tasks, places, taps, journal)
@@ -230,18 +221,18 @@ def _reader_problems(
 def _connection_problems(
     document: object, place: str, connections: Mapping[str, Connection | None]
 ) -> Iterator[Problem]:
-    for path, alias, kinds in _connection_uses(document):
+    for path, alias, fits in _connection_uses(document):
         connection = connections.get(alias)
         where = f"{place}: {path}.connection"
         if alias not in connections:
             near = difflib.get_close_matches(alias, connections, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"{CONNECTIONS} has {', '.join(connections) or 'none'}"
             yield Problem(where, f"unknown connection {alias!r}", hint)
-        elif connection is not None and connection.kind not in kinds:
-            is_topic = connection.kind == "kafka" and path == "source"
-            hint = "forward the topic to an event hub with `busway forward`" if is_topic else ""
-            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {' or '.join(kinds)}", hint)
-        elif connection is not None and connection.setting is None and path == "source" and "event-grid" not in kinds:
+        elif connection is not None and not fits(connection.end):
+            hint = connection.end.source_hint if path == "source" else ""
+            expected = " or ".join(map(str, kinds(fits)))
+            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {expected}", hint)
+        elif connection is not None and connection.setting is None and path == "source" and connection.end.has_trigger:
             # The host opens the trigger, and it reads app settings.
             hint = (
                 "give it a `setting` as well; on Azure that app setting may be a reference to the vault,"
@@ -267,8 +258,8 @@ def _binding_problems(document: object, place: str, connections: Mapping[str, Co
             yield Problem(where, f"{alias!r} has a secret and no setting, which an output binding needs", hint)
 
 
-def _connection_uses(document: object) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield each use of a connection in a task: its path there, the alias, and the kinds that it may be of."""
+def _connection_uses(document: object) -> Iterator[tuple[str, str, Callable[[Kind], bool]]]:
+    """Yield each use of a connection in a task: its path there, the alias, and whether a kind fits."""
     if not isinstance(document, dict):
         return
     routes = document.get("routes")
@@ -277,27 +268,21 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, Sequence[str]
         uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
     for path, entity in uses:
         if isinstance(entity, dict) and isinstance(entity.get("connection"), str):
-            kinds = _kinds(path, entity)
-            yield path, entity["connection"], ("service-bus",) if "tap" in document and "hub" not in entity else kinds
+            yield path, entity["connection"], _fits(path, entity, is_tap="tap" in document)
 
 
-def _kinds(path: str, entity: Mapping[str, object]) -> Sequence[str]:
-    """Return the kinds of connections that may have an entity of a task."""
-    if entity.get("hub") is not None:
-        return ("event-hubs",)
-    if entity.get("address") is not None:
-        return ("amqp",)
-    if entity.get("webhook") is not None:
-        return ("event-grid",)
-    is_queue = entity.get("queue") is not None
-    if path in {"source", "event_hub"}:
-        return ("service-bus", "storage-queue") if is_queue and path == "source" else ("service-bus",)
-    return (
-        "service-bus",
-        "amqp",
-        *(("storage-queue",) if is_queue else ()),
-        *(("kafka", "event-grid") if not is_queue else ()),
-    )
+def _fits(path: str, entity: Mapping[str, object], *, is_tap: bool) -> Callable[[Kind], bool]:
+    """Return what says whether connections of a kind may have an entity of a task."""
+    key = next((name for name in ("hub", "address", "webhook", "queue") if entity.get(name) is not None), "topic")
+    is_source = path in {"source", "event_hub"}
+
+    def fits(kind: Kind) -> bool:
+        keys = kind.sources if is_source else kind.targets
+        if key not in {"queue", "topic"}:  # at the wrong place it has a problem of its own
+            keys = kind.sources | kind.targets
+        return key in keys and (kind.is_namespace or not (is_tap or path == "event_hub"))
+
+    return fits
 
 
 def _validated[Model: BaseModel](

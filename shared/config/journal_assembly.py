@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from shared.azure.connections import service_bus_client
 from shared.clock import Clock, SystemClock
 from shared.config.files import JOURNAL, Configuration
 from shared.config.journal_models import TapFile
 from shared.config.models import Source, TaskFile
 from shared.config.taps import is_same_entity
+from shared.ends.service_bus.clients import service_bus_client
 from shared.errors import ConfigError, Problem
 from shared.journal.event_hub import EventHubSink
 from shared.journal.log import LogJournal
@@ -25,7 +25,7 @@ from shared.message.arrival import Origin
 from shared.message.replay import replay_name
 from shared.protocols import Journal, Telemetry
 from shared.rules.rule import Action, parse_action
-from shared.stores.storage_account import account_problem, open_container
+from shared.stores.storage_account import SETTING_FORM, open_container
 
 SETTING = "BUSWAY_JOURNAL"
 _ON, _OFF = "on", "off"
@@ -119,7 +119,7 @@ class Journals:
         for file in self._configuration.taps:
             if file.tap.peek is not None and isinstance(self._sink, Marks):
                 setting = self._configuration.connections[file.source.connection].key
-                from shared.azure.peek import peeker_opener  # noqa: PLC0415 - imports the SDK
+                from shared.ends.service_bus.peek import peeker_opener  # noqa: PLC0415 - imports the SDK
 
                 origin = self._origin(file.source)
                 open_peeker = peeker_opener(partial(service_bus_client, setting, self._settings), origin)
@@ -163,7 +163,7 @@ def _opened(configuration: Configuration, settings: Mapping[str, str], clock: Cl
         # As for blobs: each process of an instance numbers its batches from 1.
         started = round((clock or SystemClock()).now().timestamp() * 1000)
         return None if journal is None else EventHubSink(f"{instance}-{started}")
-    problem = account_problem(journal.blob.setting, settings)
+    problem = SETTING_FORM.problem(journal.blob.setting, settings)
     if problem is not None:
         where = f"{JOURNAL}: blob: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from shared.azure.connections import event_hub_client, service_bus_client
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
 from shared.config.status_assembly import open_status_container, store_problem
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.service_bus.clients import service_bus_client
 from shared.errors import ConfigError, Problem
 from shared.losses.journal_tail import JournalTail
 from shared.losses.numbers import Dead, Gap, Held
@@ -18,7 +19,7 @@ from shared.protocols import LossTelemetry
 from shared.stores.storage_account import open_container
 
 if TYPE_CHECKING:
-    from shared.azure.backlogs import HubSite
+    from shared.ends.event_hubs.site import HubSite
 
 SETTING = "BUSWAY_LOSS_WATCH"
 ON, OFF = "on", "off"
@@ -96,7 +97,7 @@ def _source(configuration: Configuration, settings: Mapping[str, str], task: Tas
     key = configuration.connections[task.source.connection].key
     place = _place(configuration, task)
     if place.is_hub:
-        from shared.azure.backlogs import HubSite  # noqa: PLC0415 - imports the SDK
+        from shared.ends.event_hubs.site import HubSite  # noqa: PLC0415 - imports the SDK
 
         return _Hub(HubSite(place.site, lambda hub: event_hub_client(key, settings, hub)), place.entity)
     return _Entity(key, settings, place, is_subscription=task.source.topic is not None)
@@ -106,7 +107,7 @@ class _Entity:
     """A queue or subscription."""
 
     def __init__(self, key: str, settings: Mapping[str, str], place: Place, *, is_subscription: bool) -> None:
-        from shared.azure.peek import peeker_opener  # noqa: PLC0415 - imports the SDK
+        from shared.ends.service_bus.peek import peeker_opener  # noqa: PLC0415 - imports the SDK
 
         open_client = partial(service_bus_client, key, settings)
         self._open = peeker_opener(open_client, Origin(place.site, place.entity))
@@ -116,13 +117,13 @@ class _Entity:
         self._is_subscription = is_subscription
 
     async def look(self, part: int, gaps: Sequence[Gap], high: int) -> Seen:  # noqa: ARG002 - of a hub
-        from shared.azure.missing import Range, held_numbers  # noqa: PLC0415 - imports the SDK
+        from shared.ends.service_bus.missing import Range, held_numbers  # noqa: PLC0415 - imports the SDK
 
         held, until = await held_numbers(self._open, part, [Range(each.first, each.last) for each in gaps])
         return Seen([Held(*each) for each in held], until)
 
     async def dead_letters(self, after: int) -> DeadLetters:
-        from shared.azure.missing import dead_letters  # noqa: PLC0415 - imports the SDK
+        from shared.ends.service_bus.missing import dead_letters  # noqa: PLC0415 - imports the SDK
 
         if not self._has_dead_letters:
             return DeadLetters((), is_complete=True)

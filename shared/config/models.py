@@ -15,12 +15,15 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from shared.config.heartbeat_options import HeartbeatOptions, heartbeat_fault
 from shared.config.limits import Limits, LoopPrevention, StampedLife
 from shared.config.steps import EditorStep
 from shared.config.throughput import MOST_LANES, Levers, Throughput
 from shared.editors.options import ActionText, FilterText, Strict
+from shared.ends.kind import Kind
+from shared.ends.registry import kind, kinds, names
 from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
 from shared.line.text_form import Encoding
 
@@ -36,7 +39,7 @@ type PartitionId = Annotated[int, Field(ge=0)]
 class Connection(Strict):
     """A namespace or broker: its kind, and the app setting or the secret with its address and credentials."""
 
-    kind: Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue", "event-grid"]
+    kind: str
     """
     `amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST.
     `storage-queue`: the queues of a storage account; the setting is a connection string, or NAME__queueServiceUri an
@@ -52,6 +55,15 @@ class Connection(Strict):
     headers: Literal["text", "amqp"] | None = None
     """For kind kafka, the form of headers: text (the default), or each value's AMQP encoding, as Event Hubs has it."""
 
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _is_a_kind(cls, kind: object) -> object:
+        if not isinstance(kind, str) or kind not in names():
+            *others, last = (repr(found.name) for found in kinds())
+            expected = f"{', '.join(others)} or {last}"
+            raise PydanticCustomError("literal_error", "expected {expected}", {"expected": expected})
+        return kind
+
     @field_validator("setting")
     @classmethod
     def _can_be_opened(cls, setting: str | None, info: ValidationInfo) -> str | None:
@@ -62,8 +74,9 @@ class Connection(Strict):
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        if self.headers is not None and self.kind != "kafka":
-            raise ValueError("has headers, expected only for kind kafka")
+        if self.headers is not None and not self.end.has_headers:
+            expected = " or ".join(found.name for found in kinds(lambda found: found.has_headers))
+            raise ValueError(f"has headers, expected only for kind {expected}")
         return self
 
     @property
@@ -72,9 +85,14 @@ class Connection(Strict):
         return self.setting or f"secret {self.secret}"
 
     @property
+    def end(self) -> Kind:
+        """What Busway knows about its kind."""
+        return kind(self.kind)
+
+    @property
     def is_namespace(self) -> bool:
         """Whether it is a namespace of Service Bus or Event Hubs, whose entities Busway plans and looks into."""
-        return self.kind in {"service-bus", "event-hubs"}
+        return self.end.is_namespace
 
 
 class Rule(Strict):

@@ -2,16 +2,12 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
-from shared.azure.connections import setting_problem
-from shared.azure.event_grid_endpoint import event_grid_setting_problem
-from shared.azure.outputs import amqp_setting_problem, open_output, open_output_with_secret
-from shared.azure.secrets import open_secrets
-from shared.azure.senders.kafka_endpoint import kafka_setting_problem
-from shared.azure.storage_queues import queue_setting_problem
+from shared.access.secrets import open_secrets
 from shared.config.files import Configuration
-from shared.config.models import Connection
-from shared.errors import ConfigError, Problem
+from shared.ends.kind import Kind, OutputPlace
+from shared.errors import ConfigError, Problem, TargetRefused
 from shared.protocols import Output, Secrets
 
 
@@ -29,10 +25,7 @@ def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> d
                 problems.append(Problem(where, problem.problem, problem.hint))
     if problems:
         raise ConfigError(problems)
-    return {
-        alias: _open_output(configuration, alias, connection, settings, secrets)
-        for alias, connection in configuration.connections.items()
-    }
+    return {alias: _open_output(configuration, alias, settings, secrets) for alias in configuration.connections}
 
 
 @asynccontextmanager
@@ -50,30 +43,33 @@ async def closing_outputs(
 
 def _setting_problem(configuration: Configuration, alias: str, settings: Mapping[str, str]) -> Problem | None:
     connection = configuration.connections[alias]
-    if connection.setting is None:
-        return None
-    if connection.kind == "amqp":
-        return amqp_setting_problem(connection.setting, settings)
-    if connection.kind == "kafka":
-        return kafka_setting_problem(connection.setting, settings)
-    if connection.kind == "event-grid":
+    if connection.setting is None or not (connection.end.has_trigger or configuration.sends_to(alias)):
         # A task that only takes events by a webhook needs no address.
-        sends = configuration.sends_to(alias)
-        return event_grid_setting_problem(connection.setting, settings) if sends else None
-    if connection.kind == "storage-queue":
-        return queue_setting_problem(connection.setting, settings)
-    return setting_problem(connection.setting, settings, configuration.hubs(alias))
+        return None
+    return connection.end.setting.problem(connection.setting, settings, configuration.hubs(alias))
 
 
-def _open_output(
-    configuration: Configuration,
-    alias: str,
-    connection: Connection,
-    settings: Mapping[str, str],
-    secrets: Secrets,
-) -> Output:
-    site, capabilities = configuration.site(alias), configuration.capabilities(alias)
-    headers = connection.headers or "text"
-    if connection.secret is not None:
-        return open_output_with_secret(site, connection.kind, connection.secret, secrets, capabilities, headers=headers)
-    return open_output(site, connection.kind, connection.key, settings, capabilities, headers=headers)
+def _open_output(configuration: Configuration, alias: str, settings: Mapping[str, str], secrets: Secrets) -> Output:
+    connection = configuration.connections[alias]
+    place = OutputPlace(
+        configuration.site(alias),
+        connection.secret or connection.key,
+        settings,
+        configuration.capabilities(alias),
+        connection.headers or "text",
+    )
+    if connection.secret is None:
+        return connection.end.output(place)
+    # Import lazily: few apps have connections with secrets.
+    from shared.ends.renewed import RenewedOutput  # noqa: PLC0415 - see above
+
+    opened = partial(output_with_secret, connection.end, place)
+    return RenewedOutput(place.site, connection.secret, secrets, opened)
+
+
+def output_with_secret(kind: Kind, place: OutputPlace, text: str) -> Output:
+    """Return an output for the *text* of a secret, whose name is the setting of *place*; raises TargetRefused."""
+    fault = kind.setting.fault(text, ())
+    if fault is not None:
+        raise TargetRefused(f"{place.site}: secret {place.setting} {fault[0]}; {fault[1]}")
+    return kind.output(place._replace(settings={place.setting: text}))

@@ -8,16 +8,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shared.azure.connections import event_hub_client, service_bus_client, setting_problem
-from shared.azure.storage_queues import queue_service
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.last_reconciliation import LastReconciliation, last_reconciliation
 from shared.config.models import Source, Target, TaskFile
-from shared.config.storage_queues import STORAGE_QUEUE
+from shared.ends.kind import Kind
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.losses.report import WatchState
 from shared.message.waiting import DEAD_LETTERS, PartitionEnd, TopicDeadLetters, Waiting
@@ -38,11 +36,9 @@ from shared.status.report import GONE_SECONDS
 from shared.status.store import FoundHour, Reports, StatusStore, hour_of
 from shared.status.times import iso
 from shared.status.verdict import verdict
-from shared.stores.storage_account import BLOB_SUFFIX, account_problem, open_container
+from shared.stores.storage_account import BLOB_SUFFIX, SETTING_FORM, open_container
 
 if TYPE_CHECKING:
-    from shared.azure.backlogs import HubSite, ServiceBusSite
-    from shared.azure.queue_backlogs import StorageQueueSite
     from shared.stores.container import BlobContainer
 
 # Set by Azure for every instance of an app.
@@ -81,7 +77,7 @@ def _storage(configuration: Configuration, settings: Mapping[str, str]) -> _Stor
 def store_problem(configuration: Configuration, settings: Mapping[str, str]) -> str | None:
     """Return why the configuration has no place for the status, None if it has one."""
     storage = _storage(configuration, settings)
-    problem = account_problem(storage.setting, storage.settings)
+    problem = SETTING_FORM.problem(storage.setting, storage.settings)
     return None if problem is None else str(problem)
 
 
@@ -116,7 +112,7 @@ def recorder_of(file: TaskFile, clock: Clock | None = None) -> TaskRecorder:
 
 
 type _Answer = Waiting | Mapping[str, PartitionEnd] | TopicDeadLetters
-type _Question = Callable[["ServiceBusSite | HubSite | StorageQueueSite"], Awaitable[_Answer]]
+type _Question = Callable[[Any], Awaitable[_Answer]]
 
 
 class _Reading(NamedTuple):
@@ -147,7 +143,7 @@ class StatusReader:
         self._configuration = configuration
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._sites: dict[str, ServiceBusSite | HubSite | StorageQueueSite] = {}
+        self._sites: dict[str, Any] = {}
         self._store: StatusStore | None = None
         self._reconciliation: tuple[datetime, LastReconciliation] | None = None
 
@@ -248,36 +244,25 @@ class StatusReader:
         """Return the name of a connection's site."""
         return self._configuration.site(alias)
 
-    def kind(self, alias: str) -> str:
-        """Return the kind of a connection's namespace."""
-        return self._configuration.connections[alias].kind
+    def end(self, alias: str) -> Kind:
+        """Return the kind of a connection."""
+        return self._configuration.connections[alias].end
 
-    def site(self, alias: str) -> "ServiceBusSite | HubSite | StorageQueueSite":
-        """Return the open site of a connection; raises ConfigError if its setting cannot be used."""
-        from shared.azure.administration import administration_opener  # noqa: PLC0415 - imports the SDKs
-        from shared.azure.backlogs import HubSite, ServiceBusSite  # noqa: PLC0415 - imports the SDKs
-
+    def site(self, alias: str) -> Any:  # noqa: ANN401 - what it has depends on the kind
+        """Return the open look at a connection's entities; raises ConfigError if its setting cannot be used."""
         connection = self._configuration.connections[alias]
         key, name = connection.key, self._configuration.site(alias)
         # One setting may serve both kinds: an emulator has queues and hubs at one address.
         kept = f"{connection.kind} {key}"
         if connection.setting is None:
             raise TargetRefused(f"{name}: its connection has a secret and no setting, which this look needs")
-        if kept not in self._sites and connection.kind == STORAGE_QUEUE:
-            from shared.azure.queue_backlogs import StorageQueueSite  # noqa: PLC0415 - imports the SDK
-
-            self._sites[kept] = StorageQueueSite(name, queue_service(key, self._settings))
         if kept not in self._sites:
-            problem = setting_problem(key, self._settings, self._configuration.hubs(alias))
+            problem = connection.end.setting.problem(key, self._settings, self._configuration.hubs(alias))
             if problem is not None:
                 raise ConfigError([problem])
-            if connection.kind == "event-hubs":
-                self._sites[kept] = HubSite(name, lambda hub: event_hub_client(key, self._settings, hub))
-            else:
-                administration = administration_opener(key, self._settings)
-                self._sites[kept] = ServiceBusSite(
-                    name, lambda: service_bus_client(key, self._settings), administration, self._most_peeked
-                )
+            if connection.end.open_site is None:
+                raise TargetRefused(f"{name}: a service of kind {connection.kind} does not show what waits")
+            self._sites[kept] = connection.end.open_site(name, key, self._settings, self._most_peeked)
         return self._sites[kept]
 
     async def _read_reports(self, hours: int = 1, *, has_losses: bool = False) -> _Reading:
@@ -323,21 +308,21 @@ class _Sites:
         if source.hub is None:
             return await self._waiting(source.connection, source.entity)
         hub = source.hub
-        found = await self._ask(source.connection, hub, lambda site: site.partitions(hub))  # type: ignore[union-attr] # a hub
+        found = await self._ask(source.connection, hub, lambda site: site.partitions(hub))
         if source.partitions is not None and isinstance(found, Mapping):
             wanted = set(map(str, source.partitions))
             return {name: end for name, end in found.items() if name in wanted}
         return found
 
     async def _waiting(self, alias: str, entity: str) -> _Answer | BuswayError:
-        return await self._ask(alias, entity, lambda site: site.waiting(entity))  # type: ignore[union-attr] # the kind of the connection
+        return await self._ask(alias, entity, lambda site: site.waiting(entity))
 
     def _dead_letters(self, file: TaskFile) -> Iterable[Awaitable[DeadLetters]]:
         source = file.source
         if source.hub is None and source.webhook is None and not source.dead_letter:
             yield self._dead_letters_of(source, source.entity)
         for target in {each.entity: each for each in (route.target for route in file.routes)}.values():
-            if target.hub is None and self._reader.kind(target.connection) == "service-bus":
+            if target.hub is None and self._reader.end(target.connection).has_dead_letters:
                 yield self._dead_letters_of(target, target.entity)
 
     async def _dead_letters_of(self, end: Source | Target, entity: str) -> DeadLetters:
@@ -364,7 +349,7 @@ class _Sites:
 
     async def _answer(self, alias: str, question: _Question) -> _Answer | BuswayError:
         name = self._reader.site_name(alias)
-        status = self._reached.setdefault(name, SiteStatus(site=name, kind=self._reader.kind(alias)))
+        status = self._reached.setdefault(name, SiteStatus(site=name, kind=self._reader.end(alias).name))
         if status.reachable is False:
             return TargetUnavailable(status.reason or "")
         try:

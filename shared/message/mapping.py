@@ -11,9 +11,7 @@ The changes to a message between Service Bus and Event Hubs; docs/mapping.md has
 
 import base64
 import binascii
-from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Literal
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
@@ -53,14 +51,7 @@ _LARGEST_UINT = 2**32 - 1
 _BINARIES = frozenset((0xA0, 0xB0))
 _REFUSED = _BINARIES | {0x45, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
 
-type Kind = Literal["service-bus", "event-hubs", "amqp", "kafka", "storage-queue", "event-grid"]
-type Fit = Callable[[Message], None]
 type Changes = dict[str, Value | None]
-
-
-def fit_between(source: Kind, target: Kind) -> Fit | None:
-    """Return the function that makes a message fit another kind of namespace, None if it fits unchanged."""
-    return _FITS[source, target]
 
 
 def make_durable(message: Message) -> None:
@@ -259,20 +250,3 @@ def _decoded(name: str, text: Value, encoding: Value) -> Value:
     except (binascii.Error, ValueError) as error:
         raise Malformed(f"property {name}: expected base64, as {ENCODING}{name} says, got other text") from error
     return binary(content) if encoding.payload == BASE64 else decode_all(content)
-
-
-_FITS: dict[tuple[Kind, Kind], Fit | None] = {
-    ("service-bus", "service-bus"): None,
-    ("service-bus", "event-hubs"): message_into_event,
-    ("event-hubs", "service-bus"): event_into_message,
-    ("event-hubs", "event-hubs"): keep_broker_properties,
-    ("service-bus", "amqp"): make_durable,
-    ("event-hubs", "amqp"): make_durable,
-    ("service-bus", "kafka"): None,
-    ("event-hubs", "kafka"): None,
-    # An envelope holds a message as it is.
-    ("service-bus", "storage-queue"): None,
-    ("event-hubs", "storage-queue"): None,
-    ("service-bus", "event-grid"): None,
-    ("event-hubs", "event-grid"): None,
-}

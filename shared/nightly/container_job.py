@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.identity.aio import DefaultAzureCredential
 
+from shared.access.identity import async_credential
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable, requested_wait
 
 API_VERSION = "2024-03-01"
@@ -96,7 +96,7 @@ class ContainerJob:
     ) -> Mapping[str, Any]:
         url = following or f"{self._url}{path}?api-version={API_VERSION}"
         try:
-            async with DefaultAzureCredential() as credential:
+            async with async_credential() as credential:
                 token = (await credential.get_token(self._scope)).token
             async with (
                 aiohttp.ClientSession(timeout=_SECONDS) as session,

@@ -13,9 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from azure.identity.aio import DefaultAzureCredential
 from azure.storage.blob.aio import ContainerClient
 
+from shared.access.identity import async_credential
 from shared.errors import TargetRefused
 from shared.stores.blobs import Blob
 from shared.stores.container import BlobContainer
@@ -84,7 +84,7 @@ class Results:
 
     async def __aenter__(self) -> Self:
         self._opened = AsyncExitStack()
-        credential: Any = self._signature or await self._opened.enter_async_context(DefaultAzureCredential())
+        credential: Any = self._signature or await self._opened.enter_async_context(async_credential())
         client = ContainerClient(
             self._account,
             self._name,

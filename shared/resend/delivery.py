@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from shared.codecs.envelope import MESSAGE
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.routing import Target
-from shared.message.mapping import fit_between
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output
 from shared.resend.evidence import Answer, Question, answers
@@ -104,8 +104,7 @@ class TargetDelivery:
         destination = await self._routing(letter)
         if isinstance(destination, str):
             return destination
-        kind = self._scene.configuration.connections[destination.alias].kind
-        fit = fit_between("service-bus", kind)
+        fit = self._scene.configuration.connections[destination.alias].end.fit(MESSAGE)
         target = Target(self._outputs[destination.alias], destination.site, destination.entity, fit)
         try:
             outgoing = target.outgoing(self._edits.resent(letter, self._scene.place))

@@ -99,7 +99,7 @@ async def may_look(questions: Sequence[Question], stopping: asyncio.Event) -> bo
 def _readable(place: Place, destination: Destination, configuration: Configuration) -> Place | None:
     """Return the queue to peek at, or the subscription that the messages came from, None if there is neither."""
     connection = configuration.connections[destination.alias]
-    if connection.kind != "service-bus" or connection.setting is None:
+    if not connection.end.has_dead_letters or connection.setting is None:
         return None
     owner = place.entity[: -len(DEAD_LETTERS)] if place.is_dead_letter_queue else place.entity
     topic = owner.lower().partition(SUBSCRIPTION)[0]

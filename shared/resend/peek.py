@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
 
-from shared.azure.connections import service_bus_client
-from shared.azure.peek import MESSAGES_AT_ONCE, Peeker, peeker
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker, peeker
 from shared.errors import TargetUnavailable
 from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter

@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
-from shared.azure.receivers.connection import Connection
 from shared.config.files import Configuration
 from shared.config.models import TaskFile
+from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem
 from shared.message.arrival import Origin
 from shared.message.metadata import DEAD_LETTER_QUEUES
 
 DEAD_LETTERS = "/$DeadLetterQueue"
 SUBSCRIPTION = "/subscriptions/"
-_SERVICE_BUS = "service-bus"
 
 
 class Place(NamedTuple):
@@ -34,12 +32,9 @@ class Place(NamedTuple):
         """Whether it is the dead-letter queue of an entity."""
         return self.entity.lower().endswith(DEAD_LETTER_QUEUES)
 
-    def connection(self, settings: Mapping[str, str]) -> Connection:
+    def connection(self, settings: Mapping[str, str]) -> Namespace:
         """Return its namespace for a receiver; raises ConfigError without the app setting."""
-        problem = setting_problem(self.setting, settings)
-        if problem is not None:
-            raise ConfigError([problem])
-        return Connection(self.setting, settings.get(self.setting), settings.get(self.setting + NAMESPACE_SUFFIX))
+        return Namespace.of(self.setting, settings)
 
     def __str__(self) -> str:
         return f"{self.site}/{self.entity}"
@@ -97,11 +92,11 @@ def dead_letter_queues(configuration: Configuration) -> list[Place]:
     """Return the dead-letter queues of the sources and target queues that the tasks name."""
     texts: dict[str, None] = {}
     for task in configuration.tasks:
-        if task.source.hub is None and configuration.connections[task.source.connection].kind == _SERVICE_BUS:
+        if task.source.hub is None and configuration.connections[task.source.connection].end.has_dead_letters:
             texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
         for target in task.targets():
             connection = configuration.connections[target.connection]
-            if target.queue is not None and connection.setting is not None and connection.kind == _SERVICE_BUS:
+            if target.queue is not None and connection.setting is not None and connection.end.has_dead_letters:
                 texts[f"{target.connection}/{target.queue}"] = None
     return [dead_letter_queue(each, configuration) for each in texts]
 
@@ -114,7 +109,7 @@ def rejects_queues(configuration: Configuration) -> list[Place]:
         if rejects is None or rejects.queue is None:
             continue
         connection = configuration.connections[rejects.connection]
-        if connection.setting is not None and connection.kind == _SERVICE_BUS:
+        if connection.setting is not None and connection.end.has_dead_letters:
             texts[f"{rejects.connection}/{rejects.queue}"] = None
     return [rejects_of(each, configuration) for each in texts]
 
@@ -129,11 +124,11 @@ def entity_named(text: str, configuration: Configuration) -> Place:
     alias, _, entity = text.partition("/")
     connection = configuration.connections.get(alias)
     check_end(text)
-    if connection is None or connection.kind != _SERVICE_BUS or connection.setting is None or not entity:
+    if connection is None or not connection.end.has_dead_letters or connection.setting is None or not entity:
         known = [
             f"{name}/ENTITY"
             for name, each in configuration.connections.items()
-            if each.kind == _SERVICE_BUS and each.setting is not None
+            if each.end.has_dead_letters and each.setting is not None
         ]
         tasks = [each.task for each in configuration.tasks]
         expected = ", ".join([*known, *tasks]) or "a connection of kind service-bus in connections.yaml"
@@ -165,7 +160,7 @@ def destination_of(text: str, configuration: Configuration) -> Destination:
     """Return the destination whose text, SITE/ENTITY, is *text*; raises ConfigError if no connection leads there."""
     site, _, entity = text.partition("/")
     aliases = [alias for alias in configuration.connections if configuration.site(alias) == site]
-    service_bus = [each for each in aliases if configuration.connections[each].kind == _SERVICE_BUS]
+    service_bus = [each for each in aliases if configuration.connections[each].end.has_dead_letters]
     return destination_named(f"{next(iter(service_bus or aliases), site)}/{entity}", configuration)
 
 
@@ -186,8 +181,8 @@ def original(path: str, site: str, configuration: Configuration, *, prefer: str 
     kinds = {configuration.connections[alias].kind for alias in aliases}
     hubs = {task.source.hub for task in configuration.tasks if task.source.connection in aliases}
     if len(kinds) > 1:
-        wanted = "event-hubs" if path in hubs else _SERVICE_BUS
-        aliases = [alias for alias in aliases if configuration.connections[alias].kind == wanted]
+        ends = {alias: configuration.connections[alias].end for alias in aliases}
+        aliases = [alias for alias, end in ends.items() if (end.has_hubs if path in hubs else end.has_dead_letters)]
     if not aliases:
         return f"came from {site}/{path}: no connection in connections.yaml leads to this site"
     return Destination(prefer if prefer in aliases else aliases[0], site, path)

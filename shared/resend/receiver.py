@@ -16,10 +16,10 @@ from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from shared.amqp import performatives
-from shared.azure.connections import service_bus_client
-from shared.azure.receivers.management import ManagementConnection
-from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
-from shared.azure.receivers.service_bus_connection import ServiceBusConnection
+from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.connection import ServiceBusConnection
+from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 from shared.resend.letters import Letter
 from shared.resend.places import Place

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from shared.azure.administration import LONGEST_DUPLICATE_WINDOW, DoesNotExist
 from shared.config.files import Configuration
+from shared.ends.service_bus.administration import LONGEST_DUPLICATE_WINDOW, DoesNotExist
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.resend.delivery import Routing
 from shared.resend.letters import Letter

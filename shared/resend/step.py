@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 
-from shared.azure.administration import ask_duplicate_window
 from shared.config.files import Configuration
 from shared.config.outputs import closing_outputs
 from shared.config.status_assembly import open_status_container
+from shared.ends.service_bus.administration import ask_duplicate_window
 from shared.errors import ConfigError, Problem
 from shared.resend.board import MOST_PEEKED, name_of
 from shared.resend.delivery import Routing, TargetDelivery
@@ -84,7 +84,7 @@ def _selection(order: ResendOrder) -> Selection:
 async def _window_of(scene: Scene, destination: Destination) -> Window:
     """Return the duplicate window of an entity; raises ConfigError if there is no answer."""
     connection = scene.configuration.connections[destination.alias]
-    if connection.kind != "service-bus":
+    if not connection.end.has_dead_letters:
         return None
     ask = partial(ask_duplicate_window, connection.key, scene.settings, str(destination), destination.entity)
     return await window_by(ask, destination, "give the copies new ids, or send them as they are")

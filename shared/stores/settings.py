@@ -13,14 +13,14 @@ from shared.stores.blobs import Blobs
 from shared.stores.documents import Documents
 from shared.stores.sqlite_file import PREFIX
 from shared.stores.sqlite_stores import FileBlobs, FileDocuments
-from shared.stores.storage_account import account_problem, open_container
+from shared.stores.storage_account import SETTING_FORM, open_container
 
 
 def store_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
     """Return the problem of the app setting of a store, or None."""
     text = settings.get(setting, "")
     if not text.startswith(PREFIX):
-        return account_problem(setting, settings)
+        return SETTING_FORM.problem(setting, settings)
     if not Path(text.removeprefix(PREFIX)).parent.is_dir():
         return Problem(setting, "the app setting names a file in a missing folder", f"expected {PREFIX}PATH of a file")
     return None

@@ -48,8 +48,6 @@ RECEIVE: Final = "receive"
 TRANSMIT: Final = "transmit"
 SERVICE_BUS: Final = "servicebus"
 EVENT_HUBS: Final = "eventhubs"
-STORAGE_QUEUES: Final = "azure_storage_queues"
-EVENT_GRID: Final = "eventgrid"
 AZURE_NAMESPACES: Final = {SERVICE_BUS: "Microsoft.ServiceBus", EVENT_HUBS: "Microsoft.EventHub"}
 REMEMBERED: Final = "remembered"
 """The outcome of a message that its target accepted in an earlier delivery of the batch, which counted it as sent."""

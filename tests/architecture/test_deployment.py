@@ -45,6 +45,7 @@ DISTRIBUTIONS = {
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry.sdk": "opentelemetry-sdk",
     "pydantic": "pydantic",
+    "pydantic_core": "pydantic",
     "referencing": "referencing",
     "yaml": "PyYAML",
     "zstandard": "zstandard",

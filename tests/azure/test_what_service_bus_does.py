@@ -18,8 +18,8 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, Value, binary, described, long, string, symbol, timestamp, uint
-from shared.azure.connections import service_bus_client
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import MessageRejected
 from shared.protocols import Outgoing
 from tests import messages

@@ -16,12 +16,12 @@ from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver
 from local.host.settlement.relay import SettlementRelay
 from local.host.triggers.service_bus_source import ServiceBusSource
-from shared.azure.connections import service_bus_client
-from shared.azure.receivers.connection import Connection
-from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
-from shared.azure.receivers.service_bus_connection import ServiceBusConnection
-from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.clock import ManualClock
+from shared.ends.namespace import Namespace
+from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.connection import ServiceBusConnection
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import BuswayError
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -164,7 +164,7 @@ class WireLine:
             return not await actions.settle_all(actions.unsettled(batch), outcome)
 
     async def _connected(self) -> ServiceBusConnection:
-        connection = Connection("west", self.broker.connection_string("west"))
+        connection = Namespace("west", self.broker.connection_string("west"))
         self._source = ServiceBusSource(connection, {"queue_name": self._queue}, self._sessions, auto_complete=True)
         return await self._source.open()
 

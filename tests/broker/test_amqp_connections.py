@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value
-from shared.azure.senders import amqp_address
-from shared.azure.senders.amqp import AmqpOutput
-from shared.azure.senders.amqp_address import Address
-from shared.azure.senders.amqp_endpoint import amqp_endpoint
+from shared.ends.amqp import address as amqp_address
+from shared.ends.amqp.address import Address
+from shared.ends.amqp.endpoint import amqp_endpoint
+from shared.ends.amqp.output import AmqpOutput
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.broker.answering_broker import AnsweringBroker, Peer

@@ -7,8 +7,8 @@ import pytest
 
 from shared.amqp import performatives
 from shared.amqp.values import FALSE, NULL, TRUE, Value, boolean, described, list_, uint, ulong
-from shared.azure.senders.amqp import AmqpOutput
-from shared.azure.senders.amqp_endpoint import amqp_endpoint
+from shared.ends.amqp.endpoint import amqp_endpoint
+from shared.ends.amqp.output import AmqpOutput
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.broker.answering_broker import ACCEPTED, AnsweringBroker, Peer, error

@@ -13,8 +13,8 @@ from local.broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
 from shared.amqp import performatives
 from shared.amqp.values import TRUE, Value, binary, uint
-from shared.azure.senders.amqp import AmqpOutput
-from shared.azure.senders.amqp_endpoint import amqp_endpoint
+from shared.ends.amqp.endpoint import amqp_endpoint
+from shared.ends.amqp.output import AmqpOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.broker.answering_broker import (

@@ -12,9 +12,12 @@ from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey, SubscriptionConfig
 from local.broker.config import TopicConfig as Topic
 from local.broker.thread import RunningBroker
-from shared.azure.administration import administration_opener
-from shared.azure.backlogs import MOST_PEEKED, HubSite, ServiceBusSite
-from shared.azure.connections import event_hub_client_by, service_bus_client_by
+from shared.ends.event_hubs.clients import producer_of
+from shared.ends.event_hubs.site import HubSite
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.administration import administration_opener
+from shared.ends.service_bus.clients import client_of
+from shared.ends.service_bus.site import MOST_PEEKED, ServiceBusSite
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.waiting import DEAD_LETTERS, TopicDeadLetters, Waiting
 
@@ -71,7 +74,9 @@ def look(
     broker: RunningBroker, *entities: str, name: str = "west", most: int | None = None
 ) -> list[Waiting | Exception]:
     async def run() -> list[Waiting | Exception]:
-        site = ServiceBusSite(name, lambda: service_bus_client_by(broker.connection_string(name)), most_peeked=most)
+        site = ServiceBusSite(
+            name, lambda: client_of(Namespace(name, broker.connection_string(name))), most_peeked=most
+        )
         try:
             found = await asyncio.gather(*map(site.waiting, entities), return_exceptions=True)
         finally:
@@ -132,7 +137,7 @@ def test_the_administration_api_counts_any_number_and_the_subscriptions_of_a_top
 
         async def run() -> list[object]:
             string = broker.connection_string("west")
-            site = ServiceBusSite("west", lambda: service_bus_client_by(string), administration)
+            site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), administration)
             try:
                 many = await site.waiting("many")
                 assert many.oldest is not None
@@ -152,7 +157,7 @@ def test_without_the_right_to_manage_messages_are_peeked(broker: RunningBroker, 
 
         async def run() -> tuple[Waiting, str | None, str]:
             string = broker.connection_string("west")
-            site = ServiceBusSite("west", lambda: service_bus_client_by(string), administration)
+            site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), administration)
             try:
                 found = await site.waiting("sessions")
                 with pytest.raises(TargetRefused) as error:
@@ -169,7 +174,7 @@ def test_without_the_right_to_manage_messages_are_peeked(broker: RunningBroker, 
 
 def test_the_partitions_of_a_hub_report_their_ends(broker: RunningBroker) -> None:
     async def run() -> None:
-        hubs = HubSite("hubs", lambda hub: event_hub_client_by(broker.connection_string("hubs"), hub))
+        hubs = HubSite("hubs", lambda hub: producer_of(Namespace("hubs", broker.connection_string("hubs")), hub))
         try:
             found = await hubs.partitions("telemetry")
             assert {name: (end.is_empty, end.last) for name, end in found.items()} == {"0": (True, -1), "1": (True, -1)}
@@ -184,7 +189,7 @@ def test_the_partitions_of_a_hub_report_their_ends(broker: RunningBroker) -> Non
 def test_a_namespace_that_does_not_answer_is_unavailable() -> None:
     async def run() -> None:
         string = "Endpoint=sb://localhost:9;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
-        site = ServiceBusSite("west", lambda: service_bus_client_by(string))
+        site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)))
         try:
             with pytest.raises(TargetUnavailable, match="west/plain: does not answer"):
                 await site.waiting("plain")
@@ -215,7 +220,7 @@ def test_a_setting_names_the_administration_of_an_emulator(broker: RunningBroker
 async def administered(string: str, address: str) -> tuple[object, str | None]:
     """Return the dead letters of a topic, or the error, and why they cannot be counted."""
     opener = administration_opener("WEST", {"WEST": string, "WEST__administration": address})
-    site = ServiceBusSite("west", lambda: service_bus_client_by(string), opener)
+    site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), opener)
     try:
         return await site.topic_dead_letters("events"), site.without_counts
     except TargetRefused as error:

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import ClientSession, web
 
 from local.event_grid import ORIGIN, SCHEDULE, DeadLetter, EventGrid, Subscription
-from shared.azure.event_grid_endpoint import EventGridEndpoint, event_grid_endpoint, event_grid_setting_problem
-from shared.azure.senders.event_grid import EventGridOutput
 from shared.clock import ManualClock
+from shared.ends.event_grid.endpoint import SETTING_FORM, EventGridEndpoint, event_grid_endpoint
+from shared.ends.event_grid.output import EventGridOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 
@@ -241,7 +241,7 @@ def test_the_counterpart_takes_only_tokens_that_it_was_given() -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_reported_without_its_key(text: str, problem: str) -> None:
-    found = event_grid_setting_problem("GRID", {"GRID": text})
+    found = SETTING_FORM.problem("GRID", {"GRID": text})
     assert problem in str(found)
     assert "s3cret" not in str(found)
 
@@ -251,6 +251,6 @@ def test_an_endpoint_does_not_show_its_key() -> None:
     assert (endpoint.key, endpoint.is_namespace) == (f"{KEY}=", False)
     assert KEY not in repr(endpoint)
     identity = {"GRID__topicEndpointUri": "https://a.example/api/events"}
-    assert event_grid_setting_problem("GRID", identity) is None
-    without_tls = event_grid_setting_problem("GRID", {"GRID__topicEndpointUri": "http://127.0.0.1/api/events"})
+    assert SETTING_FORM.problem("GRID", identity) is None
+    without_tls = SETTING_FORM.problem("GRID", {"GRID__topicEndpointUri": "http://127.0.0.1/api/events"})
     assert "GRID__topicEndpointUri: the app setting has an endpoint without TLS" in str(without_tls)

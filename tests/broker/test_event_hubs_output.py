@@ -14,8 +14,9 @@ from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import NamespaceFaults, RunningBroker
 from shared.amqp.errors import NOT_ALLOWED
 from shared.amqp.values import binary, string
-from shared.azure.connections import event_hub_client, setting_problem
-from shared.azure.senders.event_hubs import CALLS_AT_ONCE, EventHubsOutput
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.output import CALLS_AT_ONCE, EventHubsOutput
+from shared.ends.namespace import SETTING_FORM
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -333,10 +334,10 @@ def test_an_output_recovers_after_an_outage_of_the_broker() -> None:
 
 def test_a_setting_that_names_one_hub_serves_that_hub_only() -> None:
     settings = {"WEST": "Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=Telemetry"}
-    assert setting_problem("WEST", settings, ["telemetry"]) is None
+    assert SETTING_FORM.problem("WEST", settings, ["telemetry"]) is None
     with pytest.raises(ConfigError, match="names one entity, Telemetry, expected jobs"):
         event_hub_client("WEST", settings, "jobs")
     for hubs in ([], ["telemetry", "jobs"]):
-        problem = setting_problem("WEST", settings, hubs)
+        problem = SETTING_FORM.problem("WEST", settings, hubs)
         assert problem is not None
         assert problem.hint == "remove EntityPath"

@@ -15,8 +15,8 @@ from local.broker.core.hub import Partition
 from local.broker.thread import RunningBroker
 from local.kafka.cluster import KafkaCluster
 from shared.amqp.values import binary, int_, string
-from shared.azure.connections import event_hub_client
-from shared.azure.senders.event_hubs import EventHubsOutput
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.output import EventHubsOutput
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.journal.record import Role
 from shared.journal.sink import Stream

@@ -11,15 +11,15 @@ from azure.eventhub.aio import EventHubProducerClient
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from local.host.event_hubs_connection import EventHub
 from shared.amqp import performatives
 from shared.amqp.codec import plain
 from shared.amqp.fields import fields_of
 from shared.amqp.performatives import ACCEPTED
-from shared.azure.receivers.connection import Connection
-from shared.azure.receivers.raw_link import Delivery, LinkClosed
-from shared.azure.receivers.service_bus_connection import ServiceBusConnection, session_timeout
 from shared.clock import ManualClock
+from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.namespace import Namespace
+from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed
+from shared.ends.service_bus.connection import ServiceBusConnection, session_timeout
 from tests.broker.recording_proxy import RecordingProxy, Sent
 from tests.broker.settling import send
 
@@ -58,7 +58,7 @@ def connected(
             address = broker.connection_string("ns").replace(f":{broker.port('ns')}", f":{proxy.port}")
             entity = {"queue_name": queue}
             connection = await ServiceBusConnection.open(
-                Connection("SB", connection_string=address), entity, sessions=sessions
+                Namespace("SB", connection_string=address), entity, sessions=sessions
             )
             try:
                 await act(connection, proxy)
@@ -398,7 +398,7 @@ def test_reader_of_a_partition_has_epoch_0_and_cuts_the_first_off(broker: Runnin
     async def act() -> RecordingProxy:
         async with RecordingProxy(broker.port("ns")) as proxy:
             address = broker.connection_string("ns").replace(f":{broker.port('ns')}", f":{proxy.port}")
-            hub = EventHub(Connection("EH", connection_string=address), "hub", "$Default")
+            hub = EventHub(Namespace("EH", connection_string=address), "hub", "$Default")
             first = await hub.open("0", "-1", 300, epoch=0)
             second = await hub.open("0", "-1", 300, epoch=0)
             with pytest.raises(LinkClosed, match="stolen"):
@@ -429,7 +429,7 @@ def test_reader_grants_credit_again_in_steps_of_a_hundred(broker: RunningBroker)
             async with EventHubProducerClient.from_connection_string(address, eventhub_name="hub") as producer:
                 await producer.send_batch([EventData(str(number)) for number in range(600)])
             proxy.frames.clear()
-            hub = EventHub(Connection("EH", connection_string=address), "hub", "$Default")
+            hub = EventHub(Namespace("EH", connection_string=address), "hub", "$Default")
             opened = await hub.open("0", "-1", 300, epoch=0)
             await until(lambda: len(opened.link._received) == 300)
             for _ in range(12):

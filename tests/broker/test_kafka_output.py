@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from local.kafka.cluster import PRODUCE, KafkaCluster
-from shared.azure.senders.kafka import KafkaOutput
-from shared.azure.senders.kafka_endpoint import kafka_endpoint
+from shared.ends.kafka.endpoint import kafka_endpoint
+from shared.ends.kafka.output import KafkaOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.kafka_reader import read_topic

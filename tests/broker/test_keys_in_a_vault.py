@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.keyvault.secrets.aio import SecretClient
 
-from shared.azure.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
+from shared.access.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
 from shared.clock import ManualClock
 from shared.config.steps import STEPS
 from shared.errors import TargetRefused, TargetUnavailable

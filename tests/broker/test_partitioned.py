@@ -15,11 +15,12 @@ from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig
 from local.broker.core.partition_hash import partition_hash
 from local.broker.core.sequence_numbers import PARTITIONS
 from local.broker.thread import RunningBroker
-from shared.azure.administration import administration_opener
-from shared.azure.backlogs import ServiceBusSite
-from shared.azure.connections import service_bus_client_by
 from shared.clock import ManualClock
 from shared.config.models import Connection
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.administration import administration_opener
+from shared.ends.service_bus.clients import client_of
+from shared.ends.service_bus.site import ServiceBusSite
 from shared.message.waiting import Waiting
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -138,9 +139,9 @@ def test_the_oldest_message_of_a_partitioned_entity_is_that_of_all_partitions() 
 async def looks(string: str, administration: Callable[[], ServiceBusAdministrationClient] | None) -> dict[str, Waiting]:
     """Return what waits in a queue, by the ways to look at it."""
     sites = {
-        "counted": ServiceBusSite("n", lambda: service_bus_client_by(string), administration),
-        "peeked": ServiceBusSite("n", lambda: service_bus_client_by(string)),
-        "peeked in part": ServiceBusSite("n", lambda: service_bus_client_by(string), most_peeked=12),
+        "counted": ServiceBusSite("n", lambda: client_of(Namespace("n", string)), administration),
+        "peeked": ServiceBusSite("n", lambda: client_of(Namespace("n", string))),
+        "peeked in part": ServiceBusSite("n", lambda: client_of(Namespace("n", string)), most_peeked=12),
     }
     try:
         return {name: await site.waiting("parts") for name, site in sites.items()}

@@ -15,13 +15,14 @@ from azure.keyvault.secrets.aio import SecretClient
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
-from shared.azure.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
-from shared.azure.outputs import output_with_connection_string
-from shared.azure.secrets import SettingSecrets, open_secrets, setting_of
-from shared.azure.senders.renewed import RenewedOutput
+from shared.access.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
+from shared.access.secrets import SettingSecrets, open_secrets, setting_of
 from shared.clock import ManualClock
 from shared.config.files import Configuration, load
-from shared.config.outputs import open_outputs
+from shared.config.outputs import open_outputs, output_with_secret
+from shared.ends import registry
+from shared.ends.kind import OutputPlace
+from shared.ends.renewed import RenewedOutput
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing, Secret
 from tests.messages import delivered
@@ -205,7 +206,10 @@ def arrived(broker: RunningBroker) -> int:
 async def renewed(vault: Vault, clock: ManualClock, kind: str = "service-bus") -> AsyncIterator[RenewedOutput]:
     async with secrets_of(vault, clock) as secrets:
         output = RenewedOutput(
-            "east", "east-key", secrets, partial(output_with_connection_string, "east", kind, "east-key")
+            "east",
+            "east-key",
+            secrets,
+            partial(output_with_secret, registry.kind(kind), OutputPlace("east", "east-key", {})),
         )
         try:
             yield output

@@ -12,9 +12,9 @@ from azure.servicebus import ServiceBusReceivedMessage
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault
 from local.broker.thread import RunningBroker
-from shared.azure.connections import service_bus_client
-from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.clock import ManualClock
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered

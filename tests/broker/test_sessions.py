@@ -29,10 +29,10 @@ from azure.servicebus.exceptions import (
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.entities import Counts
 from local.broker.thread import RunningBroker
-from shared.azure.receivers.connection import Connection
-from shared.azure.receivers.management import ManagementConnection
-from shared.azure.receivers.service_bus_connection import ServiceBusConnection
 from shared.clock import ManualClock
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.connection import ServiceBusConnection
+from shared.ends.service_bus.management import ManagementConnection
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.broker.sdk_calls import some
@@ -182,7 +182,7 @@ def test_only_the_connection_that_holds_a_session_settles_its_messages_over_mana
         has_sessions = session_id is not None
         async with AsyncClient.from_connection_string(string, retry_total=0) as other:
             connection = await ServiceBusConnection.open(
-                Connection("WEST", string), {"queue_name": queue}, sessions=has_sessions
+                Namespace("WEST", string), {"queue_name": queue}, sessions=has_sessions
             )
             link = await connection.attach(session_id=session_id)
             deliveries = await link.receive(4, 1)

@@ -9,8 +9,8 @@ import pytest
 from local.broker import fixture
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared.azure.connections import service_bus_client
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered

@@ -18,10 +18,10 @@ from local.host.protos import TypedData
 from local.host.settings import QueuesOptions, Settings, load_host_options
 from local.host.triggers.storage_queue import StorageQueueListener
 from local.host.worker import Function, Invocation, Outputs
-from shared.azure.queue_backlogs import StorageQueueSite
-from shared.azure.senders.storage_queue import StorageQueueOutput
-from shared.azure.storage_queues import queue_service, queue_service_by, queue_setting_problem
 from shared.clock import SystemClock
+from shared.ends.storage_queue.clients import SETTING_FORM, queue_service
+from shared.ends.storage_queue.output import StorageQueueOutput
+from shared.ends.storage_queue.site import StorageQueueSite
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.waiting import DEAD_LETTERS, Waiting
 from shared.protocols import Outgoing
@@ -55,7 +55,7 @@ def sent(
     account: str, messages: Sequence[Outgoing], queue: str = "orders", seconds: float = SECONDS
 ) -> list[BuswayError | None]:
     async def run() -> list[BuswayError | None]:
-        output = StorageQueueOutput("store", lambda: queue_service_by(account))
+        output = StorageQueueOutput("store", lambda: queue_service("STORE", {"STORE": account}))
         try:
             return await output.send(queue, messages, timeout_seconds=seconds)
         finally:
@@ -136,7 +136,7 @@ def test_a_message_that_is_too_large_or_no_text_is_rejected_alone(account: str, 
 
 def test_what_waits_is_counted_and_the_poison_queue_too(account: str, service: QueueServiceClient) -> None:
     async def look() -> list[Waiting]:
-        site = StorageQueueSite("store", queue_service_by(account))
+        site = StorageQueueSite("store", queue_service("STORE", {"STORE": account}))
         try:
             found = [await site.waiting("orders"), await site.waiting("orders" + DEAD_LETTERS)]
             with pytest.raises(TargetRefused) as missing:
@@ -153,10 +153,10 @@ def test_what_waits_is_counted_and_the_poison_queue_too(account: str, service: Q
 
 def test_a_setting_that_cannot_be_used_is_reported_without_its_value() -> None:
     settings = {"BAD": "AccountKey=s3cret", "ADDRESS__queueServiceUri": "https://a.queue.core.windows.net"}
-    problem = queue_setting_problem("BAD", settings)
+    problem = SETTING_FORM.problem("BAD", settings)
     assert problem is not None
     assert "s3cret" not in str(problem)
-    assert queue_setting_problem("ADDRESS", settings) is None
+    assert SETTING_FORM.problem("ADDRESS", settings) is None
     for address in (
         "http://a.queue.core.windows.net",
         "a.queue.core.windows.net",
@@ -205,7 +205,7 @@ class AnsweringService:
         await site.start()
         port = runner.addresses[0][1]
         account = f"{ACCOUNT}QueueEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
-        output = StorageQueueOutput("store", lambda: queue_service_by(account))
+        output = StorageQueueOutput("store", lambda: queue_service("STORE", {"STORE": account}))
         try:
             yield output
         finally:

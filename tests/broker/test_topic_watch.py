@@ -9,9 +9,9 @@ from cli.smoke.topic_watch import TopicWatch
 from cli.smoke.watches import Sight
 from local.kafka.cluster import KafkaCluster
 from shared.amqp.values import string
-from shared.azure.senders.kafka import KafkaOutput
-from shared.azure.senders.kafka_endpoint import kafka_endpoint
-from shared.azure.senders.kafka_record import HeaderForm
+from shared.ends.kafka.endpoint import kafka_endpoint
+from shared.ends.kafka.output import KafkaOutput
+from shared.ends.kafka.record import HeaderForm
 from shared.errors import ConfigError
 from shared.protocols import Outgoing
 from tests.messages import delivered

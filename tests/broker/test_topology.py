@@ -24,7 +24,7 @@ from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, SharedAccessKey
 from local.broker.config_file import load_config
 from local.broker.thread import RunningBroker
-from shared.azure.administration import administration_client
+from shared.ends.service_bus.administration import administration_client
 
 # azure-servicebus tests the truth value of XML elements.
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")

@@ -13,8 +13,8 @@ from local.broker import fixture
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
-from shared.azure.connections import service_bus_client
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message

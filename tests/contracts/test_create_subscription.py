@@ -10,8 +10,8 @@ from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleF
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, TopicConfig
 from local.broker.thread import RunningBroker
-from shared.azure import administration
-from shared.azure.administration import administration_client, create_subscription_with_rule
+from shared.ends.service_bus import administration
+from shared.ends.service_bus.administration import administration_client, create_subscription_with_rule
 
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 

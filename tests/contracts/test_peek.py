@@ -11,7 +11,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared.azure.peek import peeker_opener
+from shared.ends.service_bus.peek import peeker_opener
 from shared.errors import TargetUnavailable
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.record import Role

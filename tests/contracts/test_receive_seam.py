@@ -15,10 +15,10 @@ from azure.servicebus._common.constants import JWT_TOKEN_SCOPE as SERVICE_BUS_SC
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, SessionLockLostError
 
-from local.host import event_hubs_connection
 from shared.amqp.errors import AmqpError
-from shared.azure import service_bus_internals
-from shared.azure.service_bus_internals import peer_of, raise_as_sdk, raise_refused
+from shared.ends.event_hubs import receiver
+from shared.ends.service_bus import internals
+from shared.ends.service_bus.internals import peer_of, raise_as_sdk, raise_refused
 
 EMULATOR = "Endpoint=sb://localhost:5672;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
 AZURE = "Endpoint=sb://west.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=k"
@@ -54,7 +54,7 @@ def test_event_hubs_client_gives_address_and_credential() -> None:
 
 
 def test_scopes_are_those_of_the_sdks() -> None:
-    assert (service_bus_internals._SCOPE, event_hubs_connection._SCOPE) == (SERVICE_BUS_SCOPE, HUBS_SCOPE)
+    assert (internals._SCOPE, receiver._SCOPE) == (SERVICE_BUS_SCOPE, HUBS_SCOPE)
 
 
 def test_an_error_of_a_connection_is_that_of_the_sdk() -> None:

@@ -1,5 +1,5 @@
 """
-What shared/azure/service_bus_internals.py assumes about azure-servicebus.
+What shared/ends/service_bus/internals.py assumes about azure-servicebus.
 
 If a test fails after an update of the SDK, review that module before you deploy.
 """
@@ -31,10 +31,10 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.amqp.sections import DATA, body_parts
-from shared.azure.encoded_transfer import BATCH, ONE_MESSAGE
-from shared.azure.senders.batches import encode_batch, envelope_of
-from shared.azure.senders.service_bus import translated
-from shared.azure.service_bus_internals import condition_of
+from shared.ends.batches import encode_batch, envelope_of
+from shared.ends.sdk_amqp.encoded_transfer import BATCH, ONE_MESSAGE
+from shared.ends.service_bus.internals import condition_of
+from shared.ends.service_bus.output import translated
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message

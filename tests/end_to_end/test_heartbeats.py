@@ -15,7 +15,7 @@ from cli.main import app
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
-from shared.azure.administration import administration_client
+from shared.ends.service_bus.administration import administration_client
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
 

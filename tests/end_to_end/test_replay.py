@@ -19,8 +19,8 @@ from cli.letters.ledger_file import LedgerFile
 from cli.main import app
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
-from local.host.event_hubs_connection import EventHub
-from shared.azure.receivers.connection import Connection
+from shared.ends import namespace
+from shared.ends.event_hubs.receiver import EventHub
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, encoded, row
@@ -183,7 +183,7 @@ def test_a_running_app_keeps_its_consumer_group(site: Site) -> None:
     send_events(site, 4)
 
     async def beside_the_app() -> subprocess.CompletedProcess[str]:
-        hub = EventHub(Connection("WEST", site.settings["WEST"]), "telemetry", "$Default")
+        hub = EventHub(namespace.Namespace("WEST", site.settings["WEST"]), "telemetry", "$Default")
         opened = await hub.open("0", "-1", 0, epoch=0)
         try:
             return await asyncio.to_thread(replay, site, "telemetry", "--from", "start")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shared.azure.administration import EMULATOR_ADMINISTRATION_PORT, EMULATOR_PORT
+from shared.ends.service_bus.administration import EMULATOR_ADMINISTRATION_PORT, EMULATOR_PORT
 from tests.end_to_end.busway_process import ROOT
 
 PAGE = (ROOT / "docs/topology.md").read_text(encoding="utf-8")

@@ -19,9 +19,10 @@ from local.broker.thread import RunningBroker
 from local.event_grid import EventGrid, Subscription
 from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotBind, CannotReceive
-from shared.azure.connections import event_hub_client, service_bus_client
-from shared.azure.senders.event_hubs import EventHubsOutput
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.output import EventHubsOutput
+from shared.ends.service_bus.clients import service_bus_client
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import MessageRejected
 from shared.line.text_form import body_text
 from shared.message.arrival import Origin

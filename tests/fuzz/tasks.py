@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 from shared.amqp.sections import data, only_data, split
 from shared.amqp.values import Malformed, int_, string
-from shared.codecs.envelope import Event, encode_event, envelopes
+from shared.codecs.envelope import Event, Form, encode_event, envelopes
 from shared.config.steps import STEPS
+from shared.ends.registry import kind
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.mapping import Kind, fit_between, restore_event
+from shared.message.mapping import restore_event
 from shared.message.ttl import Remaining
 from shared.protocols import Outcome
 from shared.rules.rule import parse_action, parse_filter
@@ -39,7 +40,7 @@ from tests.messages import delivered
 from tests.unit.editors.bombs import BODIES, PROPERTIES
 
 _BUG = "this is a bug in the editor"
-_KINDS: tuple[Kind, ...] = ("service-bus", "event-hubs")
+_KINDS: tuple[Form, ...] = ("service-bus", "event-hubs")
 _RULES = (
     "priority > 5 AND sys.Label LIKE 'a%'",
     "note LIKE pattern OR EXISTS(sys.To)",
@@ -83,7 +84,7 @@ def lines() -> list[Line]:
     return found
 
 
-def _partition(kind: Kind) -> str | None:
+def _partition(kind: Form) -> str | None:
     return "0" if kind == "event-hubs" else None
 
 
@@ -91,8 +92,8 @@ def _rejects() -> Target:
     return Target(OutputThatAccepts(), "west", "rejected")
 
 
-def _between(source: Kind, target: Kind) -> Task:
-    place = Target(OutputThatAccepts(), "east", "orders", fit_between(source, target))
+def _between(source: Form, target: Form) -> Task:
+    place = Target(OutputThatAccepts(), "east", "orders", kind(target).fit(source))
     routes = [Route(place, parse_filter(rule), parse_action(_ACTION)) for rule in _RULES]
     return Task(
         *("copy", Origin("west", "orders"), [], Router([*routes, Route(place)]), _rejects(), Remaining(), LoopGuard(4)),

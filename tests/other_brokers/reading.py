@@ -8,7 +8,7 @@ from shared.amqp.links import Receiver
 from shared.amqp.performatives import ACCEPTED_STATE, Attach
 from shared.amqp.socket import Socket
 from shared.amqp.values import NULL, array, described, list_, string, symbol, uint, ulong
-from shared.azure.senders.amqp_endpoint import amqp_endpoint
+from shared.ends.amqp.endpoint import amqp_endpoint
 
 _CREDIT = 1_000
 _SECONDS = 20.0

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaException
 
-from shared.azure.receivers.kafka_message import TakenRecord, message_of
-from shared.azure.senders.kafka import KafkaOutput
-from shared.azure.senders.kafka_endpoint import KafkaEndpoint, kafka_endpoint
-from shared.azure.senders.kafka_record import HeaderForm
+from shared.ends.kafka.endpoint import KafkaEndpoint, kafka_endpoint
+from shared.ends.kafka.message import TakenRecord, message_of
+from shared.ends.kafka.output import KafkaOutput
+from shared.ends.kafka.record import HeaderForm
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.faults.conservation import Account, Balance, Copy, balance

@@ -14,8 +14,8 @@ from azure.servicebus import ServiceBusClient, parse_connection_string
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.amqp.values import binary
-from shared.azure.senders.amqp import AmqpOutput
-from shared.azure.senders.amqp_endpoint import amqp_endpoint
+from shared.ends.amqp.endpoint import amqp_endpoint
+from shared.ends.amqp.output import AmqpOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Message
 from shared.protocols import Outgoing

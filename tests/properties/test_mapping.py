@@ -11,7 +11,9 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, Value, string, symbol
-from shared.message.mapping import fit_between, restore_event
+from shared.codecs.envelope import Form
+from shared.ends.registry import kind
+from shared.message.mapping import restore_event
 from shared.message.message import Message
 from tests.mapping_table import ORIGIN, parts
 from tests.messages import properties
@@ -65,11 +67,11 @@ def in_a_queue(message: Message) -> bytes:
     return content
 
 
-def carried(content: bytes, source: str, target: str) -> Message:
+def carried(content: bytes, source: Form, target: Form) -> Message:
     message = Message.received(content, ORIGIN)
     if source == "event-hubs":
         restore_event(message)
-    fit = fit_between(source, target)  # type: ignore[arg-type] # one of the two names
+    fit = kind(target).fit(source)
     if fit is not None:
         fit(message)
     return message

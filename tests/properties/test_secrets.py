@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.azure.outputs import output_with_connection_string
-from shared.azure.secrets import SettingSecrets, setting_of
-from shared.azure.senders.renewed import RenewedOutput
+from shared.access.secrets import SettingSecrets, setting_of
+from shared.config.outputs import output_with_secret
+from shared.ends import registry
+from shared.ends.kind import OutputPlace
+from shared.ends.renewed import RenewedOutput
 from shared.protocols import Outgoing, Secret
 
 # With an end that no text has by chance: Hypothesis also tries words of the code.
@@ -46,7 +48,10 @@ def test_secret_is_in_no_error_and_no_log_line(kind: str, value: Any, shape: Any
     async def send() -> Any:
         secrets = SettingSecrets({setting_of("east-key"): shape.format(value)})
         output = RenewedOutput(
-            "east", "east-key", secrets, partial(output_with_connection_string, "east", kind, "east-key")
+            "east",
+            "east-key",
+            secrets,
+            partial(output_with_secret, registry.kind(kind), OutputPlace("east", "east-key", {})),
         )
         return await output.send("copies", [Outgoing(b"", None, None, None)], timeout_seconds=1)
 

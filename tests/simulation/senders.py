@@ -18,9 +18,9 @@ from local.broker.core.usage import check_can_send
 from local.broker.errors import Refusal
 from local.broker.protocol import hub_links, publisher_link
 from local.broker.protocol.incoming_link import BATCH_FORMAT
-from shared.azure.encoded_transfer import EncodedMessage
-from shared.azure.senders.event_hubs import EventHubsOutput
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.ends.event_hubs.output import EventHubsOutput
+from shared.ends.sdk_amqp.encoded_transfer import EncodedMessage
+from shared.ends.service_bus.output import ServiceBusOutput
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network
 from tests.simulation.site import Site
@@ -71,7 +71,7 @@ async def _opened[Link: "SenderLink"](
 
 
 class SenderLink:
-    """A link to a queue or topic; see `shared.azure.service_bus_link.SenderLink`."""
+    """A link to a queue or topic; see `shared.ends.service_bus.link.SenderLink`."""
 
     def __init__(self, channel: Channel, path: str, limit: int) -> None:
         """Send batches of *limit* bytes over *channel*."""
@@ -154,7 +154,7 @@ class SenderLink:
 
 
 class HubLink(SenderLink):
-    """A link to a hub or one of its partitions; see `shared.azure.event_hubs_internals.PublisherLink`."""
+    """A link to a hub or one of its partitions; see `shared.ends.event_hubs.internals.PublisherLink`."""
 
     @staticmethod
     def as_sdk_error(error: Exception) -> Exception:

@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from azure.servicebus.aio import ServiceBusClient
-
 from cli.concurrency import beside
 from cli.failover.configuration import Failover, open_failover
 from cli.failover.contents import EntityContents, inspect_entities
@@ -17,6 +15,8 @@ from cli.failover.drill.sites import Sites, running_sites
 from cli.failover.failback import FailbackSteps
 from shared.clock import SystemClock
 from shared.config.failover import RECEIVE, SEND
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.clients import client_of
 
 PRIMARY, SECONDARY = "west", "east"
 
@@ -164,8 +164,8 @@ class _Drill:
             await asyncio.sleep(_LOOK_SECONDS / 4)
 
     async def _look(self, site: str) -> list[EntityContents]:
-        string = self._sites.connection_strings[site]
-        return await inspect_entities(site, [ENTITY], PRIMARY, lambda: ServiceBusClient.from_connection_string(string))
+        namespace = Namespace(site, self._sites.connection_strings[site])
+        return await inspect_entities(site, [ENTITY], PRIMARY, lambda: client_of(namespace, retries=3))
 
     async def _left(self) -> tuple[EntityContents, ...]:
         """Return the contents of the running sites."""

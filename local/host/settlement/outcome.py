@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shared.amqp import performatives
 from shared.amqp.codec import decode_all, encode, pairs_of
 from shared.amqp.values import NULL, TRUE, Value, described, list_, map_, string, symbol, ulong
-from shared.azure.receivers.management import ManagementConnection
+from shared.ends.service_bus.management import ManagementConnection
 
 _REQUEST_SECONDS = 60.0
 _DEAD_LETTER = "com.microsoft:dead-letter"

@@ -21,15 +21,15 @@ from collections.abc import Callable, Sequence
 from local.host.annotations import annotations_of, text_of
 from local.host.checkpoints import Checkpoints, Partition
 from local.host.dotnet_values import CannotReceive
-from local.host.event_hubs_connection import EventHub, Position
 from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.losing import Losing
 from local.host.settings import EventHubsOptions
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
-from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
 from shared.clock import Clock
+from shared.ends.event_hubs.receiver import EventHub, Position
+from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.errors import TargetUnavailable
 
 _log = logging.getLogger(__name__)

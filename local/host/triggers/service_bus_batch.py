@@ -20,8 +20,8 @@ from local.host.settlement.actions import Actions
 from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver
 from local.host.triggers.service_bus_listener import ServiceBusListener
-from shared.azure.receivers.raw_link import Delivery, LinkClosed, RawLink
-from shared.azure.receivers.service_bus_connection import ServiceBusConnection
+from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.service_bus.connection import ServiceBusConnection
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from local.host.settings import Settings
 from local.host.worker import Function
-from shared.azure.receivers.connection import Connection
-from shared.azure.receivers.service_bus_connection import ServiceBusConnection
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.errors import ConfigError, Problem
 
 
@@ -15,7 +15,7 @@ from shared.errors import ConfigError, Problem
 class ServiceBusSource:
     """The source of a function's messages, and whether the host completes them."""
 
-    connection: Connection
+    connection: Namespace
     entity: Mapping[str, str]
     has_sessions: bool
     auto_complete: bool

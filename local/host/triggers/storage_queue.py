@@ -31,8 +31,8 @@ from local.host.protos import TypedData
 from local.host.settings import QueuesOptions, Settings
 from local.host.worker import Function, Worker
 from local.host.worker_input import Input, json_data
-from shared.azure.storage_queue_errors import source_error
-from shared.azure.storage_queues import POISON_SUFFIX, queue_service
+from shared.ends.storage_queue.clients import POISON_SUFFIX, queue_service
+from shared.ends.storage_queue.errors import source_error
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.stores.storage_errors import error_code
 

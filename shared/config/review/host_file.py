@@ -8,7 +8,6 @@ from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network
-from shared.config.storage_queues import STORAGE_QUEUE
 
 # After the hold of a batch, its last attempt to send and its last journal record may take two minutes each.
 HOLD_MARGIN = timedelta(minutes=5)
@@ -47,7 +46,7 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
             yield Finding(checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
         if task.levers.dispatch == "single":
             yield from _of_single(network, host, task)
-    queues = [each for each in network.tasks if network.connection(each.source.connection).kind == STORAGE_QUEUE]
+    queues = [task for task in network.tasks if _has_poison_queue(network, task)]
     if queues and host.queues_encoding != "none":
         seen = f"is {host.queues_encoding}, and {queues[0].task} takes from a storage queue"
         yield Finding(checks.HOST_DECODES_QUEUES, f"{host.path}: extensions.queues.messageEncoding", seen)
@@ -58,6 +57,11 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
         seen = f"is {host.service_bus_prefetch_count}, maxMessageBatchSize is {host.max_message_batch_size}"
         path = f"{host.path}: extensions.serviceBus.prefetchCount"
         yield Finding(checks.PREFETCH_BOUNDS_BATCH, path, seen)
+
+
+def _has_poison_queue(network: Network, task: TaskFile) -> bool:
+    texts = network.connection(task.source.connection).end.texts
+    return texts is not None and texts.has_poison_queue
 
 
 def advice(network: Network, host: HostFile | None) -> Iterator[str]:

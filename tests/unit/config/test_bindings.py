@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from cli.main import app
 from functions.settlement import HostSettlement
 from functions.tasks import register
-from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.codecs.envelope import Event, encode_event
 from shared.config.assembly import assemble
 from shared.config.files import load
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import ConfigError
 from shared.line.binding_output import collecting
 from shared.line.pipeline import Pipeline

@@ -11,17 +11,17 @@ from cli.topology.needs import needs_of
 from cli.topology.plan import load_needs
 from local.broker.config import NamespaceConfig, QueueConfig, TopicConfig
 from shared.amqp.values import TRUE
-from shared.azure.outputs import output_with_connection_string
-from shared.azure.senders.amqp import AmqpOutput
-from shared.azure.senders.kafka import KafkaOutput
-from shared.azure.senders.renewed import RenewedOutput
 from shared.config.assembly import assemble
 from shared.config.files import Configuration, load
-from shared.config.outputs import open_outputs
+from shared.config.outputs import open_outputs, output_with_secret
 from shared.config.review import review
 from shared.config.review.entities import Entities
+from shared.ends.amqp.output import AmqpOutput
+from shared.ends.kafka.output import KafkaOutput
+from shared.ends.kind import OutputPlace
+from shared.ends.registry import kind
+from shared.ends.renewed import RenewedOutput
 from shared.errors import ConfigError, TargetRefused
-from shared.message.mapping import fit_between
 from tests.messages import message
 
 CONNECTIONS = """\
@@ -148,13 +148,14 @@ def test_kafka_is_opened_with_its_form_of_headers_and_nothing_is_planned_for_it(
     assert isinstance(open_outputs(configuration, settings)["rabbit"], KafkaOutput)
     secret = load(written(tmp_path / "other", task("topic: t"), KAFKA.replace("setting: RABBIT", "secret: rabbit")))
     assert isinstance(open_outputs(secret, settings | {"BUSWAY_KEY_VAULT": "https://v"})["rabbit"], RenewedOutput)
-    opened = output_with_connection_string("there", "kafka", "rabbit", "kafkas://u:p@broker.example")
+    place = OutputPlace("there", "rabbit", {})
+    opened = output_with_secret(kind("kafka"), place, "kafkas://u:p@broker.example")
     assert isinstance(opened, KafkaOutput)
     with pytest.raises(TargetRefused, match="there: secret rabbit is not a URL of Kafka brokers"):
-        output_with_connection_string("there", "kafka", "rabbit", "nothing")
+        output_with_secret(kind("kafka"), place, "nothing")
     needs = needs_of(configuration, None)
     assert [each["alias"] for each in deployment_of(configuration, needs)["sites"]] == ["west", "hubs"]
-    assert fit_between("event-hubs", "kafka") is None
+    assert kind("kafka").fit("event-hubs") is None
     assert not [each for each in review(configuration, Entities({})) if "rabbit" in str(each)]
 
 
@@ -162,12 +163,12 @@ def test_an_app_without_kafka_does_not_import_its_client(tmp_path: Path) -> None
     written(tmp_path, task("queue: q"))
     code = (
         "import sys; from pathlib import Path; from shared.config.files import load;"
-        "from shared.config.outputs import open_outputs;"
+        "from shared.config.outputs import open_outputs, output_with_secret;"
         f"open_outputs(load(Path({str(tmp_path)!r})), {{'WEST': {WEST!r}, 'HUBS': {WEST!r}, 'RABBIT': {RABBIT!r}}});"
         "print([each for each in sys.modules if 'kafka' in each])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-    assert done.stdout == "['shared.azure.senders.kafka_endpoint']\n"
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_a_batch_goes_in_several_calls_only_if_its_source_has_no_order(
 
 
 def test_messages_for_a_broker_are_durable_and_otherwise_unchanged() -> None:
-    fit = fit_between("service-bus", "amqp")
+    fit = kind("amqp").fit("service-bus")
     assert fit is not None
     original, expected = message(time_to_live=60_000), message(time_to_live=60_000)
     fit(original)

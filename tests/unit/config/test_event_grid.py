@@ -8,13 +8,13 @@ import pytest
 from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from cli.topology.topology_file import read_topology
-from shared.azure.senders.event_grid import EventGridOutput
 from shared.config.assembly import assemble
 from shared.config.files import load
 from shared.config.loss_assembly import loss_watches
 from shared.config.outputs import open_outputs
 from shared.config.review import review
 from shared.config.review.entities import Entities
+from shared.ends.event_grid.output import EventGridOutput
 from shared.errors import ConfigError, MessageRejected
 from tests.fakes import OutputThatAccepts
 from tests.messages import message

@@ -11,13 +11,14 @@ from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from cli.topology.topology_file import read_topology
 from functions.queue_message import queue_content
-from shared.azure.senders.storage_queue import StorageQueueOutput
 from shared.config.assembly import assemble
 from shared.config.files import load
 from shared.config.loss_assembly import loss_watches
 from shared.config.outputs import open_outputs
 from shared.config.review import review
 from shared.config.review.entities import Entities
+from shared.ends.kind import Holds
+from shared.ends.storage_queue.output import StorageQueueOutput
 from shared.errors import ConfigError
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -143,7 +144,7 @@ def test_a_task_is_reviewed_planned_and_opened(tmp_path: Path, make: Callable[[s
     assert set(needs.namespaces) == {"WEST", "HUBS"}
     assert [site["alias"] for site in deployment_of(configuration, needs)["sites"]] == ["west", "hubs"]
     assert isinstance(open_outputs(configuration, SETTINGS)["store"], StorageQueueOutput)
-    assert configuration.storage_queues() == {"STORE": {"orders"}}
+    assert configuration.entities(Holds.TEXTS) == {"STORE": {"orders"}}
     watched = loss_watches(configuration, SETTINGS).watches
     assert len(watched) == (make is into)
 

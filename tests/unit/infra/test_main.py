@@ -19,13 +19,13 @@ from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig
 from local.broker.durations import parse_duration
 from local.broker.thread import RunningBroker
-from shared.azure.administration import administration_client
 from shared.config.assembly import pipelines
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
 from shared.config.loss_assembly import loss_watches
 from shared.config.models import Connection
 from shared.config.status_assembly import store_problem
+from shared.ends.service_bus.administration import administration_client
 from shared.nightly.settings import nightly_settings
 from tests.bicep import ROOT, needs_compiler, scope_of
 from tests.unit.infra.deployments import (

@@ -1,0 +1,1 @@
+"""How the app gets access: its Azure identity, and its secrets."""

@@ -1,1 +1,0 @@
-"""The clients of Azure: connections, secrets, senders, locks, and every use of a private part of an SDK."""

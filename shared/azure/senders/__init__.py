@@ -1,1 +1,0 @@
-"""Where messages are sent, one file per kind of target."""

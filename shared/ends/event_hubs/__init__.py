@@ -1,0 +1,1 @@
+"""Azure Event Hubs."""

@@ -1,0 +1,1 @@
+"""Topics of Kafka brokers, and of the endpoint of Event Hubs for them."""

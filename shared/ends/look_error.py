@@ -1,0 +1,22 @@
+"""The error of a look into an entity of a namespace, by the condition that an SDK quotes."""
+
+from shared.errors import TargetRefused, TargetUnavailable
+
+NO_PERMISSION = "no permission to look into it, which needs the right to listen"
+# The SDK reports the refusal of a management link with "client-error" alone, whatever the service named.
+_NAMED = (
+    ("not-found", "it does not exist"),
+    ("notfound", "it does not exist"),
+    ("mgmt link", "it does not exist, or there is no permission to look into it"),
+    ("entity-disabled", "it is disabled"),
+    ("unauthorized", NO_PERMISSION),
+)
+
+
+def look_error(where: str, error: Exception) -> TargetRefused | TargetUnavailable:
+    """Return the error for one of an SDK, whose text may have more than a log should."""
+    text = str(error).lower()
+    for condition, meaning in _NAMED:
+        if condition in text:
+            return TargetRefused(f"{where}: {meaning}")
+    return TargetUnavailable(f"{where}: does not answer, {type(error).__name__}")

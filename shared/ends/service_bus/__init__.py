@@ -1,0 +1,1 @@
+"""Queues, topics and subscriptions of Azure Service Bus."""

@@ -1,0 +1,89 @@
+"""Peek at the messages of a queue or subscription: read them, encoded, without taking or locking any."""
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from azure.core.exceptions import AzureError
+from azure.servicebus.aio import ServiceBusClient
+
+from shared.ends.service_bus.management import ManagementConnection
+from shared.errors import TargetUnavailable
+from shared.message.arrival import Origin
+from shared.message.peeked import PeekedMessage
+
+MESSAGES_AT_ONCE = 250
+_TIMEOUT_SECONDS = 30.0
+
+
+class Peeker:
+    """Peeks at one entity over an open connection."""
+
+    def __init__(self, connection: ManagementConnection, origin: Origin) -> None:
+        """Peek at the entity of *origin*."""
+        self._connection = connection
+        self._origin = origin
+
+    async def peek(self, first: int, count: int = MESSAGES_AT_ONCE) -> list[PeekedMessage]:
+        """Return up to *count* messages from sequence number *first* on; raises TargetUnavailable."""
+        try:
+            contents = await self._connection.peek(first, count, _TIMEOUT_SECONDS)
+        except (AzureError, OSError) as error:
+            where = f"{self._origin.site}/{self._origin.entity}"
+            raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
+        return [PeekedMessage.of(content, self._origin) for content in contents]
+
+    async def peek_all(self) -> AsyncGenerator[list[PeekedMessage]]:
+        """Yield all messages of the entity, MESSAGES_AT_ONCE at most at a time; raises TargetUnavailable."""
+        last = 0
+        while messages := await self.peek(last + 1):
+            yield messages
+            highest = max((each.sequence_number for each in messages if each.sequence_number is not None), default=last)
+            if highest <= last:
+                break
+            last = highest
+
+
+@asynccontextmanager
+async def peeker(client: ServiceBusClient, origin: Origin) -> AsyncIterator[Peeker]:
+    """Open a connection to the entity of *origin*, and close it at the end."""
+    connection = ManagementConnection.to(client, origin.entity)
+    try:
+        yield Peeker(connection, origin)
+    finally:
+        await connection.close()
+
+
+def peeker_opener(
+    open_client: Callable[[], ServiceBusClient], origin: Origin
+) -> Callable[[], AbstractAsyncContextManager[Peeker]]:
+    """Return what opens a client and a `Peeker` on it, each time that it is called."""
+
+    @asynccontextmanager
+    async def open_peeker() -> AsyncIterator[Peeker]:
+        async with open_client() as client, peeker(client, origin) as opened:
+            yield opened
+
+    return open_peeker
+
+
+async def peek_all(client: ServiceBusClient, origin: Origin, *, scheduled: bool = False) -> AsyncGenerator[list[bytes]]:
+    """Yield all messages of an entity, encoded; with *scheduled*, also those due later. Raises TargetUnavailable."""
+    async with peeker(client, origin) as opened:
+        async for messages in opened.peek_all():
+            yield [each.content for each in messages if scheduled or not each.is_scheduled]
+
+
+async def first_messages(client: ServiceBusClient, origin: Origin, count: int) -> list[bytes]:
+    """
+    Return the first *count* messages that the entity would deliver, encoded, and leave them there.
+
+    Scheduled and deferred messages are not among them. Raises TargetUnavailable.
+    """
+    found: list[bytes] = []
+    async with peeker(client, origin) as opened, contextlib.aclosing(opened.peek_all()) as batches:
+        async for messages in batches:
+            found += [each.content for each in messages if each.is_active]
+            if len(found) >= count:
+                break
+    return found[:count]

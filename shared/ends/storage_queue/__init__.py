@@ -1,0 +1,1 @@
+"""Queues of an Azure storage account."""

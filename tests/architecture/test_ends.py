@@ -1,0 +1,107 @@
+"""A kind of end is named in its folder in shared/ends/ only, and clients are opened at one place for each service."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.ends.registry import kind, kinds, names
+from tests.architecture.imports import ROOT
+
+ENDS = ROOT / "shared/ends"
+SEARCHED = ("shared", "functions", "cli", "local/host", "function_app.py")
+
+# Modules in which a word that is also the name of a kind has another meaning.
+OTHER_MEANINGS = {
+    "shared/codecs/envelope.py": "the forms of a message, an attribute of envelopes on the wire",
+    "shared/config/models.py": "the form of Kafka's headers in connections.yaml",
+    "shared/config/testing.py": "the connections that tests of editors need, of some kind",
+    "shared/editors/content/envelopes.py": "the member of an envelope with the AMQP sections",
+    "shared/editors/state/claims.py": "the form of a claim",
+    "cli/sdk_clients.py": "the scheme of a URL",
+    "cli/stack.py": "the name of a process and of its log file",
+}
+
+# Where clients are opened by a connection string or with an identity.
+OPENS = {
+    "shared/access/client.py": "a client of any SDK",
+    "shared/access/identity.py": "the app's identity",
+    "shared/ends/storage_queue/clients.py": "checks a connection string",
+    "shared/stores/storage_account.py": "likewise",
+    "cli/demo/consumers.py": "an application of the demo, which opens the SDK itself",
+    "cli/demo/sender.py": "likewise",
+    "cli/failover/drill/applications.py": "an application of the drill, likewise",
+}
+_OPENERS = {"from_connection_string", "DefaultAzureCredential"}
+
+
+def sources(*roots: str) -> Iterator[tuple[str, ast.Module]]:
+    for root in roots:
+        path = ROOT / root
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_each_folder_of_a_kind_has_the_record_of_its_name() -> None:
+    assert {kind(name).name for name in names()} == names()
+    assert [found.rank for found in kinds()] == [*range(1, len(names()) + 1)]
+
+
+def test_no_code_outside_its_folder_names_a_kind() -> None:
+    naming = {
+        file
+        for file, tree in sources(*SEARCHED)
+        if not file.startswith("shared/ends/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in names()
+    }
+    assert naming == set(OTHER_MEANINGS)
+
+
+def test_no_code_decides_by_the_name_of_a_kind() -> None:
+    deciding = [
+        f"{file}:{node.lineno}"
+        for file, tree in sources(*SEARCHED)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        # Two names may be equal: that says nothing about either.
+        and sum(_is_name_of_a_kind(side) for side in (node.left, *node.comparators)) == 1
+    ]
+    assert deciding == []
+
+
+def _is_name_of_a_kind(node: ast.expr) -> bool:
+    """Whether an expression is `connection.kind` or `….connections[…].kind`."""
+    return isinstance(node, ast.Attribute) and node.attr == "kind" and "connection" in ast.unparse(node.value)
+
+
+def test_clients_are_opened_at_one_place_for_each_service() -> None:
+    opening = {
+        file
+        for file, tree in sources(*SEARCHED)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OPENERS)
+        or (isinstance(node, ast.Name) and node.id in _OPENERS)
+    }
+    assert opening == set(OPENS)
+
+
+@pytest.mark.parametrize("name", sorted(names()))
+def test_without_its_folder_a_kind_is_unknown_and_the_others_work(name: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "shared", tmp_path / "shared", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(tmp_path / "shared/ends" / name.replace("-", "_"))
+    configuration = tmp_path / "connections.yaml"
+    used = "event-hubs" if name == "service-bus" else "service-bus"
+    configuration.write_text(f"west: {{kind: {used}, setting: WEST}}\nother: {{kind: {name}, setting: OTHER}}\n")
+    code = (
+        "from pathlib import Path; from shared.config.files import load_connections; from shared.errors import *\n"
+        f"try: load_connections(Path({str(tmp_path)!r}))\n"
+        "except ConfigError as error: print(*error.problems)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
+    others = [repr(found.name) for found in kinds(lambda found: found.name != name)]
+    assert f"other: kind: is '{name}', expected {', '.join(others[:-1])} or {others[-1]}" in done.stdout
