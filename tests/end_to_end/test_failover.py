@@ -287,7 +287,7 @@ def test_a_missing_entity_is_reported(folder: Path) -> None:
     file.write_text(file.read_text().replace(ENTITY, "paymnts"))
     expected = asyncio.run(inspect_site(open_failover(folder, SystemClock()), "east"))
     assert expected == (
-        "east/paymnts: it cannot be peeked, ServiceBusError; "
+        "east/paymnts: it cannot be peeked, MessagingEntityNotFoundError; "
         "east answers: check that the entity exists, and the right to listen"
     )
 
