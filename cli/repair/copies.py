@@ -19,7 +19,6 @@ from shared.journal.imprints import Imprinter
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.message.ttl import MAX_MILLISECONDS
 from shared.resend.places import DEAD_LETTERS
 from shared.rules.rule import parse_action
 
@@ -152,7 +151,7 @@ def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, now: datetime) -
     if missing.has_expired and missing.enqueued_time is not None and message.time_to_live and task.ttl == "remaining":
         # The task subtracts the age of the message, so that its whole life remains.
         age = round(now.timestamp() * 1000) - missing.enqueued_time
-        message.time_to_live = min(message.time_to_live + max(age, 0), MAX_MILLISECONDS)
+        message.time_to_live = message.time_to_live + max(age, 0)
     changes: dict[str, Value | None] = {"x-opt-deadletter-source": None, "x-opt-locked-until": None}
     if missing.sequence_number is not None:
         changes["x-opt-sequence-number"] = long(missing.sequence_number)

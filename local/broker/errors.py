@@ -1,7 +1,8 @@
 """
 The errors that the broker answers with: AMQP conditions and descriptions.
 
-A `Refusal` concerns one request, message or link; `shared.amqp.errors` has the errors that end a session or connection.
+A `Refusal` concerns one request, message or link, a `LinkRefusal` the link as well; `shared.amqp.errors` has the
+errors that end a session or connection.
 
 Sources: OASIS AMQP 1.0, part 2, section 2.8; the tables from condition to exception in the Service Bus SDKs.
 """
@@ -39,3 +40,7 @@ TIMEOUT: Final = "com.microsoft:timeout"
 
 class Refusal(AmqpError):
     """One request, message or link is refused; SDKs read the condition, people the description."""
+
+
+class LinkRefusal(Refusal):
+    """A message is refused, and the link on which it came ends: the peer learns of it for all that has no answer."""

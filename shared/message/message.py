@@ -11,6 +11,7 @@ A message as its raw AMQP sections.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import cast
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from shared.amqp.decimals import repair
 from shared.amqp.layouts import Layouts
 from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
-from shared.amqp.values import Malformed, Value, string, symbol, uint
+from shared.amqp.values import Malformed, Value, string, symbol, timestamp, uint
 from shared.message.arrival import Arrival, Origin
 from shared.message.assigned import LOCK_END_IN_SESSIONS, integer, text_or_none
 
@@ -66,12 +67,18 @@ _CORRELATION_ID = 5
 _CONTENT_TYPE = 6
 _CONTENT_ENCODING = 7
 _ABSOLUTE_EXPIRY_TIME = 8
+_CREATION_TIME = 9
 _GROUP_ID = 10
 _REPLY_TO_GROUP_ID = 12
 
 _DURABLE = 0
 _TTL = 2
 _SENDER_HEADER_FIELDS = 3
+_LONGEST_LIFE = 2**32 - 1
+_LONGEST_TTL = b"\x70\xff\xff\xff\xff"
+_NO_LIFE = frozenset((b"\x43", b"\x52\x00", b"\x70\x00\x00\x00\x00"))
+_NEVER = 253_402_300_799_000
+"""The last second of the year 9999, in milliseconds since 1970 UTC: .NET's end of time."""
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
 
 
@@ -149,9 +156,10 @@ class Message(Struct, eq=False, gc=False):
     def encode(self) -> bytes:
         """Return the bytes to send: every section, except the values that belong to the delivery of this hop."""
         raw = self.sections
-        header = _sender_header(raw.header) if raw.header else b""
+        lives_longer = _LONGEST_TTL in raw.header and self.time_to_live is not None
+        header = _sender_header(raw.header, keeps_longest_life=lives_longer) if raw.header else b""
         properties = raw.properties
-        if properties:
+        if properties and not lives_longer:
             fields = self.property_fields()
             # The target computes it from the time to live; a stale one would overrule that at .NET receivers.
             if len(fields) > _ABSOLUTE_EXPIRY_TIME and fields[_ABSOLUTE_EXPIRY_TIME] != _NULL:
@@ -284,18 +292,41 @@ class Message(Struct, eq=False, gc=False):
 
     @property
     def time_to_live(self) -> int | None:
-        """The time to live in milliseconds, None for the entity's default."""
+        """
+        The time to live in milliseconds, None for the entity's default.
+
+        The header has room for 49.7 days, and its largest number means for ever. What lives longer has besides a
+        creation time, and the time at which it expires. 0 means none: Service Bus takes no message with it.
+
+        Source: Azure/azure-sdk-for-net issues 38875 and 40915, for Java 17678; Azure/amqpnetlite issue 333.
+        """
         fields = self._header_fields()
         if len(fields) <= _TTL or fields[_TTL] == _NULL:
             return None
         value, _ = decode(fields[_TTL])
         if value.kind != "uint" or not isinstance(value.payload, int):
             raise Malformed(f"header ttl: got a {value.kind}, expected milliseconds as a uint")
-        return value.payload
+        if value.payload < _LONGEST_LIFE:
+            return value.payload or None
+        creation, expiry = self._property_field(_CREATION_TIME), self._property_field(_ABSOLUTE_EXPIRY_TIME)
+        if creation is None or expiry is None:
+            return None
+        if not isinstance(creation.payload, int) or not isinstance(expiry.payload, int) or expiry.payload >= _NEVER:
+            return None
+        life = expiry.payload - creation.payload
+        return life if life > _LONGEST_LIFE else None
 
     @time_to_live.setter
     def time_to_live(self, milliseconds: int | None) -> None:
-        self._set_header_field(_TTL, None if milliseconds is None else uint(milliseconds))
+        if milliseconds == _LONGEST_LIFE:
+            milliseconds -= 1  # it would mean for ever
+        self._set_header_field(_TTL, None if milliseconds is None else uint(min(milliseconds, _LONGEST_LIFE)))
+        if milliseconds is not None and milliseconds > _LONGEST_LIFE:
+            created = self._property_field(_CREATION_TIME)
+            if created is None or not isinstance(created.payload, int):
+                created = timestamp(self.arrival.enqueued_time or 0)
+                self._set_property_field(_CREATION_TIME, created)
+            self._set_property_field(_ABSOLUTE_EXPIRY_TIME, timestamp(cast("int", created.payload) + milliseconds))
 
     @property
     def durable(self) -> Value | None:
@@ -409,7 +440,14 @@ class Message(Struct, eq=False, gc=False):
 
 
 @lru_cache(maxsize=256)
-def _sender_header(header: bytes) -> bytes:
-    """Return the header without the fields that the service sets; cached, because most messages share a few headers."""
-    stripped = join_list(_HEADER, list(sections.fields_of(header)[:_SENDER_HEADER_FIELDS]))
+def _sender_header(header: bytes, *, keeps_longest_life: bool) -> bytes:
+    """
+    Return the header without the fields that the service sets, and without a time to live that is none.
+
+    Cached, because most messages share a few headers.
+    """
+    fields = list(sections.fields_of(header)[:_SENDER_HEADER_FIELDS])
+    if len(fields) > _TTL and (fields[_TTL] in _NO_LIFE or (fields[_TTL] == _LONGEST_TTL and not keeps_longest_life)):
+        fields[_TTL] = _NULL
+    stripped = join_list(_HEADER, fields)
     return b"" if stripped == _EMPTY_HEADER else stripped

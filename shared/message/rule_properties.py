@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from shared.amqp import map_section
 from shared.amqp.codec import decode, encode
-from shared.amqp.values import Value, long, string, timestamp, uint
+from shared.amqp.values import Value, long, string, timestamp, uint, ulong
 from shared.message.message import Message
 
 
@@ -79,6 +79,11 @@ def _as[T](constructor: Callable[[T], Value], payload: T | None) -> Value | None
     return None if payload is None else constructor(payload)
 
 
+def milliseconds(life: int) -> Value:
+    """Return a time to live, which has more than 32 bits if it is longer than 49.7 days."""
+    return uint(life) if life < 2**32 else ulong(life)
+
+
 def _set_annotation(name: str) -> Callable[[Message, Value | None], None]:
     return lambda message, value: message.set_annotations({name: value})
 
@@ -101,7 +106,7 @@ _READ: dict[str, Callable[[Message], Value | None]] = {
     "SessionId": lambda message: _as_string(message.session_id),
     "ReplyToSessionId": lambda message: _as_string(message.reply_to_session_id),
     "PartitionKey": lambda message: _as_string(message.partition_key),
-    "TimeToLive": lambda message: _as(uint, message.time_to_live),
+    "TimeToLive": lambda message: _as(milliseconds, message.time_to_live),
     "EnqueuedTimeUtc": lambda message: _as(timestamp, message.arrival.enqueued_time),
     "LockedUntilUtc": lambda message: _as(timestamp, message.arrival.locked_until),
     "SequenceNumber": lambda message: _as(long, message.arrival.sequence_number),

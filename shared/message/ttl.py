@@ -11,8 +11,6 @@ from datetime import datetime, timedelta
 
 from shared.message.message import Message
 
-# The header's ttl is an unsigned 32-bit number of milliseconds; the service reads 0 as "the entity's default".
-MAX_MILLISECONDS = 2**32 - 1
 MIN_MILLISECONDS = 1
 
 # The largest expected difference between the clocks of source and app.
@@ -36,7 +34,7 @@ class Stamp:
 
     def expires(self, message: Message, now: datetime) -> bool:  # noqa: ARG002 - the policies are called alike
         """Set the time to live of *message*; nothing has expired."""
-        message.time_to_live = min(max(round(self.life.total_seconds() * 1000), MIN_MILLISECONDS), MAX_MILLISECONDS)
+        message.time_to_live = max(round(self.life.total_seconds() * 1000), MIN_MILLISECONDS)
         return False
 
 
@@ -52,11 +50,12 @@ class Remaining:
         """
         Set the remaining time to live of *message*; return whether it has expired.
 
-        A message without a time to live (or with 0), or without an enqueued time, is not changed.
+        A message without a time to live, or without an enqueued time, is not changed. The default of the source's
+        entity is not seen in its messages.
         """
         life = message.time_to_live
         enqueued = message.arrival.enqueued_time
-        if not life or enqueued is None:
+        if life is None or enqueued is None:
             return False
         left = life - (round(now.timestamp() * 1000) - enqueued)
         if left < MIN_MILLISECONDS:

@@ -14,7 +14,7 @@ class Properties(Protocol):
     """
     The properties of one message, as rules read them.
 
-    Units: TimeToLive is a uint of milliseconds, as in the header; times are timestamps.
+    Units: TimeToLive is a uint or ulong of milliseconds; times are timestamps.
     """
 
     def system(self, name: str) -> Value | None:

@@ -2,10 +2,16 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusSender,
+    ServiceBusSubQueue,
+)
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from cli.places import Place
@@ -44,13 +50,18 @@ def messages(count: int) -> list[ServiceBusMessage]:
     return [ServiceBusMessage(str(number), partition_key=f"key-{number % 7}") for number in range(count)]
 
 
+def send(sender: ServiceBusSender, batch: Sequence[ServiceBusMessage]) -> None:
+    for key in {message.partition_key for message in batch}:
+        sender.send_messages([message for message in batch if message.partition_key == key])
+
+
 def partition(message: ServiceBusReceivedMessage) -> int:
     return (message.sequence_number or 0) >> 48
 
 
 def test_a_peek_has_messages_of_one_partition_and_the_next_one_goes_on(client: ServiceBusClient) -> None:
     with client.get_queue_sender("parts") as sender, client.get_queue_receiver("parts") as receiver:
-        sender.send_messages(messages(70))
+        send(sender, messages(70))
         found: list[ServiceBusReceivedMessage] = []
         while peeked := receiver.peek_messages(70):
             assert len({partition(message) for message in peeked}) == 1
@@ -64,7 +75,7 @@ def test_a_peek_has_messages_of_one_partition_and_the_next_one_goes_on(client: S
 
 def test_messages_are_deferred_dead_lettered_and_settled_by_their_numbers(client: ServiceBusClient) -> None:
     with client.get_queue_sender("parts") as sender, client.get_queue_receiver("parts") as receiver:
-        sender.send_messages(messages(20))
+        send(sender, messages(20))
         taken: list[ServiceBusReceivedMessage] = []
         while len(taken) < 20:
             taken += receiver.receive_messages(20, max_wait_time=10)
@@ -93,7 +104,7 @@ def test_scheduled_messages_of_a_partitioned_topic_are_cancelled_by_their_number
         numbers = sender.schedule_messages(messages(10), due)
         assert len({number >> 48 for number in numbers}) > 1
         sender.cancel_scheduled_messages(numbers)
-        sender.send_messages(messages(10))
+        send(sender, messages(10))
         taken: list[ServiceBusReceivedMessage] = []
         while len(taken) < 10:
             taken += receiver.receive_messages(10, max_wait_time=10)
@@ -106,7 +117,7 @@ def test_busway_receive_peeks_at_the_messages_of_all_partitions(
     client: ServiceBusClient, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with client.get_queue_sender("parts") as sender:
-        sender.send_messages(messages(30))
+        send(sender, messages(30))
     monkeypatch.setenv("WEST", broker.connection_string("n"))
     place = Place("west", Connection(kind="service-bus", setting="WEST"), "parts")
     found = [line.split()[0] for line in lines(place, None, 5, None, is_peek=True, with_position=False)]

@@ -24,6 +24,9 @@ from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value
 
 MAX_HEADERS_BYTES = 64 * 1024
+MAX_PROPERTY_BYTES = 32 * 1024
+"""Of one application property; NServiceBus.Transport.AzureServiceBus issue 171, Azure/azure-sdk-for-net 15325."""
+MAX_TIME_TO_LIVE = 2**32 - 1
 MAX_IDENTIFIER_CHARACTERS = 128
 
 LOCK_TOKEN = "x-opt-lock-token"  # noqa: S105 - the name of an annotation
@@ -46,7 +49,9 @@ _SHORT_PROPERTIES = b"\x00\x53\x73\xc0"
 _SHORT_START = 6
 NULL = b"\x40"
 _USUAL_HEADER = 64  # bytes; larger ones would take much memory
-_GROUP_ID = 10
+_EXPIRY, _CREATION, _GROUP_ID = 8, 9, 10
+_NEVER = 253_402_300_799_000
+"""The last second of the year 9999, which .NET writes for a message that lives for ever."""
 # Those of @azure/service-bus are an empty map.
 _NO_ANNOTATIONS = (b"", b"\x00\x53\x72\xd1\x00\x00\x00\x04\x00\x00\x00\x00")
 _NO_HEADER = b"\x40\x40"
@@ -101,6 +106,10 @@ def read_content(message: bytes) -> Content:
             else _read_annotations(sections.message_annotations)
         )
         properties, session_id = _read_properties(sections.properties)
+        if time_to_live == MAX_TIME_TO_LIVE:
+            time_to_live = _longer_life(properties)
+        if len(sections.application_properties) > MAX_PROPERTY_BYTES:
+            _check_property_sizes(sections.application_properties)
         if sections.application_properties and _ACCEPTED.find(sections.application_properties) is None:
             _check_application_properties(sections.application_properties)
             check_unique(sections.application_properties, "application-properties")
@@ -111,8 +120,8 @@ def read_content(message: bytes) -> Content:
     if len(sections.application_properties) + len(sections.message_annotations) > MAX_HEADERS_BYTES:
         raise Refusal(
             errors.MESSAGE_SIZE_EXCEEDED,
-            f"application properties and annotations have {len(sections.application_properties)} and "
-            f"{len(sections.message_annotations)} bytes, expected at most {MAX_HEADERS_BYTES} together",
+            "Error while processing the message header stream: the size quota for this stream "
+            f"({MAX_HEADERS_BYTES}) has been exceeded.",
         )
     if partition_key is not None and session_id is not None and partition_key != session_id:
         raise Refusal(errors.ARGUMENT_ERROR, "the partition key differs from the session id, expected them to be equal")
@@ -159,8 +168,26 @@ def _header_of(section: bytes) -> tuple[bytes, int | None]:
     fields = list_fields(section, descriptor(section, 0)[1], len(section))
     time_to_live = decode(fields[2])[0] if len(fields) > 2 else None
     kept = b"".join([*fields, NULL, NULL][:2])
-    # An SDK that counts in seconds writes 0 for less than one second: it is read as no time to live.
-    return kept, _integer(time_to_live, "ttl") or None
+    life = _integer(time_to_live, "ttl")
+    if life == 0:
+        # Azure/amqpnetlite issue 333.
+        raise unprocessable()
+    return kept, life
+
+
+def _longer_life(properties: bytes) -> int | None:
+    """
+    Return a time to live for which the header has no room, None for a message that lives for ever.
+
+    It is the time between creation and expiry; Azure/azure-sdk-for-net issues 38875, 40915, for Java 17678.
+    """
+    fields = [decode(each)[0] for each in fields_of(properties)[_EXPIRY : _CREATION + 1]]
+    if len(fields) <= _CREATION - _EXPIRY:
+        return None
+    expiry, creation = (each.payload for each in fields)
+    if not isinstance(expiry, int) or not isinstance(creation, int) or expiry - creation < MAX_TIME_TO_LIVE:
+        return None
+    return expiry - creation if expiry < _NEVER else None
 
 
 def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | None]:
@@ -234,6 +261,19 @@ def _integer(value: Value | None, what: str) -> int | None:
     if isinstance(value.payload, int) and value.kind in ("uint", "timestamp"):
         return value.payload
     raise Malformed(f"{what}: got a {value.kind}")
+
+
+def unprocessable() -> Refusal:
+    """Return the refusal for a message or batch that the service cannot store, without a word why."""
+    return Refusal(
+        errors.INTERNAL_ERROR, "The service was unable to process the request; please retry the operation."
+    )
+
+
+def _check_property_sizes(section: bytes) -> None:
+    for _, _, value_start, stop in map_entries(section, descriptor(section, 0)[1], len(section)):
+        if stop - value_start > MAX_PROPERTY_BYTES:
+            raise unprocessable()
 
 
 def _check_application_properties(section: bytes) -> None:

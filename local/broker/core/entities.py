@@ -145,14 +145,23 @@ class Backlog:
         lock_duration = _milliseconds(self.config.lock_duration)
         return StoreOptions(lock_duration=lock_duration, released_go_last=self._forwarder.released_go_last)
 
-    def enqueue(self, content: Content, hops: int = 0, *, enqueue_sequence_number: int | None = None) -> None:
-        """Store a message, or forward it."""
+    def enqueue(
+        self,
+        content: Content,
+        hops: int = 0,
+        *,
+        enqueue_sequence_number: int | None = None,
+        longest_life: int | None = None,
+    ) -> None:
+        """Store a message, or forward it; *longest_life* as in `MessageStore.add`."""
         if self.config.forward_to is not None:
             self._forwarder.forward(
                 content, to=self.config.forward_to, hops=hops + 1, failed=self.transfer_dead_letters
             )
         else:
-            self.store.add(content, enqueue_sequence_number=enqueue_sequence_number)
+            self.store.add(
+                content, enqueue_sequence_number=enqueue_sequence_number, longest_life=longest_life
+            )
 
     def counts(self, scheduled: int = 0) -> Counts:
         """Return the counts of the entity, which has *scheduled* messages."""
@@ -168,7 +177,8 @@ class Backlog:
     def dead_letter(self, message: StoredMessage, reason: str, description: str) -> None:
         """Move a message that has left the store to the dead-letter queue; empty texts are left out."""
         texts = {name: string(text) for name, text in ((REASON, reason), (DESCRIPTION, description)) if text}
-        content = changed(message.content, texts)
+        # Here it shows when the message expires, or has expired.
+        content = replace(changed(message.content, texts), time_to_live=message.time_to_live)
         forward_to = self.config.forward_dead_lettered_messages_to
         if forward_to is None:
             self.dead_letters.add(
@@ -260,8 +270,10 @@ class Subscription:
         self.rule_book = RuleBook(self.path, config.rules, clock)
         self.backlog = Backlog(self.path, config, clock, timers, forwarder, numbers=numbers)
 
-    def offer(self, content: Content, sequence_number: int, enqueued_time: int, hops: int) -> None:
-        """Store the copies of a message that the rules select; the number and the time are the topic's."""
+    def offer(
+        self, content: Content, sequence_number: int, enqueued_time: int, hops: int, longest_life: int | None = None
+    ) -> None:
+        """Store the copies of a message that the rules select; the number, the time and the life are the topic's."""
         selection = self.rule_book.rules.select(RuleProperties(content, sequence_number, enqueued_time))
         copies = [content] if selection.is_selected_as_is else []
         failed = [error for _, error in selection.failed]
@@ -274,17 +286,21 @@ class Subscription:
             else:
                 copies.append(properties.content())
         for copy in copies:
-            self._enqueue(copy, sequence_number, enqueued_time, hops)
+            self._enqueue(copy, sequence_number, enqueued_time, hops, longest_life)
         if failed and self.config.dead_lettering_on_filter_evaluation_exceptions:
             message = StoredMessage(content, sequence_number, sequence_number, enqueued_time, None)
             self.backlog.dead_letter(message, "FilterEvaluationException", failed[0].description)
 
-    def _enqueue(self, content: Content, sequence_number: int, enqueued_time: int, hops: int) -> None:
+    def _enqueue(
+        self, content: Content, sequence_number: int, enqueued_time: int, hops: int, longest_life: int | None
+    ) -> None:
         if self.config.requires_session and content.session_id is None:
             message = StoredMessage(content, sequence_number, sequence_number, enqueued_time, None)
             self.backlog.dead_letter(message, "Session ID is null.", "Session enabled entity, expected a session id.")
         else:
-            self.backlog.enqueue(content, enqueue_sequence_number=sequence_number, hops=hops)
+            self.backlog.enqueue(
+                content, enqueue_sequence_number=sequence_number, hops=hops, longest_life=longest_life
+            )
 
     def reconfigure(self, config: SubscriptionConfig) -> None:
         """Apply another configuration from now on, with the same rules."""
@@ -341,11 +357,9 @@ class Topic:
         if self._recorder is not None:
             self._recorder.numbered(scheduled_path(self.path), number)
         now = milliseconds(self._clock)
-        limit = _milliseconds(self.config.default_message_time_to_live)
-        if limit is not None and (content.time_to_live is None or content.time_to_live > limit):
-            content = replace(content, time_to_live=limit)
+        longest_life = _milliseconds(self.config.default_message_time_to_live)
         for subscription in self.subscriptions.values():
-            subscription.offer(content, number, now, hops)
+            subscription.offer(content, number, now, hops, longest_life)
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds only those."""

@@ -25,7 +25,7 @@ class StoredMessage:
     """
     The content of a message with what the entity has assigned to it.
 
-    Units: times in milliseconds since 1970 UTC, time_to_live in milliseconds (the sender's, clipped to the entity's);
+    Units: times in milliseconds since 1970 UTC, time_to_live in milliseconds (the sender's or that of the entity);
     an entity whose messages do not expire leaves does_expire False; delivery_count counts the failed attempts. A
     message is locked while it has a lock token. The enqueue sequence number is that of the entity it was first sent
     to, 0 if it is this one.
@@ -64,7 +64,11 @@ class StoredMessage:
         )
 
     def encode(self, *, with_lock: bool = True) -> bytes:
-        """Return the message encoded for delivery, with its lock token and the end of its lock if it is locked."""
+        """
+        Return the message encoded for delivery, with its lock token and the end of its lock if it is locked.
+
+        Its time to live is the sender's; that of the entity does not show (Azure/azure-service-bus issue 432).
+        """
         content = self.content
         # These and no others: a message that Azure delivers from a queue has neither the state nor the other number.
         count = 2 + content.annotation_count
@@ -83,7 +87,7 @@ class StoredMessage:
             count += 1
         return b"".join(
             (
-                _header(content.header, self.time_to_live, self.delivery_count),
+                _header(content.header, content.time_to_live, self.delivery_count),
                 _delivery_annotations(token, content.delivery_annotations),
                 _ANNOTATIONS.pack(
                     b"\x00\x53\x72\xd1",

@@ -6,7 +6,7 @@ from local.broker.core.content import Content
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import join_list, join_map, list_fields, map_entries
 from shared.amqp.sections import Sections, descriptor, split
-from shared.amqp.values import FALSE, TRUE, Value, int_, long, string, symbol, timestamp, uint
+from shared.amqp.values import FALSE, TRUE, Value, int_, long, string, symbol, timestamp, uint, ulong
 from shared.rules.errors import RuleEvaluationError
 
 _FIELDS = {
@@ -67,7 +67,7 @@ class RuleProperties:
             return None if pair is None else _value(pair[1])
         if name == "TimeToLive":
             time_to_live = self._content.time_to_live
-            return None if time_to_live is None else uint(time_to_live)
+            return None if time_to_live is None else (uint if time_to_live < 2**32 else ulong)(time_to_live)
         if name == "ForcePersistence":
             return _value(self._content.header[:1])
         if name == "ExpiresAtUtc" and self._content.time_to_live is not None:

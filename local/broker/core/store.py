@@ -100,13 +100,17 @@ class MessageStore:
         enqueue_sequence_number: int | None = None,
         enqueued_time: int | None = None,
         delivery_count: int = 0,
+        longest_life: int | None = None,
     ) -> int:
-        """Store a message, deliver it if a consumer waits, and return its sequence number."""
+        """
+        Store a message, deliver it if a consumer waits, and return its sequence number.
+
+        Units:  its topic lets it live for *longest_life* milliseconds, None: for as long as its sender.
+        """
         now = milliseconds(self._clock)
         number = self.numbers.assign(content, enqueue_sequence_number)
-        time_to_live, limit = content.time_to_live, self.options.time_to_live
-        if limit is not None and (time_to_live is None or time_to_live > limit):
-            time_to_live = limit
+        lives = [each for each in (content.time_to_live, self.options.time_to_live, longest_life) if each is not None]
+        time_to_live = min(lives) if lives else None
         if now != self._newest_time:
             self._newest_time = now  # one number for all messages of a millisecond: each would take 32 bytes
         message = StoredMessage(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from local.broker import errors
 from local.broker.config import EntityStatus
-from local.broker.errors import Refusal
+from local.broker.errors import LinkRefusal, Refusal
 
 _MEGABYTE = 1024 * 1024
 _NOT_FOR_SENDING = frozenset((EntityStatus.DISABLED, EntityStatus.SEND_DISABLED))
@@ -43,12 +43,13 @@ def check_can_manage(path: str, status: EntityStatus) -> None:
 
 
 def check_has_room(path: str, size: int, max_size: int) -> None:
-    """Raise Refusal(RESOURCE_LIMIT_EXCEEDED) if *size* bytes fill *max_size* megabytes."""
+    """Raise LinkRefusal(RESOURCE_LIMIT_EXCEEDED) if *size* bytes fill *max_size* megabytes."""
     if size >= max_size * _MEGABYTE:
-        raise Refusal(
+        raise LinkRefusal(
             errors.RESOURCE_LIMIT_EXCEEDED,
-            f"The maximum entity size has been reached or exceeded for '{path}'. Size of entity in bytes: {size}, "
-            f"max entity size in bytes: {max_size * _MEGABYTE}.",
+            f"The maximum entity size has been reached or exceeded for '{path}'. Size of entity in bytes:{size}, "
+            f"Max entity size in bytes:{max_size * _MEGABYTE}.  For more information please see "
+            "https://aka.ms/ServiceBusExceptions .  QuotaType: EntitySize",
         )
 
 

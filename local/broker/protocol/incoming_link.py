@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from local.broker import errors
 from local.broker.core.transaction import Transaction
-from local.broker.errors import Refusal
+from local.broker.errors import LinkRefusal, Refusal
 from local.broker.faults import Effect, Operation
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
@@ -24,7 +24,8 @@ class IncomingLink(Link):
     """
     A link on which the peer delivers.
 
-    A delivery that is too large is dropped as it arrives and rejected at its end, so that other deliveries go on.
+    A delivery that is too large is dropped as it arrives, and ends the link; so do other faults of a message or its
+    entity (`LinkRefusal`). What was sent after it gets no answer (Azure/azure-sdk-for-python issue 37916).
     Credit is granted again before it runs out, unless the peer does not read its answers; sending without credit ends
     the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
     """
@@ -132,7 +133,7 @@ class IncomingLink(Link):
         """Return the state to settle a delivery with, None if a fault suppresses the answer."""
         fault = self.faults.strike(Operation.SEND, self.path, message) if self.faults.is_set else None
         if fault is None:
-            return self._outcome(message, size, message_format, transaction)
+            return self._outcome_or_end(message, size, message_format, transaction)
         if fault.effect is Effect.CLOSE_LINK:
             self.detach(fault.refusal)
             return None
@@ -140,20 +141,35 @@ class IncomingLink(Link):
             fault,
             self.session.connection,
             self.path,
-            lambda: self._outcome(message, size, message_format, transaction),
+            lambda: self._outcome_or_end(message, size, message_format, transaction),
             performatives.rejected,
         )
+
+    def _outcome_or_end(
+        self, message: bytes, size: int, message_format: int, transaction: Transaction | None
+    ) -> bytes | None:
+        """Return the state to settle a delivery with, None if the link has ended because of it."""
+        try:
+            return self._outcome(message, size, message_format, transaction)
+        except LinkRefusal as refusal:
+            self.detach(refusal)
+            return None
 
     def _outcome(self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None) -> bytes:
         limit = self._max_message_size
         if size > limit:
-            description = f"the message has {size} bytes, expected at most {limit}"
-            return performatives.rejected(Refusal(errors.MESSAGE_SIZE_EXCEEDED, description))
+            raise LinkRefusal(
+                errors.MESSAGE_SIZE_EXCEEDED,
+                f"The received message (delivery-id:{self._delivery_count}, size:{size} bytes) exceeds the limit "
+                f"({limit} bytes) currently allowed on the link.",
+            )
         try:
             if transaction is None:
                 self.accept(message, message_format)
             else:
                 self.enlist(transaction, message, message_format)
+        except LinkRefusal:
+            raise
         except AmqpError as refusal:
             return performatives.rejected(refusal)
         except Malformed as malformed:

@@ -3,13 +3,20 @@
 from functools import partial
 
 from local.broker import errors
-from local.broker.core.content import Content, read_batch, read_content
+from local.broker.core.content import Content, read_batch, read_content, unprocessable
 from local.broker.core.entities import Queue, Topic
 from local.broker.core.transaction import Transaction, Work
-from local.broker.errors import Refusal
+from local.broker.errors import LinkRefusal, Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from local.broker.protocol.interfaces import LinkSession
 from shared.amqp.performatives import Attach
+from shared.amqp.values import map_, symbol, ulong
+
+LARGEST_BATCH = 1024 * 1024
+"""The bytes of a batch in the Premium tier, however large a message may be."""
+_BATCH_SIZE = symbol("com.microsoft:max-message-batch-size")
+MOST_IN_BATCH = 4_500
+"""The messages in a batch, in the Basic and Standard tiers; Azure/azure-service-bus issue 397."""
 
 
 class PublisherLink(IncomingLink):
@@ -19,13 +26,30 @@ class PublisherLink(IncomingLink):
         super().__init__(session, attach, max_message_size)
         self._entity = entity
 
+    def open(self) -> None:
+        """Open the link with the most bytes that a batch may have, and grant credit."""
+        limit = ulong(min(self._max_message_size, LARGEST_BATCH))
+        self.send_attach(max_message_size=self._max_message_size, properties=map_([(_BATCH_SIZE, limit)]))
+        self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)
+
     def accept(self, message: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""
+        self._check_size(message, message_format)
         publish(self._entity, message, message_format)
+
+    def _check_size(self, message: bytes, message_format: int) -> None:
+        if message_format == BATCH_FORMAT and len(message) > LARGEST_BATCH:
+            # Azure/azure-sdk-for-net issue 44261: a large message goes alone.
+            raise LinkRefusal(
+                errors.NOT_ALLOWED,
+                f"The link '{self.peer.name}' is force detached by the broker because publisher(link{self.handle}) "
+                "received a batch message with no data in it. Detach origin: Publisher.",
+            )
 
     def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole, when the transaction is committed."""
-        contents = _contents(message, message_format)
+        self._check_size(message, message_format)
+        contents = _contents(self._entity, message, message_format)
         transaction.enlist(self.top_level, [self._sending(contents)], sent=len(contents))
 
     def _sending(self, contents: list[Content]) -> Work:
@@ -68,7 +92,8 @@ class TransferLink(PublisherLink):
 
     def accept(self, message: bytes, message_format: int) -> None:
         """Send a message, or a batch as a whole, to the destination."""
-        sending = self._sending(_contents(message, message_format))
+        self._check_size(message, message_format)
+        sending = self._sending(_contents(self._entity, message, message_format))
         sending.check()
         sending.carry_out()
 
@@ -78,15 +103,35 @@ class TransferLink(PublisherLink):
 
 def publish(entity: Queue | Topic, message: bytes, message_format: int) -> None:
     """Publish a message to *entity*, or a batch as a whole; a Refusal if it does not accept it."""
-    contents = _contents(message, message_format)
+    contents = _contents(entity, message, message_format)
     entity.check(*contents)
     accept = entity.incoming.accept
     for content in contents:
         accept(content)
 
 
-def _contents(message: bytes, message_format: int) -> list[Content]:
-    """Return the content of a message, or the contents of a batch."""
-    if message_format == BATCH_FORMAT:
-        return [read_content(each) for each in read_batch(message)]
-    return [read_content(message)]
+def _contents(entity: Queue | Topic, message: bytes, message_format: int) -> list[Content]:
+    """Return the content of a message, or the contents of a batch; a Refusal for a batch that *entity* cannot take."""
+    if message_format != BATCH_FORMAT:
+        return [read_content(message)]
+    encoded = read_batch(message)
+    if len(encoded) > MOST_IN_BATCH:
+        raise unprocessable()
+    contents = [read_content(each) for each in encoded]
+    if entity.config.enable_partitioning:
+        _check_partition(contents, has_duplicate_detection=entity.config.requires_duplicate_detection)
+    return contents
+
+
+def _check_partition(contents: list[Content], *, has_duplicate_detection: bool) -> None:
+    """
+    Refuse a batch that a partitioned entity cannot store as a whole.
+
+    Source: Azure/amqpnetlite issue 120; Azure/azure-sdk-for-python issues 21955, 36333.
+    """
+    refused = "Batching brokered messages with distinct {} is not supported for an entity with partitioning{} enabled."
+    if has_duplicate_detection:
+        what = "SessionId, PartitionKey, or MessageId", " and duplicate detection"
+        raise Refusal(errors.NOT_ALLOWED, refused.format(*what))
+    if len({content.session_id or content.partition_key for content in contents}) > 1:
+        raise Refusal(errors.NOT_ALLOWED, refused.format("SessionId or PartitionKey", ""))

@@ -79,9 +79,16 @@ def test_the_bare_message_leaves_as_it_came() -> None:
     assert message.footer == footer
 
 
-def test_a_time_to_live_of_zero_is_ignored() -> None:
-    assert read_content(section(HEADER, list_([NULL, NULL, uint(0)])) + data(b"")).time_to_live is None
+def test_a_time_to_live_beyond_the_header_is_the_time_between_creation_and_expiry() -> None:
+    def life(ttl: int, creation: int, expiry: int) -> int | None:
+        times = properties(*[NULL] * 8, timestamp(expiry), timestamp(creation))
+        return read_content(section(HEADER, list_([NULL, NULL, uint(ttl)])) + times + data(b"")).time_to_live
+
     assert read_content(section(HEADER, list_([NULL, NULL, uint(1)])) + data(b"")).time_to_live == 1
+    assert read_content(section(HEADER, list_([NULL, NULL, uint(2**32 - 1)])) + data(b"")).time_to_live is None
+    assert life(2**32 - 1, 1_000, 1_000 + 2**33) == 2**33
+    assert life(2**32 - 1, 1_000, 253_402_300_799_999) is None
+    assert life(5_000, 1_000, 1_000 + 2**33) == 5_000
 
 
 def test_only_the_message_id_is_added_where_there_is_none() -> None:
@@ -118,7 +125,9 @@ def test_routing_data_is_read() -> None:
     [
         (application_properties(b=binary(b"x")), errors.MESSAGE_SIZE_EXCEEDED),
         (application_properties(b=Value(0xB0, b"x")), errors.MESSAGE_SIZE_EXCEEDED),
-        (application_properties(t=string("x" * 70_000)), errors.MESSAGE_SIZE_EXCEEDED),
+        (application_properties(t=string("x" * 32_786)), errors.INTERNAL_ERROR),
+        (application_properties(**{name: string("x" * 30_000) for name in "abc"}), errors.MESSAGE_SIZE_EXCEEDED),
+        (section(HEADER, list_([NULL, NULL, uint(0)])), errors.INTERNAL_ERROR),
         (properties(string("x" * 129)), errors.ARGUMENT_OUT_OF_RANGE),
         (properties(*[NULL] * 10, string("x" * 129)), errors.ARGUMENT_OUT_OF_RANGE),
         (annotations(x_opt_partition_key=string("x" * 129)), errors.ARGUMENT_OUT_OF_RANGE),

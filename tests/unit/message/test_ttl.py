@@ -2,8 +2,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.message.ttl import MAX_MILLISECONDS, Keep, Remaining, Stamp
+from shared.amqp.codec import decode
+from shared.amqp.values import timestamp
+from shared.message.arrival import Origin
+from shared.message.message import Message
+from shared.message.ttl import Keep, Remaining, Stamp
 from tests.messages import ENQUEUED, message
+
+
+LONGEST_IN_HEADER = 2**32 - 1
+NINETY_DAYS = 90 * 24 * 3_600_000
+
+
+def living(life: int | None) -> Message:
+    made = message(time_to_live=None)
+    made.time_to_live = life
+    return made
 
 
 def at(milliseconds_later: int) -> datetime:
@@ -24,7 +38,7 @@ def test_keep_does_not_change_the_time_to_live(life: int | None) -> None:
         (timedelta(minutes=2), 120_000),
         (timedelta(microseconds=1), 1),
         (timedelta(milliseconds=1.4), 1),
-        (timedelta(days=10_000), MAX_MILLISECONDS),
+        (timedelta(days=90), NINETY_DAYS),
     ],
 )
 def test_stamp_gives_every_copy_the_same_time_to_live(life: timedelta, stamped: int) -> None:
@@ -48,17 +62,41 @@ def test_stamp_gives_every_copy_the_same_time_to_live(life: timedelta, stamped: 
         (1, 1, 1),
         (5000, -60_000, 5000),
         (500, 200, 300),
-        (MAX_MILLISECONDS, 0, MAX_MILLISECONDS),
+        (NINETY_DAYS, 10, NINETY_DAYS - 10),
+        (NINETY_DAYS, NINETY_DAYS - 10_000, 10_000),
     ],
 )
 def test_remaining_counts_from_the_enqueued_time(life: int, age: int, left: int | None) -> None:
-    copied = message(time_to_live=life)
+    copied = living(life)
     assert Remaining().expires(copied, at(age)) is (left is None)
     assert copied.time_to_live == (life if left is None else left)
 
 
 def test_remaining_does_not_change_a_message_without_time_to_live_or_enqueued_time() -> None:
-    for copied in (message(time_to_live=None), message(time_to_live=0), message(None, time_to_live=5000)):
+    for copied in (message(time_to_live=None), message(None, time_to_live=5000)):
         before = copied.encode()
         assert not Remaining().expires(copied, at(10**9))
         assert copied.encode() == before
+
+
+def test_what_says_that_it_lives_for_ever_or_not_at_all_has_no_time_to_live() -> None:
+    for written in (0, LONGEST_IN_HEADER):
+        received = message(time_to_live=None)
+        received.sections.header = bytes.fromhex("005370c00803404070") + written.to_bytes(4)
+        assert received.time_to_live is None
+        assert not Remaining().expires(received, at(10**12))
+        assert read(received.encode()).time_to_live is None
+        assert not read(received.encode()).sections.header
+
+
+def test_what_lives_for_longer_than_a_header_can_say_does_so_at_the_target() -> None:
+    copied = living(NINETY_DAYS)
+    assert read(copied.encode()).time_to_live == NINETY_DAYS
+    fields = [decode(each)[0] for each in read(copied.encode()).property_fields()[8:10]]
+    assert fields == [timestamp(ENQUEUED + NINETY_DAYS), timestamp(ENQUEUED)]
+    copied.time_to_live = 1_000
+    assert read(copied.encode()).property_fields()[8] == b"\x40"
+
+
+def read(content: bytes) -> Message:
+    return Message.received(content, Origin("west", "q"))
