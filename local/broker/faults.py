@@ -44,7 +44,7 @@ class Effect(StrEnum):
       condition, an empty one for no error; a request is refused
     - expire-locks: all locks of the entity expire just before the operation
     - disable: the operation is refused as on a disabled entity
-    - fill: the operation is refused as on a full entity
+    - fill: the link that a message is sent on ends as at a full entity
     """
 
     DROP_CONNECTION = "drop-connection"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from shared.amqp.codec import encode
-from shared.amqp.scan import join_list, join_map
-from shared.amqp.sections import data
+from shared.amqp.scan import join_list, join_map, map_entries
+from shared.amqp.sections import data, descriptor, split
 from shared.amqp.values import NULL, string, symbol
 from shared.protocols import Outgoing
 
@@ -17,21 +17,39 @@ _ENVELOPE = 1024
 _MESSAGE_ANNOTATIONS, _PROPERTIES = b"\x00\x53\x72", b"\x00\x53\x73"
 _PARTITION_KEY = encode(symbol("x-opt-partition-key"))
 _NULL = encode(NULL)
+LARGEST_PROPERTY = 32 * 1024
+"""Bytes of one application property that Service Bus stores; NServiceBus.Transport.AzureServiceBus issue 171."""
 _BETWEEN_ID_AND_SESSION = 9
 
 
-def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Outgoing]]:
-    """Return *messages* in runs that each fit a batch of *limit* bytes; a larger message is a run of its own."""
+def split_by_size(messages: Sequence[Outgoing], limit: int, most: int | None = None) -> list[Sequence[Outgoing]]:
+    """
+    Return *messages* in runs that each fit a batch of *limit* bytes and *most* messages.
+
+    A larger message is a run of its own.
+    """
     chunks: list[Sequence[Outgoing]] = []
     start, size = 0, _ENVELOPE
     for index, message in enumerate(messages):
         cost = len(message.content) + _LONG_OVERHEAD
-        if size + cost > limit and index > start:
+        if index > start and (size + cost > limit or index - start == most):
             chunks.append(messages[start:index])
             start, size = index, _ENVELOPE
         size += cost
     chunks.append(messages[start:])
     return chunks
+
+
+def largest_property(content: bytes) -> tuple[str, int]:
+    """Return the name of the application property that has the most bytes, and their number; 0 if none has many."""
+    if len(content) <= LARGEST_PROPERTY:
+        return "", 0
+    section = split(content).application_properties
+    if len(section) <= LARGEST_PROPERTY:
+        return "", 0
+    entries = map_entries(section, descriptor(section, 0)[1], len(section))
+    length, name = max((stop - start, str(key)) for key, _, start, stop in entries)
+    return name, length
 
 
 def envelope_of(first: Outgoing) -> bytes:

@@ -2,14 +2,18 @@
 The errors that the services return, and Busway's reaction: one table for all outputs, shown in docs/operations.md.
 
 Sources: Microsoft Learn, "AMQP 1.0 in Service Bus: error conditions" and "Service Bus throttling"; the SDKs' own maps.
+The texts were seen in Azure/azure-sdk-for-python issues 19376 and 23487, for .NET 10266, in Azure/azure-service-bus
+issue 451 and microsoft/AzureTRE issue 734.
 """
 
+import re
 from datetime import timedelta
 from typing import NamedTuple
 
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable, requested_wait
 
 SIZE_EXCEEDED = "MessageSizeExceeded"
+PROPERTY_SIZE_EXCEEDED = "PropertySizeExceeded"
 REFUSED = "TargetRefusedMessage"
 
 
@@ -35,6 +39,13 @@ THROTTLED = Reaction(
     TargetUnavailable,
     "the target is busy",
     retry_after=timedelta(seconds=10),
+)
+OVERLOADED = Reaction(
+    "overloaded",
+    ("amqp:internal-error",),
+    TargetUnavailable,
+    "the target could not process what was sent",
+    retry_after=timedelta(seconds=2),
 )
 FULL = Reaction("full", ("amqp:resource-limit-exceeded",), TargetRefused, "its quota is exceeded")
 DISABLED = Reaction("disabled", ("com.microsoft:entity-disabled",), TargetRefused, "it is disabled")
@@ -68,7 +79,20 @@ INVALID = Reaction(
 )
 UNREACHABLE = Reaction("unreachable", (), TargetUnavailable, "the target cannot be reached")
 
-REACTIONS = (THROTTLED, UNREACHABLE, FULL, DISABLED, MISSING, UNAUTHORIZED, TOO_LARGE, INVALID)
+REACTIONS = (THROTTLED, OVERLOADED, UNREACHABLE, FULL, DISABLED, MISSING, UNAUTHORIZED, TOO_LARGE, INVALID)
+_CAUSES = {
+    "Ip has been prevented": "the firewall of the namespace does not let Busway in",
+    "LocalAuthDisabled": "keys are switched off at the namespace, which leaves a managed identity",
+    "ExpiredToken": "the token has expired",
+    "'Send' claim(s) are required": "the right to send is missing",
+    "'Listen' claim(s) are required": "the right to listen is missing",
+    "'Manage' claim(s) are required": "the right to manage is missing",
+    "maximum number of handles": "the connection has as many links as it may have",
+    "tokens per connection": "the connection has as many tokens as it may have",
+    "ConnectionsQuotaExceeded": "the namespace has as many connections as it may have",
+}
+"""What an answer says of its cause, in our words: the rest of it may quote what was sent."""
+_WAIT = re.compile(r"wait (\d{1,3}) seconds")
 _BY_CONDITION = {condition: each for each in REACTIONS for condition in each.conditions}
 
 
@@ -80,12 +104,16 @@ def reaction_to(condition: str | None, otherwise: Reaction = UNREACHABLE) -> Rea
 def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) -> BuswayError:
     """Return the error of a row for the entity *where*; *seen* names the cause."""
     error: BuswayError
+    answer = str(cause)
     if reaction.error is MessageRejected:
         error = MessageRejected(reaction.reason, f"{where}: {reaction.text}, {seen}")
     elif reaction.error is TargetRefused:
-        error = TargetRefused(f"{where}: the target refuses to take messages, {reaction.text}: {seen}")
+        text = next((words for phrase, words in _CAUSES.items() if phrase in answer), reaction.text)
+        error = TargetRefused(f"{where}: the target refuses to take messages, {text}: {seen}")
     else:
-        error = TargetUnavailable(f"{where}: {reaction.text}, {seen}", retry_after=reaction.retry_after)
+        asked = _WAIT.search(answer) if reaction.retry_after is not None else None
+        wait = reaction.retry_after if asked is None else timedelta(seconds=int(asked[1]))
+        error = TargetUnavailable(f"{where}: {reaction.text}, {seen}", retry_after=wait)
     error.__cause__ = cause
     return error
 

@@ -18,6 +18,7 @@ from shared.amqp.values import Malformed
 
 CREDIT = 1000
 BATCH_FORMAT = 0x80013700
+_ENDING = frozenset((Effect.CLOSE_LINK, Effect.FILL))
 
 
 class IncomingLink(Link):
@@ -134,7 +135,7 @@ class IncomingLink(Link):
         fault = self.faults.strike(Operation.SEND, self.path, message) if self.faults.is_set else None
         if fault is None:
             return self._outcome_or_end(message, size, message_format, transaction)
-        if fault.effect is Effect.CLOSE_LINK:
+        if fault.effect in _ENDING:
             self.detach(fault.refusal)
             return None
         return apply_fault(
