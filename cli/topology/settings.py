@@ -53,6 +53,7 @@ SETTINGS = {
         _SUBSCRIPTION, "--dead-letter-on-filter-exceptions", default=True, is_noticed=False
     ),
     "enable_partitioning": Known(_QUEUE | _TOPIC, "--enable-partitioning", default=False),
+    "support_ordering": Known(_TOPIC, "--support-ordering", default=True),
     "auto_delete_on_idle": Known(_ALL, is_noticed=False),
     "user_metadata": Known(_ALL, is_noticed=False),
     "partition_count": Known(_HUB, "--partition-count"),

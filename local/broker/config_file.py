@@ -199,6 +199,7 @@ def _read_topic(reader: Reader) -> TopicConfig:
         status=_status(properties),
         max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
         enable_partitioning=properties.flag("EnablePartitioning"),
+        support_ordering=properties.flag("SupportOrdering", default=True),
     )
     reader.unique([each.name for each in config.subscriptions], "subscriptions")
     properties.finish()

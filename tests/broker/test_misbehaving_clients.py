@@ -271,9 +271,9 @@ def test_a_link_that_never_ends_its_message_is_cut_short(connect: Connect) -> No
     for _ in range(100):
         peer.sendall(transfer(1, 0, part, more=True))
     peer.sendall(transfer(1, 0, part))
-    heard = heard_until(peer, performatives.DISPOSITION)
-    (state,) = [fields[4] for _, code, fields in heard if code == performatives.DISPOSITION]
-    assert "amqp:link:message-size-exceeded" in str(plain(state))
+    heard = heard_until(peer, performatives.DETACH)
+    (error,) = [fields[2] for _, code, fields in heard if code == performatives.DETACH]
+    assert "amqp:link:message-size-exceeded" in str(plain(error))
 
 
 def largest_backlog(broker: RunningBroker) -> int:

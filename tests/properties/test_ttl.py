@@ -15,7 +15,9 @@ SKEW = round(CLOCK_SKEW.total_seconds() * 1000)
 LONGEST = 2**34
 
 # The largest number of a header means for ever.
-lives = st.integers(MIN_MILLISECONDS, 2000) | st.integers(MIN_MILLISECONDS, LONGEST).filter(lambda life: life != 2**32 - 1)
+lives = st.integers(MIN_MILLISECONDS, 2000) | st.integers(MIN_MILLISECONDS, LONGEST).filter(
+    lambda life: life != 2**32 - 1
+)
 skews = st.integers(-SKEW, SKEW)
 
 

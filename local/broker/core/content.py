@@ -265,9 +265,7 @@ def _integer(value: Value | None, what: str) -> int | None:
 
 def unprocessable() -> Refusal:
     """Return the refusal for a message or batch that the service cannot store, without a word why."""
-    return Refusal(
-        errors.INTERNAL_ERROR, "The service was unable to process the request; please retry the operation."
-    )
+    return Refusal(errors.INTERNAL_ERROR, "The service was unable to process the request; please retry the operation.")
 
 
 def _check_property_sizes(section: bytes) -> None:

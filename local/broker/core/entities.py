@@ -159,9 +159,7 @@ class Backlog:
                 content, to=self.config.forward_to, hops=hops + 1, failed=self.transfer_dead_letters
             )
         else:
-            self.store.add(
-                content, enqueue_sequence_number=enqueue_sequence_number, longest_life=longest_life
-            )
+            self.store.add(content, enqueue_sequence_number=enqueue_sequence_number, longest_life=longest_life)
 
     def counts(self, scheduled: int = 0) -> Counts:
         """Return the counts of the entity, which has *scheduled* messages."""
@@ -298,9 +296,7 @@ class Subscription:
             message = StoredMessage(content, sequence_number, sequence_number, enqueued_time, None)
             self.backlog.dead_letter(message, "Session ID is null.", "Session enabled entity, expected a session id.")
         else:
-            self.backlog.enqueue(
-                content, enqueue_sequence_number=sequence_number, hops=hops, longest_life=longest_life
-            )
+            self.backlog.enqueue(content, enqueue_sequence_number=sequence_number, hops=hops, longest_life=longest_life)
 
     def reconfigure(self, config: SubscriptionConfig) -> None:
         """Apply another configuration from now on, with the same rules."""

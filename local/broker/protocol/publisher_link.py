@@ -72,7 +72,7 @@ class PublisherLink(IncomingLink):
         entity.check(*contents)
 
     def _publish(self, contents: list[Content]) -> None:
-        for content in contents:
+        for content in _in_order_of_pumps(self._entity, contents):
             self._entity.incoming.accept(content)
 
 
@@ -106,8 +106,15 @@ def publish(entity: Queue | Topic, message: bytes, message_format: int) -> None:
     contents = _contents(entity, message, message_format)
     entity.check(*contents)
     accept = entity.incoming.accept
-    for content in contents:
+    for content in _in_order_of_pumps(entity, contents):
         accept(content)
+
+
+def _in_order_of_pumps(entity: Queue | Topic, contents: list[Content]) -> list[Content]:
+    """Return *contents* as two pumps of a topic without ordering copy them; Azure/azure-service-bus issue 562."""
+    if isinstance(entity, Queue) or entity.config.support_ordering:
+        return contents
+    return contents[1::2] + contents[::2]
 
 
 def _contents(entity: Queue | Topic, message: bytes, message_format: int) -> list[Content]:

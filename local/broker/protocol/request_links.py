@@ -10,8 +10,9 @@ from collections import deque
 
 from local.broker import errors
 from local.broker.core.transaction import Transaction
-from local.broker.errors import Refusal
+from local.broker.errors import LinkRefusal, Refusal
 from local.broker.faults import Operation
+from local.broker.protocol import performatives
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.interfaces import LinkSession, ResponsePath
@@ -85,7 +86,10 @@ class RequestLink(IncomingLink):
         self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
     ) -> bytes | None:
         """Settle a request; a fault affects the operation that is requested, not the delivery of the request."""
-        return self._outcome(message, size, message_format, transaction)
+        try:
+            return self._outcome(message, size, message_format, transaction)
+        except LinkRefusal as refusal:
+            return performatives.rejected(refusal)
 
     def _respond(self, request: Request) -> Response | None:
         fault = None

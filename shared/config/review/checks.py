@@ -338,6 +338,30 @@ NO_DUPLICATE_DETECTION = _check(
     "create the target with duplicate detection, or make its consumers idempotent",
     needs_entities=True,
 )
+PARTITIONED_DUPLICATES = _check(
+    _WARNING,
+    "partitioned-duplicates",
+    "The target is partitioned and detects duplicates. Such an entity takes no batches: each message costs a round "
+    "trip of its own, and messages of one session follow each other one by one.",
+    "create the target without partitioning, or without duplicate detection; neither can be changed later",
+    needs_entities=True,
+)
+NO_SUPPORT_ORDERING = _check(
+    _WARNING,
+    "no-support-ordering",
+    "The topic does not support ordering: its subscriptions get messages in another order than it does, also those of "
+    "one session.",
+    "set SupportOrdering of the topic to true; the SDK for .NET creates topics without it",
+    needs_entities=True,
+)
+FORWARDED = _check(
+    _WARNING,
+    "forwarded",
+    "The entity forwards what it gets. Forwarding keeps no order, may repeat messages, has lost some, and nothing can "
+    "be received or peeked at there.",
+    "let the task take from, or send to, the last entity of the chain",
+    needs_entities=True,
+)
 SHORT_DUPLICATE_WINDOW = _check(
     _WARNING,
     "short-duplicate-window",

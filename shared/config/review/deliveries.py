@@ -1,4 +1,4 @@
-"""Checks delivery counts, duplicate detection and message sizes."""
+"""Checks delivery counts, duplicate detection, order and message sizes."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -6,7 +6,7 @@ from math import ceil
 
 from shared.config.models import Route, TaskFile
 from shared.config.review import checks
-from shared.config.review.entities import Queue, Topic
+from shared.config.review.entities import Queue, Subscription, Topic
 from shared.config.review.findings import Finding
 from shared.config.review.known_properties import key_of
 from shared.config.review.network import Network
@@ -22,6 +22,9 @@ def findings(network: Network) -> Iterator[Finding]:
     """Yield sources that give up early, and targets that accept duplicates, drop copies, or take smaller messages."""
     for task in network.tasks:
         yield from _attempts(network, task)
+        source = network.entities.deliverer(network.connection(task.source.connection), task.source)
+        topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
+        yield from _order(topic, source, network.label(task.source), network.place(task, "source"))
         for index, route in enumerate(task.routes):
             taker = network.entities.taker(network.connection(route.target.connection), route.target)
             if taker is not None:
@@ -29,6 +32,9 @@ def findings(network: Network) -> Iterator[Finding]:
                 if route.via == "sdk":  # a binding cannot set an id
                     yield from _duplicates(network, task, route, taker, place)
                 yield from _sizes(network, task, route, taker, place)
+                queue = network.entities.queue(network.connection(route.target.connection), route.target.queue)
+                topic = network.entities.topic(network.connection(route.target.connection), route.target.topic)
+                yield from _order(topic, queue, network.label(route.target), place)
 
 
 def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -45,6 +51,14 @@ def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
         yield Finding(checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
 
 
+def _order(topic: Topic | None, entity: Queue | Subscription | None, label: str, place: str) -> Iterator[Finding]:
+    """Yield what keeps no order at a source or target: its *topic*, or a queue or subscription that forwards."""
+    if topic is not None and not topic.support_ordering:
+        yield Finding(checks.NO_SUPPORT_ORDERING, place, f"{topic.name}, the topic of {label}, has no SupportOrdering")
+    if entity is not None and entity.forward_to is not None:
+        yield Finding(checks.FORWARDED, place, f"{label} forwards to {entity.forward_to}")
+
+
 def _session_functions(network: Network) -> int:
     sources = [*(each.source for each in network.tasks), *(each.source for each in network.configuration.taps)]
     return sum(each.sessions for each in sources)
@@ -55,6 +69,8 @@ def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | T
     if not taker.requires_duplicate_detection:
         yield Finding(checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
         return
+    if taker.enable_partitioning:
+        yield Finding(checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
     window = taker.duplicate_detection_history_time_window
     if network.target_node(route.target) == network.source_node(task.source) and not _sets_id(route.action):
         seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"

@@ -47,6 +47,8 @@ class Taker(Named, Protocol):
     def duplicate_detection_history_time_window(self) -> timedelta: ...
     @property
     def max_message_size(self) -> int | None: ...
+    @property
+    def enable_partitioning(self) -> bool: ...
 
 
 class Queue(Deliverer, Taker, Protocol):
@@ -63,6 +65,8 @@ class Subscription(Deliverer, Protocol):
 class Topic(Taker, Protocol):
     """A topic."""
 
+    @property
+    def support_ordering(self) -> bool: ...
     @property
     def subscriptions(self) -> Sequence[Subscription]: ...
 

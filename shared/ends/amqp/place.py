@@ -8,7 +8,7 @@ from shared.amqp.values import Malformed
 from shared.ends.amqp.endpoint import AmqpEndpoint
 from shared.ends.amqp.link import AmqpLink, NoCredit
 from shared.ends.amqp.trial import Blame, BreaksLinks, Unclear, may_be_because_of
-from shared.ends.conditions import REFUSED, UNREACHABLE, about_the_link, as_error, reaction_to
+from shared.ends.conditions import OVERLOADED, REFUSED, UNREACHABLE, about_the_link, as_error, reaction_to
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.printable import printable
 
@@ -118,4 +118,7 @@ def translated(where: str, error: Exception) -> BuswayError:
     # A broker that violates the protocol says nothing of a message.
     condition = error.condition if isinstance(error, AmqpError) and not isinstance(error, Violation) else None
     seen = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_LONGEST_TEXT]
-    return as_error(reaction_to(condition, UNREACHABLE), where, printable(seen) or type(error).__name__, error)
+    reaction = reaction_to(condition, UNREACHABLE)
+    # Brokers of other makers answer so to what they stumble over, which may be a message.
+    reaction = UNREACHABLE if reaction is OVERLOADED else reaction
+    return as_error(reaction, where, printable(seen) or type(error).__name__, error)

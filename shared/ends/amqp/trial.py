@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from shared.amqp import sections
 from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError, ConnectionClosed, Violation
 from shared.ends.amqp.link import AmqpLink
-from shared.ends.conditions import UNREACHABLE, reaction_to
+from shared.ends.conditions import OVERLOADED, UNREACHABLE, reaction_to
 from shared.printable import printable
 
 QUIET_SECONDS = 1.0
@@ -123,7 +123,7 @@ def may_be_because_of(content: bytes, failure: Exception) -> bool:
         if condition == UNAUTHORIZED_ACCESS:
             # RabbitMQ 4 allows no other user id than that of the connection.
             return _has_user_id(content)
-        return condition not in _NO_FAULT and reaction_to(condition, UNREACHABLE) is UNREACHABLE
+        return condition not in _NO_FAULT and reaction_to(condition, UNREACHABLE) in {OVERLOADED, UNREACHABLE}
     return isinstance(failure, OSError) and not isinstance(failure, ConnectionClosed)
 
 

@@ -1,7 +1,7 @@
 """Files of entities, and host files: which connection each belongs to, and what it must leave room for."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -118,3 +118,42 @@ def test_entities_file_without_a_connection_is_a_problem(tmp_path: Path, connect
     with pytest.raises(ConfigError) as caught:
         entities_of([str(hubs_file(tmp_path, "east"))], connections)
     assert "is for 'east', which is not a connection of this kind" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "P1D"}, []),
+        (
+            {
+                "RequiresDuplicateDetection": True,
+                "DuplicateDetectionHistoryTimeWindow": "P1D",
+                "EnablePartitioning": True,
+            },
+            ["partitioned-duplicates"],
+        ),
+        (
+            {
+                "RequiresDuplicateDetection": True,
+                "DuplicateDetectionHistoryTimeWindow": "P1D",
+                "SupportOrdering": False,
+            },
+            ["no-support-ordering"],
+        ),
+    ],
+)
+def test_a_topic_that_slows_messages_down_or_reorders_them_is_found(
+    found: Callable[..., list[tuple[str, str]]], properties: dict[str, object], expected: list[str]
+) -> None:
+    one = task("t", "{connection: west, queue: orders}", to("east", "topic: orders"))
+    topics = [{"Name": "orders", "Properties": properties, "Subscriptions": [{"Name": "all"}]}]
+    assert [name for name, _ in found(one, east={"Topics": topics})] == expected
+
+
+def test_entities_that_forward_are_found(found: Callable[..., list[tuple[str, str]]]) -> None:
+    one = task("t", "{connection: west, queue: orders}", to("east"))
+    queues = [
+        {"Name": "orders", "Properties": {"ForwardTo": "last", "RequiresDuplicateDetection": True}},
+        {"Name": "last"},
+    ]
+    assert ("forwarded", "routes[0].target") in found(one, east={"Queues": queues})

@@ -9,7 +9,6 @@ from shared.message.message import Message
 from shared.message.ttl import Keep, Remaining, Stamp
 from tests.messages import ENQUEUED, message
 
-
 LONGEST_IN_HEADER = 2**32 - 1
 NINETY_DAYS = 90 * 24 * 3_600_000
 
