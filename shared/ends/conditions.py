@@ -91,7 +91,7 @@ _CAUSES = {
     "tokens per connection": "the connection has as many tokens as it may have",
     "ConnectionsQuotaExceeded": "the namespace has as many connections as it may have",
 }
-"""What an answer says of its cause, in our words: the rest of it may quote what was sent."""
+"""The causes that answers name, in our words: the rest of an answer may quote what was sent."""
 _WAIT = re.compile(r"wait (\d{1,3}) seconds")
 _BY_CONDITION = {condition: each for each in REACTIONS for condition in each.conditions}
 

@@ -295,7 +295,7 @@ class Message(Struct, eq=False, gc=False):
         """
         The time to live in milliseconds, None for the entity's default.
 
-        The header has room for 49.7 days, and its largest number means for ever. What lives longer has besides a
+        The header has room for 49.7 days, and its largest number means forever. What lives longer has besides a
         creation time, and the time at which it expires. 0 means none: Service Bus takes no message with it.
 
         Source: Azure/azure-sdk-for-net issues 38875 and 40915, for Java 17678; Azure/amqpnetlite issue 333.
@@ -319,7 +319,7 @@ class Message(Struct, eq=False, gc=False):
     @time_to_live.setter
     def time_to_live(self, milliseconds: int | None) -> None:
         if milliseconds == _LONGEST_LIFE:
-            milliseconds -= 1  # it would mean for ever
+            milliseconds -= 1  # it would mean forever
         self._set_header_field(_TTL, None if milliseconds is None else uint(min(milliseconds, _LONGEST_LIFE)))
         if milliseconds is not None and milliseconds > _LONGEST_LIFE:
             created = self._property_field(_CREATION_TIME)

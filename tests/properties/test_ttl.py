@@ -14,7 +14,7 @@ from tests.messages import ENQUEUED
 SKEW = round(CLOCK_SKEW.total_seconds() * 1000)
 LONGEST = 2**34
 
-# The largest number of a header means for ever.
+# The largest number of a header means forever.
 lives = st.integers(MIN_MILLISECONDS, 2000) | st.integers(MIN_MILLISECONDS, LONGEST).filter(
     lambda life: life != 2**32 - 1
 )

@@ -51,7 +51,7 @@ NULL = b"\x40"
 _USUAL_HEADER = 64  # bytes; larger ones would take much memory
 _EXPIRY, _CREATION, _GROUP_ID = 8, 9, 10
 _NEVER = 253_402_300_799_000
-"""The last second of the year 9999, which .NET writes for a message that lives for ever."""
+"""The last second of the year 9999, which .NET writes for a message that lives forever."""
 # Those of @azure/service-bus are an empty map.
 _NO_ANNOTATIONS = (b"", b"\x00\x53\x72\xd1\x00\x00\x00\x04\x00\x00\x00\x00")
 _NO_HEADER = b"\x40\x40"
@@ -177,7 +177,7 @@ def _header_of(section: bytes) -> tuple[bytes, int | None]:
 
 def _longer_life(properties: bytes) -> int | None:
     """
-    Return a time to live for which the header has no room, None for a message that lives for ever.
+    Return a time to live for which the header has no room, None for a message that lives forever.
 
     It is the time between creation and expiry; Azure/azure-sdk-for-net issues 38875, 40915, for Java 17678.
     """

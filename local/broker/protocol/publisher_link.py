@@ -9,6 +9,7 @@ from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import LinkRefusal, Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from local.broker.protocol.interfaces import LinkSession
+from shared.amqp.errors import NOT_ALLOWED
 from shared.amqp.performatives import Attach
 from shared.amqp.values import map_, symbol, ulong
 
@@ -41,7 +42,7 @@ class PublisherLink(IncomingLink):
         if message_format == BATCH_FORMAT and len(message) > LARGEST_BATCH:
             # Azure/azure-sdk-for-net issue 44261: a large message goes alone.
             raise LinkRefusal(
-                errors.NOT_ALLOWED,
+                NOT_ALLOWED,
                 f"The link '{self.peer.name}' is force detached by the broker because publisher(link{self.handle}) "
                 "received a batch message with no data in it. Detach origin: Publisher.",
             )
@@ -139,6 +140,6 @@ def _check_partition(contents: list[Content], *, has_duplicate_detection: bool) 
     refused = "Batching brokered messages with distinct {} is not supported for an entity with partitioning{} enabled."
     if has_duplicate_detection:
         what = "SessionId, PartitionKey, or MessageId", " and duplicate detection"
-        raise Refusal(errors.NOT_ALLOWED, refused.format(*what))
+        raise Refusal(NOT_ALLOWED, refused.format(*what))
     if len({content.session_id or content.partition_key for content in contents}) > 1:
-        raise Refusal(errors.NOT_ALLOWED, refused.format("SessionId or PartitionKey", ""))
+        raise Refusal(NOT_ALLOWED, refused.format("SessionId or PartitionKey", ""))

@@ -12,13 +12,13 @@ from local.broker import errors
 from local.broker.core.transaction import Transaction
 from local.broker.errors import LinkRefusal, Refusal
 from local.broker.faults import Operation
-from local.broker.protocol import performatives
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.interfaces import LinkSession, ResponsePath
 from local.broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from local.broker.protocol.requests import Node, Request, Response, encode_response, read_request
 from local.broker.protocol.terminus import address_of
+from shared.amqp import performatives
 from shared.amqp.performatives import Attach
 from shared.amqp.values import symbol
 

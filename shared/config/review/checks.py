@@ -357,9 +357,9 @@ NO_SUPPORT_ORDERING = _check(
 FORWARDED = _check(
     _WARNING,
     "forwarded",
-    "The entity forwards what it gets. Forwarding keeps no order, may repeat messages, has lost some, and nothing can "
+    "The target forwards what it gets. Forwarding keeps no order, may repeat messages, has lost some, and nothing can "
     "be received or peeked at there.",
-    "let the task take from, or send to, the last entity of the chain",
+    "let the task send to the last entity of the chain",
     needs_entities=True,
 )
 SHORT_DUPLICATE_WINDOW = _check(

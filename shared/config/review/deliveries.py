@@ -6,7 +6,7 @@ from math import ceil
 
 from shared.config.models import Route, TaskFile
 from shared.config.review import checks
-from shared.config.review.entities import Queue, Subscription, Topic
+from shared.config.review.entities import Queue, Topic
 from shared.config.review.findings import Finding
 from shared.config.review.known_properties import key_of
 from shared.config.review.network import Network
@@ -22,9 +22,8 @@ def findings(network: Network) -> Iterator[Finding]:
     """Yield sources that give up early, and targets that accept duplicates, drop copies, or take smaller messages."""
     for task in network.tasks:
         yield from _attempts(network, task)
-        source = network.entities.deliverer(network.connection(task.source.connection), task.source)
         topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
-        yield from _order(topic, source, network.label(task.source), network.place(task, "source"))
+        yield from _order(topic, None, network.label(task.source), network.place(task, "source"))
         for index, route in enumerate(task.routes):
             taker = network.entities.taker(network.connection(route.target.connection), route.target)
             if taker is not None:
@@ -51,12 +50,12 @@ def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
         yield Finding(checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
 
 
-def _order(topic: Topic | None, entity: Queue | Subscription | None, label: str, place: str) -> Iterator[Finding]:
-    """Yield what keeps no order at a source or target: its *topic*, or a queue or subscription that forwards."""
+def _order(topic: Topic | None, queue: Queue | None, label: str, place: str) -> Iterator[Finding]:
+    """Yield what keeps no order: the *topic* of a source or target, or a target that is a *queue* and forwards."""
     if topic is not None and not topic.support_ordering:
         yield Finding(checks.NO_SUPPORT_ORDERING, place, f"{topic.name}, the topic of {label}, has no SupportOrdering")
-    if entity is not None and entity.forward_to is not None:
-        yield Finding(checks.FORWARDED, place, f"{label} forwards to {entity.forward_to}")
+    if queue is not None and queue.forward_to is not None:
+        yield Finding(checks.FORWARDED, place, f"{label} forwards to {queue.forward_to}")
 
 
 def _session_functions(network: Network) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
-from shared.ends.service_bus.place import Place
 from shared.ends.service_bus.link import SenderLink
+from shared.ends.service_bus.place import Place
 from shared.errors import BuswayError
 from shared.protocols import Outgoing
 

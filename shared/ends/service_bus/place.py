@@ -29,7 +29,6 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from shared.ends.sdk_amqp.encoded_transfer import ONE_MESSAGE, EncodedMessage
 from shared.access.identity import lacks_a_right
 from shared.ends.batches import LARGEST_PROPERTY, encode_batch, envelope_of, largest_property, split_by_size
 from shared.ends.conditions import (
@@ -49,6 +48,7 @@ from shared.ends.conditions import (
     as_error,
     reaction_to,
 )
+from shared.ends.sdk_amqp.encoded_transfer import ONE_MESSAGE, EncodedMessage
 from shared.ends.service_bus.internals import condition_of
 from shared.ends.service_bus.link import SenderLink
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable

@@ -223,7 +223,7 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
             if argument % 3 == 0 and argument % 2:
                 namespace.topic("topic").incoming.cancel([number])
         case "expire":
-            namespace.queue("plain").publish(read_content(encoded("short", time_to_live=1000 * argument)))
+            namespace.queue("plain").publish(read_content(encoded("short", time_to_live=1000 * argument or 1)))
         case "topic":
             namespace.topic("topic").publish(read_content(encoded(f"t-{argument}")))
         case "hub":
