@@ -27,7 +27,7 @@ from shared.clock import Clock, SystemClock
 from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key, in_order
 from shared.errors import BuswayError, MessageRejected
-from shared.line.gathering import Gathering
+from shared.line.intake import Intake
 from shared.message.text_messages import fault_message, text_message
 from shared.printable import printable
 
@@ -64,7 +64,7 @@ class _Refusals:
 
 
 def register_webhook(
-    app: func.FunctionApp, task: str, webhook: str, gathering: Gathering, clock: Clock | None = None
+    app: func.FunctionApp, task: str, webhook: str, intake: Intake, clock: Clock | None = None
 ) -> None:
     """Add the function of *task*, which takes events at events/*webhook*."""
     refusals = _Refusals(task, clock or SystemClock())
@@ -72,7 +72,7 @@ def register_webhook(
     async def receive(request: func.HttpRequest) -> func.HttpResponse:
         if request.method == "OPTIONS":
             return _handshake(request, refusals)
-        return await _received(request, task, gathering, refusals)
+        return await _received(request, task, intake, refusals)
 
     decorated = app.route(
         route=f"events/{webhook}",
@@ -91,9 +91,7 @@ def _handshake(request: func.HttpRequest, refusals: _Refusals) -> func.HttpRespo
     return response(b"", _JSON, headers={"WebHook-Allowed-Origin": ORIGIN, "WebHook-Allowed-Rate": "*"})
 
 
-async def _received(
-    request: func.HttpRequest, task: str, gathering: Gathering, refusals: _Refusals
-) -> func.HttpResponse:
+async def _received(request: func.HttpRequest, task: str, intake: Intake, refusals: _Refusals) -> func.HttpResponse:
     body = request.get_body()
     if len(body) > MOST_BYTES:
         return refusals.answer(f"the request has {len(body)} bytes, expected at most {MOST_BYTES}", 413)
@@ -104,7 +102,7 @@ async def _received(
         return refusals.answer(f"expected CloudEvents or events of Event Grid: {reason}", 400)
     if isinstance(contents, str):
         return response(json.dumps({"validationResponse": contents}).encode(), _JSON)
-    runs = (gathering.run(content, key=key) for content, key in contents)
+    runs = (intake.run(content, key=key) for content, key in contents)
     results = await asyncio.gather(*runs, return_exceptions=True)
     errors = [each for each in results if each is not None]
     for error in errors:

@@ -18,7 +18,7 @@ from shared.errors import MessageRejected
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.tap import Tap
 from shared.line.binding_output import BindingOutput
-from shared.line.gathering import Gathering
+from shared.line.intake import Intake
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -68,17 +68,17 @@ def register(
         # Import lazily: only apps with webhooks need this.
         from functions.event_grid import register_webhook  # noqa: PLC0415 - see above
 
-        register_webhook(app, task.task, task.source.webhook, Gathering(pipeline, has_sessions=False))
+        register_webhook(app, task.task, task.source.webhook, Intake(pipeline, has_sessions=False))
         return
     if has_texts:
-        gathering = Gathering(pipeline, has_sessions=False)
-        app.function_name(task.task)(queue_trigger(app, task.source.entity, setting)(_from_queue(gathering)))
+        intake = Intake(pipeline, has_sessions=False)
+        app.function_name(task.task)(queue_trigger(app, task.source.entity, setting)(_from_queue(intake)))
         return
     if task.journal is False:
         journal = None
     if task.levers.dispatch == "single":
-        gathering = Gathering(pipeline, has_sessions=task.source.sessions)
-        _declare(app, task, _gathered(task, gathering, sessions), setting, task.task)
+        intake = Intake(pipeline, has_sessions=task.source.sessions)
+        _declare(app, task, _gathered(task, intake, sessions), setting, task.task)
         return
     for name in task.functions():
         _register(app, task, pipeline.run, setting, journal, sessions=sessions, name=name, bindings=pipeline.bindings)
@@ -152,10 +152,10 @@ def _function(file: TaskFile | TapFile, run: Run, sessions: HostSettlement) -> C
     return replicate
 
 
-def _gathered(task: TaskFile, gathering: Gathering, sessions: HostSettlement) -> Callable[..., Awaitable[None]]:
+def _gathered(task: TaskFile, intake: Intake, sessions: HostSettlement) -> Callable[..., Awaitable[None]]:
     async def replicate_one(messages: RawMessage) -> None:
         with _session(task, sessions, [messages.content]):
-            await gathering.run(messages.content, messages.lock_token)
+            await intake.run(messages.content, messages.lock_token)
 
     return replicate_one
 
@@ -175,9 +175,9 @@ def _session_in(content: bytes) -> str | None:
         return None
 
 
-def _from_queue(gathering: Gathering) -> Callable[..., Awaitable[None]]:
+def _from_queue(intake: Intake) -> Callable[..., Awaitable[None]]:
     async def replicate_queue_message(messages: func.QueueMessage) -> None:
-        await gathering.run(queue_content(messages), key=event_key(messages.get_body()))
+        await intake.run(queue_content(messages), key=event_key(messages.get_body()))
 
     return replicate_queue_message
 

@@ -89,7 +89,7 @@ async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes
     await pipeline.run(contents, partition, tokens)
     origin = task.origin if partition is None else task.origin._replace(partition=partition)
     # No batch was seen if the task does not read this partition.
-    counts = Counter(batch.first + item.delivery for batch in observer.batches for item in batch.items)
+    counts = Counter(item.original.position for batch in observer.batches for item in batch.items)
     records = iter(journal.records)
     results = []
     for index, content in enumerate(contents):

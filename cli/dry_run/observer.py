@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from shared.line.batch import Batch
 from shared.line.batch import Step as LineStep
-from shared.line.editing import NOTHING_LEFT
+from shared.line.editor_steps import NOTHING_LEFT
 from shared.line.item import Item
 from shared.line.states import State
 from shared.message.message import Message
@@ -40,7 +40,7 @@ class Observer:
     def __init__(self) -> None:
         """Start without steps."""
         self.steps: dict[int, list[Step]] = {}
-        """By the index of the message in its batch."""
+        """By the position of the message in its delivery."""
         self.batches: list[Batch] = []
         """A delivery that is too large passes the line as several."""
 
@@ -71,14 +71,14 @@ class Observer:
     def _note(self, name: str, batch: Batch, before: Sequence[_Before]) -> None:
         known = {each.item for each in before}
         for each in before:
-            if each.item.delivery >= len(batch.contents) or (name != "open" and each.item.index >= len(batch.parts)):
+            original = each.item.original
+            if original.position >= batch.end or (name != "open" and original not in batch.parts):
                 continue  # it is postponed
             text = _text(name, each.item)
             after = [] if text is not None and name.startswith(_EDITOR) else _after(name, each, batch, known)
             if text is None and each.item.state is State.FAILED:
                 continue  # the journal record has the reason
-            place = batch.first + each.item.delivery
-            self.steps.setdefault(place, []).append(Step(name, each.copy, after, text))
+            self.steps.setdefault(original.position, []).append(Step(name, each.copy, after, text))
 
 
 def _after(name: str, before: _Before, batch: Batch, known: set[Item]) -> list[Message]:
@@ -86,11 +86,13 @@ def _after(name: str, before: _Before, batch: Batch, known: set[Item]) -> list[M
     item = before.item
     if name == "open":
         return [
-            _copy(each.message) for each in batch.items if each.delivery == item.delivery and each.message is not None
+            _copy(other.message)
+            for other in batch.items
+            if other.original.position == item.original.position and other.message is not None
         ]
     # A step that encodes or ends the message removes it from the item, after changing it in place.
     after = [_copy(item.message or before.message)]
-    parts = batch.parts[item.index]
+    parts = batch.parts[item.original]
     if item in parts:
         for part in parts[parts.index(item) + 1 :]:
             if part in known or part.message is None:

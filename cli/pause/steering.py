@@ -11,7 +11,7 @@ from copy import replace
 
 from cli.pause.entity import PAUSED_FORMS, Entity
 from shared.clock import Clock, SystemClock
-from shared.line.pausing import ORDER_SECONDS
+from shared.line.pause import ORDER_SECONDS
 from shared.status.report import GONE_SECONDS, SECONDS_BETWEEN_WRITES, Control
 from shared.status.store import Reports, StatusStore
 from shared.status.times import iso

@@ -21,7 +21,7 @@ from shared.editors.options import TaskFacts
 from shared.ends.kind import Kind
 from shared.line.binding_output import BindingOutput
 from shared.line.heartbeats import Arrivals
-from shared.line.pausing import Pause
+from shared.line.pause import Pause
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget

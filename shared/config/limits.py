@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag
 
 from shared.editors.options import Strict
 from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
-from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
+from shared.line.task import DEFAULT_REJECTS_IN_A_ROW
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS
 from shared.time_limit import DEFAULT_SECONDS
 

@@ -6,7 +6,7 @@ from functools import partial
 from shared.clock import Clock
 from shared.config.files import Configuration
 from shared.config.status_assembly import open_store, store_problem
-from shared.line.pausing import Order, Pause
+from shared.line.pause import Order, Pause
 from shared.status.store import StatusStore
 
 

@@ -1,47 +1,44 @@
 """
-Messages that pass the steps of the line together, and the steps.
+Messages of a delivery that pass the steps of the line together, and the steps.
 
-The host has delivered them together, or one by one at about the same time (`shared.line.gathering`). If they become
-too large together (`shared.line.editing`), the last ones are postponed: they form another batch once the others are
-sent.
+If they become too large together (`shared.line.editor_steps`), the last ones are postponed: they form another batch
+once the others are sent.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from shared.errors import BuswayError
-from shared.line.item import Item
+from shared.line.item import Item, Original
 from shared.line.states import Stage, State
 from shared.message.arrival import Origin
 from shared.message.heartbeat import Heartbeat
 from shared.message.message import Message
-from shared.protocols import BatchReport, Outcome
+from shared.protocols import BatchReport, Entry
+
+# What a message takes beside its contents, with all that is known of it.
+_OWN_BYTES = 4096
 
 
 class Ask(Protocol):
-    """Asks an external store or service, and asks again while the batch may wait; raises the last error."""
+    """Asks an external store or service, and asks again while the delivery may wait; raises the last error."""
 
     async def __call__[T](self, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
         """Return the answer to *question*, which gets a timeout in seconds; *place* names the store or service."""
         ...
 
 
-type Release = Callable[[Sequence[int]], Awaitable[None]]
-"""Is given the positions of messages whose result is on record: their source may give them up."""
-
-
 class Batch:
-    """The messages that pass the line together."""
-
-    ask: Ask
-    """How editors ask a store or a service, set once the batch has its deadline."""
+    """The messages from one place in a delivery to another."""
 
     def __init__(
         self,
         origin: Origin,
         contents: Sequence[bytes],
         lock_tokens: Sequence[bytes | None],
+        ask: Ask,
         now: datetime,
         *,
         first: int = 0,
@@ -50,131 +47,134 @@ class Batch:
         """
         Take the encoded messages and, in their order, their lock tokens (None where the source has no locks).
 
-        *first* is the position of the first message in the delivery. If it is an envelope, *skipped* is the number of
-        its messages that are already decided.
+        Editors ask stores with *ask*. *first* is the position of the first message in the delivery. If it is an
+        envelope, the first *skipped* of its messages are already decided.
         """
         self.origin = origin
         self.contents = contents
         self.lock_tokens = lock_tokens
+        self.ask = ask
         self.now = now
         self.first = first
         self.skipped = skipped
-        self.release: Release | None = None
-        """Called when the results of messages are on record, if each can be settled by itself."""
-        self.releases_all = False
-        """Whether that is called for every message, because the host settles none."""
-        self.released: set[int] = set()
-        """The places of the messages for which that is so."""
         self.clear()
 
     def clear(self) -> None:
         """Forget everything that has been decided."""
-        self.parts: list[list[Item]] = []
+        self.parts: dict[Original, list[Item]] = {}
         """
-        The items of each message, in the order of the batch: more than one for a message with parts.
+        The items of each message, in the order of the delivery: more than one for a message with parts.
 
         Each message of an envelope is one of its own once the envelope is opened.
         """
         self.is_numbered = False
         """Whether each part has its number: no message may become several from then on."""
-        self.has_repeats = False
-        self.repeated: list[int] = []
-        """The indices of messages that the batch has had before, as a whole."""
-        self.rejected: set[int] = set()
-        """The indices of the messages that are rejected before the send."""
         self.heartbeats: dict[Item, Heartbeat] = {}
         """The messages that are heartbeats; they are withheld."""
         self.visited: dict[Item, list[str]] = {}
         """The path of each message that has one, as it was before this hop."""
-        self.decided: list[Item] = []
-        """The messages of the first envelope that are decided already."""
-        self.postponed: list[Item] = []
-        """The messages of the last envelope that wait."""
+        self.decided = 0
+        """The number of messages of the first envelope that an earlier batch has decided; they are left out here."""
+        self.postponed = 0
+        """The number of messages of the last envelope that wait for the next batch."""
+
+    @property
+    def end(self) -> int:
+        """The position behind the last message."""
+        return self.first + len(self.contents)
 
     @property
     def items(self) -> list[Item]:
         """All items, in the order of the batch."""
-        return [item for parts in self.parts for item in parts]
-
-    def by_delivery(self) -> list[list[Item]]:
-        """Return the items of each delivered message; an envelope has the items of all its messages."""
-        found: list[list[Item]] = [[] for _ in self.contents]
-        for item in (*self.decided, *self.items, *self.postponed):
-            found[item.delivery].append(item)
-        return found
-
-    @property
-    def decides(self) -> int:
-        """The number of messages in the last envelope that are decided after this batch, 0 if all are."""
-        if not self.postponed:
-            return 0
-        last = self.postponed[0].delivery
-        before = len(self.decided) if last == 0 else 0
-        return before + sum(parts[0].delivery == last for parts in self.parts)
-
-    def concluded(self) -> dict[int, list[Item]]:
-        """Return the items of each message that needs no redelivery and is not released, by its place in the batch."""
-        return {
-            place: members
-            for place, members in enumerate(self.by_delivery())
-            if place not in self.released
-            and members
-            and all(item.outcome not in {None, Outcome.RETRY} for item in members)
-        }
-
-    def unreleased(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Return those of *items* whose message is not released."""
-        return [item for item in items if item.delivery not in self.released] if self.released else items
-
-    async def conclude(self, places: Iterable[int]) -> None:
-        """Release the messages at these places."""
-        concluded = [*places]
-        self.released.update(concluded)
-        if self.release is not None and concluded:
-            await self.release([self.first + place for place in concluded])
-
-    def postpone(self, index: int) -> None:
-        """Postpone the messages from *index* on until those before it are decided; *index* is not the first."""
-        behind = [item for parts in self.parts[index:] for item in parts]
-        for item in behind:
-            item.release()
-            self.heartbeats.pop(item, None)
-        del self.parts[index:]
-        cut = behind[0].delivery
-        is_inside = self.parts[-1][0].delivery == cut
-        self.postponed = [item for item in behind if item.delivery == cut] if is_inside else []
-        self.contents = self.contents[: cut + is_inside]
-        self.lock_tokens = self.lock_tokens[: cut + is_inside]
-        self.repeated = [each for each in self.repeated if each < index]
-        self.rejected = {each for each in self.rejected if each < index}
-
-    def report(self, items: Sequence[Item], seconds: float, retries: int, error: BuswayError | None) -> BatchReport:
-        """Return the report on *items*, which are all of the batch; heartbeats are no messages in it."""
-        size, heartbeats = len(self.contents), [*self.heartbeats]
-        if heartbeats:
-            size -= len(heartbeats)
-            items = [item for item in items if item not in self.heartbeats]
-        return BatchReport(self.origin, size, items, self.now, seconds, retries, error, heartbeats)
+        return [item for parts in self.parts.values() for item in parts]
 
     def waiting(self, state: State = State.RECEIVED) -> list[tuple[Item, Message]]:
         """Return the items in a *state* before the send, with their messages."""
         return [
             (item, item.message)
-            for parts in self.parts
+            for parts in self.parts.values()
             for item in parts
             if item.state is state and item.message is not None
         ]
 
+    def is_first(self, item: Item) -> bool:
+        """Return whether no message is in front of that of *item*, which therefore cannot be postponed."""
+        return item.original is next(iter(self.parts))
 
-def number_parts(deliveries: Iterable[Sequence[Item]]) -> None:
-    """Number all parts of each delivery; a replayed part keeps its number."""
-    for members in deliveries:
-        if members and members[0].index == members[-1].index:
-            for item in members:
-                item.number = None if item.part is None else item.part.number
-        else:
-            for number, item in enumerate(members):
-                item.number = number
+    def postpone(self, item: Item) -> None:
+        """Postpone the messages from that of *item* on until those before it are decided; it is not the first."""
+        originals = list(self.parts)
+        index = originals.index(item.original)
+        for original in originals[index:]:
+            for part in self.parts.pop(original):
+                self.heartbeats.pop(part, None)
+        position = item.original.position
+        is_inside = originals[index - 1].position == position
+        self.postponed = sum(original.position == position for original in originals[index:]) if is_inside else 0
+        taken = position - self.first + is_inside
+        self.contents, self.lock_tokens = self.contents[:taken], self.lock_tokens[:taken]
+
+    @property
+    def rest(self) -> tuple[int, int]:
+        """The position of the first message that is not decided with this batch, and how many in it are."""
+        if not self.postponed:
+            return self.end, 0
+        last = self.end - 1
+        decided = sum(original.position == last for original in self.parts)
+        return last, decided + (self.decided if last == self.first else 0)
+
+    def by_position(self) -> Mapping[int, list[Item]]:
+        """Return the items of each delivered message; an envelope has the items of all its messages."""
+        found: defaultdict[int, list[Item]] = defaultdict(list)
+        for original, parts in self.parts.items():
+            found[original.position] += parts
+        return found
+
+    def number(self) -> list[Entry]:
+        """Number what each delivered message has become; return for the journal what was received."""
+        entries = []
+        for position, items in self.by_position().items():
+            original = items[0].original
+            start = self.decided if position == self.first else 0
+            waiting = self.postponed if position == self.end - 1 else 0
+            if start or waiting or original is not items[-1].original:
+                for number, item in enumerate(items, start):
+                    item.number = number
+            else:
+                # A replayed part keeps its number.
+                for item in items:
+                    item.number = None if item.part is None else item.part.number
+            if original.arrived is not None:
+                entries.append(Entry(original.arrival, original.arrived, start + len(items) + waiting))
+        return entries
+
+    def report(self, seconds: float, retries: int, error: BuswayError | None) -> BatchReport:
+        """Return the report; heartbeats are no messages in it."""
+        messages = [item for item in self.items if item not in self.heartbeats]
+        size, heartbeats = len(self.contents) - len(self.heartbeats), [*self.heartbeats]
+        return BatchReport(self.origin, size, messages, self.now, seconds, retries, error, heartbeats)
+
+
+class Room:
+    """The remaining bytes for the results of a step in a batch."""
+
+    def __init__(self, limit: int) -> None:
+        """Begin with room for *limit* bytes."""
+        self._left = limit
+        self._latest: Original | None = None
+        self.of_one = 0
+        """The bytes that the latest message has become."""
+
+    def takes(self, item: Item, messages: Iterable[Message]) -> bool:
+        """Subtract the result for *item*; return whether there was room for it."""
+        if item.original is not self._latest:
+            self._latest, self.of_one = item.original, 0
+        for message in messages:
+            raw = message.sections
+            size = len(raw.body) + len(raw.application_properties) + _OWN_BYTES
+            self.of_one += size
+            self._left -= size
+        return self._left >= 0
 
 
 class Step(NamedTuple):

@@ -1,4 +1,9 @@
-"""A message on the line: its data, and the events that change its state (`shared.line.states`)."""
+"""
+A message on the line: its data, and the events that change its state (`shared.line.states`).
+
+A message has one number, the place of its delivery's message (`Original.position`), and within that a number for each
+item that it has become (`Item.number`).
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -41,19 +46,33 @@ class Carrier(NamedTuple):
     """The part that a replay asks for."""
 
 
-class Item(Struct, eq=False):
-    """One message of a batch, or one of its parts, with all data about it."""
+class Original(Struct, eq=False):
+    """A message as it came, alone or in an envelope: no step changes it."""
 
     content: bytes
     """Of a message from an envelope, its own bytes."""
     arrival: Arrival
-    index: int
-    """Its place among the messages of the batch; those of an envelope have one each."""
-    delivery: int
-    """The place in the batch of what the host has delivered: of its envelope, or the same as the index."""
+    position: int
+    """Its place in the delivery; of a message from an envelope, that of the envelope."""
     lock_token: bytes | None = None
     carrier: Carrier | None = None
     """The envelope that it came in."""
+    arrived: Imprint | None = None
+
+    # A Struct would show the body of the message.
+    __repr__ = object.__repr__
+
+    def requested_part(self, task: str) -> Part | None:
+        """Return the only part that a replay for *task* requests, None for all parts."""
+        if self.carrier is not None:
+            return self.carrier.part
+        return requested_part(self.content, self.arrival, task)
+
+
+class Item(Struct, eq=False):
+    """One message of a batch, or one of its parts, with what the line has made of it."""
+
+    original: Original
     state: State = State.RECEIVED
     key: Key | None = None
     """What identifies it at every delivery, None without a sequence number."""
@@ -62,10 +81,9 @@ class Item(Struct, eq=False):
     part: Part | None = None
     """Its place among the parts of its message, None for a whole message."""
     number: int | None = None
-    """Its number among all that its delivery has become, None if it is the only one."""
+    """Its number among all that its delivered message has become, None if it is the only one."""
     message: Message | None = None
     """As the steps have left it; None if it cannot be read, and once it is encoded."""
-    arrived: Imprint | None = None
     departed: Imprint | None = None
     target: Target | None = None
     outgoing: Outgoing | None = None
@@ -73,15 +91,23 @@ class Item(Struct, eq=False):
     stage: Stage | None = None
     """The stage that has withheld it or at which it was left; that of a rejected one is in the rejection."""
     rejection: Rejection | None = None
-    joined: Joined | None = None
     leader: "Item | None" = None
+    """The item whose result it shares: the one that it is joined to, or the first of several that are the same."""
+    joined: Joined | None = None
     followers: Sequence["Item"] = ()
-    first: "Item | None" = None
-    is_copy: bool = False
-    """Whether it is another copy of a message whose result is known: that one has come in an envelope too."""
+    """What is joined to it."""
 
-    # A Struct would show the body of the message.
     __repr__ = object.__repr__
+
+    @property
+    def content(self) -> bytes:
+        """The message as the host handed it over."""
+        return self.original.content
+
+    @property
+    def arrival(self) -> Arrival:
+        """What the service reported with it; only the origin if the message cannot be read."""
+        return self.original.arrival
 
     @property
     def outcome(self) -> Outcome | None:
@@ -93,21 +119,6 @@ class Item(Struct, eq=False):
         """Whether the result was known before."""
         return self.state in KNOWN_BEFORE
 
-    @property
-    def received(self) -> bytes:
-        """The delivered message, or the envelope that it came in."""
-        return self.content if self.carrier is None else self.carrier.content
-
-    def requested_part(self, task: str) -> Part | None:
-        """Return the only part that a replay for *task* requests, None for all parts."""
-        if self.carrier is not None:
-            return self.carrier.part
-        return requested_part(self.content, self.arrival, task)
-
-    def release(self) -> None:
-        """Forget the contents: its result is on record."""
-        self.message = self.outgoing = self.arrived = self.departed = None
-
     def known(self, accepted: AcceptedSends) -> Outcome | None:
         """Return its result from an earlier delivery, or None."""
         known = accepted.outcome(self.key)
@@ -115,52 +126,43 @@ class Item(Struct, eq=False):
 
     def split(self, message: Message) -> "Item":
         """Return one more part of the same received message."""
-        part = self._sibling()
-        part.key, part.event_key, part.message = self.key, self.event_key, message
-        return part
+        return Item(self.original, key=self.key, event_key=self.event_key, message=message)
 
     def opened(self, event: CarriedEvent, content: bytes, message: Message, carrier: Carrier) -> "Item":
         """Return an item for a message in this envelope: that of *event*, with the bytes *content*."""
-        item = self._sibling()
-        item.content, item.carrier = content, carrier
-        item.arrival, item.message = message.arrival, message
-        item.key, item.event_key = key_of(message.arrival), (event.source, event.id)
-        return item
+        envelope = self.original
+        original = Original(
+            content, message.arrival, envelope.position, envelope.lock_token, carrier, arrived=envelope.arrived
+        )
+        return Item(original, key=key_of(message.arrival), event_key=(event.source, event.id), message=message)
 
     def repeated(self, first: "Item") -> "Item":
         """Return an item that repeats *first*, a part of the message that this item repeats."""
-        part = self._sibling()
-        part.key, part.event_key, part.part = first.key, first.event_key, first.part
-        if self.carrier is None:
-            part.content, part.carrier, part.arrival = first.content, first.carrier, first.arrival
-        part.message = self.message  # the journal reads its id
-        part.repeat(first, is_copy=self.is_copy)
+        original, other = self.original, first.original
+        if original.carrier is None and other.carrier is not None:
+            position, token = original.position, original.lock_token
+            original = Original(other.content, other.arrival, position, token, other.carrier, original.arrived)
+        part = Item(original, self.state, first.key, first.event_key, first.part)
+        part.message, part.leader = self.message, first  # the journal reads the id of the message
         return part
-
-    def _sibling(self) -> "Item":
-        """Return a new item of the same delivery."""
-        return Item(
-            self.content,
-            self.arrival,
-            self.index,
-            self.delivery,
-            self.lock_token,
-            carrier=self.carrier,
-            arrived=self.arrived,
-        )
 
     # Events before the send
 
-    def repeat(self, first: "Item", *, is_copy: bool = False) -> None:
-        """Share the result of *first*, the same message or another copy of it earlier in the batch."""
+    def repeat(self, first: "Item") -> None:
+        """Share the result of *first*, the same message earlier in the batch."""
         self._move(Event.REPEAT)
-        self.first, self.is_copy = first, is_copy
+        self.leader = first
+
+    def copy(self, first: "Item") -> None:
+        """Share the result of *first*, another copy of the message earlier in the batch."""
+        self._move(Event.COPY)
+        self.leader = first
 
     def recall(self, outcome: Outcome, accepted: AcceptedSends) -> None:
         """End with an *outcome* that *accepted* knows already."""
-        self._move(RECALLING[outcome])
+        is_copy = outcome is Outcome.SENT and accepted.is_copy(self.event_key, self.key)
+        self._move(Event.RECALL_COPY if is_copy else RECALLING[outcome])
         self.stage = Stage.EDITED
-        self.is_copy = accepted.is_copy(self.event_key, self.key)
 
     def join(self, leader: "Item", joined: Joined, rejection: Rejection | None = None) -> None:
         """Follow *leader* and share its result; *rejection* is that of a failed leader."""
@@ -212,7 +214,7 @@ class Item(Struct, eq=False):
             follower.share(self)
 
     def hand_over(self) -> None:
-        """Wait for the end of the batch, when the host is asked to send it."""
+        """Wait for the end of the delivery, when the host is asked to send it."""
         self._move(Event.HAND_OVER)
 
     def refuse(self, rejection: Rejection) -> None:
@@ -224,7 +226,8 @@ class Item(Struct, eq=False):
         """Move to the messages to be set aside, with all followers, which are then independent."""
         self._move(Event.ADMIT)
         for follower in self.followers:
-            follower.rejection, follower.reason, follower.leader = self.rejection, self.reason, None
+            follower.rejection, follower.reason = self.rejection, self.reason
+            follower.leader = follower.joined = None
             follower.admit()
         self.followers = ()
 
@@ -250,7 +253,7 @@ class Item(Struct, eq=False):
 
     def end_as_first(self) -> None:
         """Finish a repeated item with the result of the first."""
-        first = self.first
+        first = self.leader
         if first is None or first.outcome is None:
             raise IllegalTransitionError(f"a message that is {self.state!s} does not repeat one that has ended")
         match first.outcome:

@@ -13,7 +13,7 @@ Sources: docs/decisions/0091.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from shared.clock import Clock
@@ -166,12 +166,8 @@ class Locks:
         if errors:
             self._source.log(next((each for each in errors if each is not None), None))
 
-    async def complete(self, tokens: Sequence[bytes | None], positions: Iterable[int]) -> None:
-        """
-        Complete the messages whose *tokens* are at *positions*.
-
-        One that cannot be is completed by the host, or delivered again and recognized.
-        """
+    async def complete(self, tokens: Iterable[bytes | None]) -> None:
+        """Complete messages; one that cannot be is completed by the host, or delivered again and recognized."""
         if _SESSION in self._lost:
             return
 
@@ -183,7 +179,7 @@ class Locks:
             self._settle(token)
             return None
 
-        named = {token for position in positions if (token := tokens[position]) is not None}
+        named = {token for token in tokens if token is not None}
         answers = await asyncio.gather(*map(complete, named - self._settled))
         errors = [each for each in answers if each is not None]
         if errors:

@@ -8,35 +8,36 @@ The line of a task: received → edited → stamped → routed → journalled �
 4. `run` returns when every message has its result, and the host settles them all. It raises if one must stay at the
    source; the line has then settled the others itself, and so it has while a batch waits. `run_each` is for messages
    that the host delivers and settles one by one.
-5. If messages become too large together, the batch is processed in several parts, one after the other.
+5. If messages become too large together, the delivery is processed in several batches, one after the other.
 
-`shared.line.states` has the states of a message, `shared.line.preparation` the steps.
+`shared.line.states` has the states of a message, `shared.line.preparation` the steps before the journal,
+`shared.line.delivery` what an invocation has.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
 
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, LockLost, TargetRefused
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.batch import Batch, Release, Watch, number_parts
+from shared.line.batch import Batch, Watch
 from shared.line.deadline import Deadline
+from shared.line.delivery import Deliveries, Delivery, Release
 from shared.line.heartbeats import Arrivals, Heartbeats
-from shared.line.in_hand import InHand
 from shared.line.item import Item
 from shared.line.locks import Locks, SourceLocks
-from shared.line.outages import OutageLog
-from shared.line.pausing import Pause
+from shared.line.outages import Outages
+from shared.line.pause import Pause
 from shared.line.preparation import Preparation
-from shared.line.questions import Questions
 from shared.line.records import Records
-from shared.line.sending import Sender
+from shared.line.sender import Sender
 from shared.line.shutdown import Shutdown
-from shared.line.states import OUTCOMES, State
+from shared.line.states import OUTCOMES, WITH_FIRST, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.printable import printable
@@ -46,7 +47,7 @@ _LOGGER = logging.getLogger("busway.pipeline")
 
 
 class Pipeline:
-    """The line of one task; one instance runs all its batches, in sequence or concurrently."""
+    """The line of one task; one instance runs all its deliveries, in sequence or concurrently."""
 
     def __init__(
         self,
@@ -82,16 +83,15 @@ class Pipeline:
         if task.settlement is not None:
             place = f"{task.origin.site}/{task.origin.entity}"
             self._source_locks = SourceLocks(task.name, place, task.settlement, self._clock)
-        self._in_hand = InHand(task.name)
-        outages = OutageLog(task.name, self._clock, telemetry)
-        self._questions = Questions(outages)
-        self._records = Records(task, journal, self._questions)
+        self._deliveries = Deliveries(task.name)
+        self._outages = Outages(task.name, self._clock, telemetry)
+        self._records = Records(task, journal, self._outages)
         accepted = AcceptedSends() if accepted is None else accepted
-        self._sender = Sender(task, accepted, outages)
+        self._sender = Sender(task, accepted, self._outages)
         self._preparation = Preparation(task, journal, accepted)
         steps = self._preparation.steps()
         self._steps = steps if watch is None else watch(steps)
-        self._settling = [each for each in task.editors if isinstance(each, BatchEditor) and not task.dry_run]
+        self._settling = [editor for editor in task.editors if isinstance(editor, BatchEditor) and not task.dry_run]
         self._batch_ids = count(1)
         self.bindings = task.router.bindings
 
@@ -112,7 +112,10 @@ class Pipeline:
         """
         if not self._takes_from(partition):
             return Counter()
-        return await self._run(batch, partition, lock_tokens, session=session)
+        origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
+        delivery = Delivery(origin, batch, lock_tokens, self._outages)
+        await self._replicate(delivery, session)
+        return delivery.outcomes
 
     async def run_each(
         self, batch: Sequence[bytes], lock_tokens: Sequence[bytes | None], release: Release
@@ -124,102 +127,10 @@ class Pipeline:
         others must be redelivered.
         """
         try:
-            await self._run(batch, None, lock_tokens, release)
+            await self._replicate(Delivery(self._task.origin, batch, lock_tokens, self._outages, release))
         except BuswayError as error:
             return error
         return None
-
-    async def _run(
-        self,
-        batch: Sequence[bytes],
-        partition: str | None,
-        lock_tokens: Sequence[bytes | None],
-        release: Release | None = None,
-        session: HeldSession | None = None,
-    ) -> Counter[Outcome]:
-        origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
-        tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
-        received = Batch(origin, batch, tokens, self._clock.now())
-        self._preparation.receive(received)
-        locks = self._locks(received.items, session)
-        releases_all = release is not None
-        if release is None and locks is not None:
-            release = partial(locks.complete, tokens)
-        received.release = release
-        received.releases_all = releases_all
-        deadline = self._deadline(locks)
-        with self._shutdown.delivery():
-            try:
-                if self._pause is not None:
-                    await self._pause.wait(deadline)
-                async with self._in_hand.hold(received.items, deadline):
-                    if self._telemetry is None:
-                        return await self._run_all(received, batch, tokens, deadline)
-                    times = [each.arrival.enqueued_time for each in received.items]
-                    oldest = min((each for each in times if each is not None), default=None)
-                    with self._telemetry.in_hand(len(batch), oldest):
-                        return await self._run_all(received, batch, tokens, deadline)
-            except BuswayError:
-                if locks is not None:
-                    await deadline.outlast_session()
-                    if deadline.is_over and not self._task.one_by_one:
-                        await locks.give_back()
-                raise
-
-    async def _run_all(
-        self, received: Batch, batch: Sequence[bytes], tokens: Sequence[bytes | None], deadline: Deadline
-    ) -> Counter[Outcome]:
-        """Replicate a delivery, whose first part is *received* already; as `run`."""
-        origin, held = received.origin, received.items
-        release, releases_all = received.release, received.releases_all
-        outcomes: Counter[Outcome] = Counter()
-        with_host: list[Item] = []
-        while True:
-            decided = await self._run_some(received, len(batch), deadline, with_host)
-            outcomes.update([OUTCOMES[item.state] for item in decided])
-            taken = len(received.contents)
-            first, skipped = received.first + taken, received.decides
-            if skipped:
-                first -= 1
-            if first == len(batch):
-                return outcomes
-            # What waits was edited in vain: next time twice as many as there was room for.
-            last = first + 2 * taken
-            received = Batch(
-                origin, batch[first:last], tokens[first:last], self._clock.now(), first=first, skipped=skipped
-            )
-            received.release, received.releases_all = release, releases_all
-            self._preparation.receive(received)
-            for item in decided:
-                item.release()
-            held += received.items
-
-    async def _run_some(self, batch: Batch, total: int, deadline: Deadline, with_host: list[Item]) -> Sequence[Item]:
-        """
-        Replicate the messages of *batch*, of *total* that were delivered together, as far as there is room for them.
-
-        Returns those that are decided. Messages for the host are collected in *with_host* until the last message is
-        decided.
-        """
-        started, retries = self._clock.monotonic(), deadline.retries
-        batch.ask = partial(self._questions.ask, deadline)
-        error = await self._prepare(batch)
-        deliveries = batch.by_delivery()
-        number_parts(deliveries)
-        items = batch.items
-        is_last = self._task.dry_run or (batch.first + len(batch.contents) == total and not batch.postponed)
-        delivery = self._deliver(batch, deliveries, deadline, error, with_host, is_last=is_last)
-        if batch.heartbeats and self._heartbeats is not None:
-            (error, decided), _ = await asyncio.gather(delivery, self._heartbeats.send(batch.heartbeats))
-        else:
-            error, decided = await delivery
-        if self._telemetry is not None:
-            seconds = self._clock.monotonic() - started
-            self._telemetry.batch(batch.report(items, seconds, deadline.retries - retries, error))
-        if error is not None:
-            _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, printable(str(error)))
-            raise error
-        return decided
 
     def _takes_from(self, partition: str | None) -> bool:
         """Return whether the task reads *partition*; it neither sends nor journals batches of other partitions."""
@@ -228,9 +139,34 @@ class Pipeline:
             raise TargetRefused(f"{self._task.name}: the host did not name the partition of the batch")
         return wanted is None or partition in wanted
 
+    async def _replicate(self, delivery: Delivery, session: HeldSession | None = None) -> None:
+        """Replicate the messages of *delivery*, batch by batch; raises the error that keeps some at their source."""
+        batch = delivery.batch(self._clock.now())
+        self._preparation.receive(batch)
+        locks = self._locks(batch.items, session)
+        delivery.deadline = self._deadline(locks)
+        with self._shutdown.delivery():
+            try:
+                if self._pause is not None:
+                    await self._pause.wait(delivery.deadline)
+                async with self._deliveries.hold(batch.items, delivery.deadline):
+                    with self._in_hand(batch):
+                        await self._pass(batch, delivery)
+                        while not delivery.is_complete(batch):
+                            batch = delivery.batch(self._clock.now(), batch)
+                            self._preparation.receive(batch)
+                            await self._pass(batch, delivery)
+            except BuswayError:
+                if locks is not None:
+                    await delivery.deadline.outlast_session()
+                    if delivery.deadline.is_over and not self._task.one_by_one:
+                        await locks.give_back()
+                raise
+
     def _locks(self, items: Sequence[Item], session: HeldSession | None) -> Locks | None:
         """Return the locks on a delivery, None if its source has none."""
-        ends = {item.lock_token: item.arrival.locked_until for item in items if item.lock_token is not None}
+        originals = [item.original for item in items]
+        ends = {each.lock_token: each.arrival.locked_until for each in originals if each.lock_token is not None}
         if self._source_locks is None or not ends:
             return None
         return Locks(self._source_locks, ends, session, host_renews=self._task.one_by_one)
@@ -251,8 +187,30 @@ class Pipeline:
             is_shutting_down=lambda: self._shutdown.is_requested and not is_late,
         )
 
+    def _in_hand(self, batch: Batch) -> AbstractContextManager[None]:
+        if self._telemetry is None:
+            return nullcontext()
+        times = [time for item in batch.items if (time := item.arrival.enqueued_time) is not None]
+        return self._telemetry.in_hand(len(batch.contents), min(times, default=None))
+
+    async def _pass(self, batch: Batch, delivery: Delivery) -> None:
+        """Take the messages of *batch* through the steps; raises the error that keeps some at their source."""
+        started, retries = self._clock.monotonic(), delivery.deadline.retries
+        error = await self._prepare(batch)
+        pending = self._journal_and_send(batch, delivery, error)
+        if batch.heartbeats and self._heartbeats is not None:
+            error, _ = await asyncio.gather(pending, self._heartbeats.send(batch.heartbeats))
+        else:
+            error = await pending
+        if self._telemetry is not None:
+            seconds = self._clock.monotonic() - started
+            self._telemetry.batch(batch.report(seconds, delivery.deadline.retries - retries, error))
+        if error is not None:
+            _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, printable(str(error)))
+            raise error
+
     async def _prepare(self, batch: Batch) -> BuswayError | None:
-        """Run the steps before the send; return the error that ended them, if any: then nothing is decided."""
+        """Run the steps before the journal; return the error that ended them, if any: then nothing is decided."""
         try:
             for step in self._steps:
                 pending = step.run(batch)
@@ -262,7 +220,7 @@ class Pipeline:
             error = self._error_of(fault)
             self._preparation.receive(batch)
             for item in batch.items:
-                if item.outcome is None and item.state is not State.REPEATED:
+                if item.outcome is None and item.state not in WITH_FIRST:
                     item.leave(str(error))
             return error
         return None
@@ -275,60 +233,37 @@ class Pipeline:
         error.__cause__ = fault
         return error
 
-    async def _deliver(
-        self,
-        batch: Batch,
-        deliveries: Iterable[Sequence[Item]],
-        deadline: Deadline,
-        error: BuswayError | None,
-        with_host: list[Item],
-        *,
-        is_last: bool,
-    ) -> tuple[BuswayError | None, Sequence[Item]]:
+    async def _journal_and_send(
+        self, batch: Batch, delivery: Delivery, error: BuswayError | None
+    ) -> BuswayError | None:
         """
-        Journal, send and journal the prepared messages; return the error that keeps them at their source.
+        Journal, send and journal the prepared messages; return the error that keeps some at their source.
 
         If there is already an *error*, nothing is sent: the journal records that the messages were received and must
-        wait. Returns what is decided too, as `_run_some`.
+        wait.
         """
-        items: Sequence[Item] = batch.items
-        early: Sequence[Item] = ()
         batch_id = next(self._batch_ids)
-        unsettled: BuswayError | None = None
-        unwritten = await self._records.received(deliveries, batch_id, deadline)
+        unwritten = await self._records.received(batch.number(), batch_id, delivery.deadline)
         if unwritten is not None:
-            _end([*with_host, *items])
-            return error or unwritten, items
+            delivery.decide(batch, unwritten, is_last=True)
+            return error or unwritten
+        unsettled = None
         if error is None:
-            progress = None if batch.release is None else partial(self._conclude, batch, batch_id, deadline)
-            error = await self._sender.send(items, deadline, progress)
-            if batch.released:
-                early = [item for item in items if item.delivery in batch.released]
-                items = batch.unreleased(items)
-            unsettled = await self._settle_editors(items, deadline) if self._settling else None
+            progress = partial(self._release_finished, batch, delivery, batch_id) if delivery.can_release else None
+            error = await self._sender.send(batch.items, delivery.deadline, progress)
+            items = delivery.unreleased(batch)
+            unsettled = await self._settle_editors(items, delivery)
             error = error or unsettled or self._left_behind(items)
-        decided = items
-        if is_last or error is not None:
-            decided = [*with_host, *items] if with_host else items
-            with_host.clear()
-        elif self.bindings:
-            decided = [item for item in items if not _is_with_host(item)]
-            with_host += [item for item in items if _is_with_host(item)]
-        if error is None and is_last:
-            # From here on only the journal can fail; with an error the function would hand nothing over.
-            for item in decided:
-                if item.state is State.HANDED_OVER:
-                    item.accept()
-        if error is not None or batch.has_repeats:
-            _end(decided)
+        is_last = self._task.dry_run or delivery.is_complete(batch)
+        decided = delivery.decide(batch, error, is_last=is_last)
         if not decided:
-            return error, early
-        unwritten = await self._records.decided(decided, batch_id, deadline)
-        # A batch without an error is settled by the host when the function returns.
-        is_by_itself = batch.releases_all or error is not None or not is_last
+            return error
+        unwritten = await self._records.decided(decided, batch_id, delivery.deadline)
+        # A delivery without an error is settled by the host when the function returns.
+        is_by_itself = delivery.settles_each or error is not None or not is_last
         if is_by_itself and unwritten is None and unsettled is None:
-            await batch.conclude(batch.concluded())
-        return error or unwritten, [*early, *decided] if early else decided
+            await delivery.release(delivery.finished(batch))
+        return error or unwritten
 
     def _left_behind(self, items: Sequence[Item]) -> BuswayError | None:
         """Return an error if the lock of a message was lost before it had its result."""
@@ -336,40 +271,27 @@ class Pipeline:
             return None
         return LockLost(f"{self._task.name}: the lock of a message was lost")
 
-    async def _conclude(self, batch: Batch, batch_id: int, deadline: Deadline) -> None:
+    async def _release_finished(self, batch: Batch, delivery: Delivery, batch_id: int) -> None:
         """Release the messages of *batch* that have their result, while others wait for their targets."""
-        concluded = batch.concluded()
-        items = [item for members in concluded.values() for item in members]
-        if not items or await self._settle_editors(items, deadline) is not None:
+        finished = delivery.finished(batch)
+        items = [item for items in finished.values() for item in items]
+        if not items or await self._settle_editors(items, delivery) is not None:
             return
-        if await self._records.decided(items, batch_id, deadline, is_last=False) is None:
-            await batch.conclude(concluded)
+        if await self._records.decided(items, batch_id, delivery.deadline, is_last=False) is None:
+            delivery.outcomes.update([OUTCOMES[item.state] for item in items])
+            await delivery.release(finished)
 
-    async def _settle_editors(self, items: Sequence[Item], deadline: Deadline) -> BuswayError | None:
+    async def _settle_editors(self, items: Sequence[Item], delivery: Delivery) -> BuswayError | None:
         """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""
+        if not self._settling:
+            return None
         outcomes = [(item.arrival, OUTCOMES[item.state]) for item in items if item.state in OUTCOMES]
         try:
             for editor in self._settling if outcomes else ():
-                await self._questions.ask(deadline, f"the editor {editor.name}", partial(_settle, editor, outcomes))
+                await delivery.ask(f"the editor {editor.name}", partial(_settle, editor, outcomes))
         except BuswayError as error:
             return error
         return None
-
-
-def _is_with_host(item: Item) -> bool:
-    """Return whether the host will be asked to send it, or the message that it repeats."""
-    first = item if item.first is None else item.first
-    return first.state is State.HANDED_OVER
-
-
-def _end(items: Sequence[Item]) -> None:
-    """Leave messages without a result at the source; then give repeated messages the result of the first."""
-    for item in items:
-        if item.state not in OUTCOMES and item.state is not State.REPEATED:
-            item.leave()
-    for item in items:
-        if item.state is State.REPEATED:
-            item.end_as_first()
 
 
 async def _settle(editor: BatchEditor, outcomes: Sequence[tuple[Arrival, Outcome]], seconds: float) -> None:

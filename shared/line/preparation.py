@@ -3,7 +3,7 @@ The line before the send: received, restored, edited, stamped, routed, fitted.
 
 1. Each step takes all messages of a batch that are still to be sent. The pipeline runs the steps in their order.
 2. No step does I/O, except editors that are given a batch (`BatchEditor`).
-3. A message that fails at any step is rejected (`shared.line.failing`).
+3. A message that fails at any step is rejected (`shared.line.failure`).
 4. Editors and routes have a limit on the time for each message. The work of the other steps grows linearly with the
    length of a message; between many messages, other tasks run.
 """
@@ -16,13 +16,12 @@ from shared.amqp.values import string
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.batch import Batch, Step
-from shared.line.editing import Editing
-from shared.line.failing import reject
-from shared.line.item import Item
-from shared.line.opening import open_envelopes
-from shared.line.room import Room
+from shared.line.editor_steps import EditorSteps
+from shared.line.envelopes import Envelopes
+from shared.line.failure import Failure
+from shared.line.item import Item, Original
 from shared.line.routing import Target
-from shared.line.states import Rejection, Stage, State
+from shared.line.states import WITH_FIRST, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.message.heartbeat import heartbeat_in
@@ -33,8 +32,6 @@ from shared.printable import printable
 from shared.protocols import Journal, Outcome
 from shared.time_limit import TimeLimit
 
-# An envelope holds many messages, which are read one after the other.
-_MORE_TIME = 10
 _AT_ONCE = 1000
 
 type _Waiting = Sequence[tuple[Item, Message]]
@@ -47,20 +44,17 @@ class Preparation:
         """Prepare for *task*; *accepted* has the messages that earlier deliveries have sent."""
         self._task = task
         self._journal = journal
-        self._accepted = accepted
+        self._failure = Failure(task.name, accepted)
         self._time_limit = TimeLimit(task.edit_seconds)
-        self._opening_limit = TimeLimit(_MORE_TIME * task.edit_seconds)
+        self._envelopes = Envelopes(task, accepted, self._failure)
+        self._editors = EditorSteps(task, accepted, self._failure)
 
     def steps(self) -> list[Step]:
         """Return the steps after `receive`, in order."""
-        task = self._task
-        editing = Editing(
-            task.name, task.editors, self._accepted, edit_seconds=task.edit_seconds, batch_bytes=task.batch_bytes
-        )
         return [
-            *((Step("open", Stage.RECEIVED, self._open),) if task.opens_envelopes else ()),
+            *((Step("open", Stage.RECEIVED, self._envelopes.open),) if self._task.opens_envelopes else ()),
             Step("restore", Stage.RECEIVED, partial(_in_turns, State.RECEIVED, self._restore)),
-            *editing.steps(),
+            *self._editors.steps(),
             Step("stamps", Stage.STAMPED, partial(_in_turns, State.RECEIVED, self._stamp)),
             Step("ttl", Stage.STAMPED, partial(_in_turns, State.RECEIVED, self._expire)),
             Step("routes", Stage.ROUTED, self._route),
@@ -74,38 +68,32 @@ class Preparation:
         batch.clear()
         unread = Arrival(batch.origin)
         firsts: dict[Key, Item] = {}
-        for index, (content, token) in enumerate(zip(batch.contents, batch.lock_tokens, strict=True)):
-            item = Item(content, unread, index, index, token)
-            batch.parts.append([item])
+        for position, (content, token) in enumerate(zip(batch.contents, batch.lock_tokens, strict=True), batch.first):
+            original = Original(content, unread, position, token)
+            item = Item(original)
+            batch.parts[original] = [item]
             fault = None
             heartbeat = None
             try:
                 message = Message.received(content, batch.origin)
-                item.arrival = message.arrival
+                original.arrival = message.arrival
                 item.key = key_of(message.arrival)
-                item.arrived = self._journal.arriving(message)
+                original.arrived = self._journal.arriving(message)
                 item.message = message
                 heartbeat = heartbeat_in(message)
             except MessageRejected as error:
                 fault = error
-                item.arrived = self._journal.unreadable(content)
+                original.arrived = self._journal.unreadable(content)
             key = item.key
             if key is not None and (first := firsts.setdefault(key, item)) is not item:
                 # Its lock ended while it waited in the host, and it was delivered again: the last lock is the one held.
-                first.lock_token, item.lock_token = item.lock_token, None
+                first.original.lock_token, original.lock_token = original.lock_token, None
                 item.repeat(first)
-                batch.has_repeats = True
-                batch.repeated.append(index)
             elif fault is not None:
-                self._reject(batch, item, fault, Stage.RECEIVED)
+                self._failure.reject(batch, item, fault, Stage.RECEIVED)
             elif heartbeat is not None:
                 item.withhold(Outcome.FILTERED, f"a heartbeat of {printable(heartbeat.task)}", Stage.RECEIVED)
                 batch.heartbeats[item] = heartbeat
-
-    def _open(self, batch: Batch) -> Awaitable[None] | None:
-        room = Room(self._task.batch_bytes)
-        task = self._task
-        return open_envelopes(batch, task.name, self._accepted, self._opening_limit, room, some=task.opens_some)
 
     def _restore(self, batch: Batch, waiting: _Waiting) -> None:
         restore = self._task.restore
@@ -115,7 +103,7 @@ class Preparation:
             try:
                 restore(message)
             except MessageRejected as error:
-                self._reject(batch, item, error, Stage.RECEIVED)
+                self._failure.reject(batch, item, error, Stage.RECEIVED)
 
     def _stamp(self, batch: Batch, waiting: _Waiting) -> None:
         for item, message in waiting:
@@ -127,7 +115,7 @@ class Preparation:
                     batch.visited[item] = visited
                 stamp(message)
             except MessageRejected as error:
-                self._reject(batch, item, error, Stage.STAMPED)
+                self._failure.reject(batch, item, error, Stage.STAMPED)
 
     def _expire(self, batch: Batch, waiting: _Waiting) -> None:
         expires, now = self._task.time_to_live.expires, batch.now
@@ -139,10 +127,10 @@ class Preparation:
                     reason = "it expired before it could be sent"
                     item.withhold(Outcome.EXPIRED, reason, Stage.STAMPED)
             except MessageRejected as error:
-                self._reject(batch, item, error, Stage.STAMPED)
+                self._failure.reject(batch, item, error, Stage.STAMPED)
 
     def _route(self, batch: Batch) -> Awaitable[None] | None:
-        waiting = (each for each in batch.waiting() if each[0].state is State.RECEIVED)
+        waiting = (pair for pair in batch.waiting() if pair[0].state is State.RECEIVED)
         return self._time_limit.run(self._task.router.route, waiting, partial(self._put_route, batch))
 
     def _put_route(self, batch: Batch, item: Item, target: Target | Exception | None) -> None:
@@ -151,7 +139,7 @@ class Preparation:
         elif target is None:
             item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
         elif isinstance(target, MessageRejected):
-            self._reject(batch, item, target, Stage.ROUTED)
+            self._failure.reject(batch, item, target, Stage.ROUTED)
         else:
             raise target
 
@@ -169,7 +157,7 @@ class Preparation:
     def _fit(self, batch: Batch, waiting: _Waiting) -> None:
         departing = self._journal.departing
         for item, message in waiting:
-            target, arrived = item.target, item.arrived
+            target, arrived = item.target, item.original.arrived
             if item.state is not State.ROUTED or target is None:
                 continue
             try:
@@ -179,10 +167,7 @@ class Preparation:
                 outgoing = target.outgoing(message, None if item.part is None else item.part.number)
                 item.fit(outgoing, None if arrived is None else departing(message, arrived))
             except MessageRejected as error:
-                self._reject(batch, item, error, Stage.FITTED)
-
-    def _reject(self, batch: Batch, item: Item, error: MessageRejected, stage: Stage) -> None:
-        reject(batch, item, Rejection(error, stage, self._task.name), self._accepted)
+                self._failure.reject(batch, item, error, Stage.FITTED)
 
 
 def _in_turns(state: State, work: Callable[[Batch, _Waiting], None], batch: Batch) -> Awaitable[None] | None:
@@ -202,7 +187,6 @@ async def _some_at_once(work: Callable[[Batch, _Waiting], None], batch: Batch, w
 
 def _mirror_repeats(batch: Batch) -> None:
     """Give a repeated message as many parts as the first one has."""
-    for index in batch.repeated:
-        item = batch.parts[index][0]
-        if item.first is not None:
-            batch.parts[index] = [item.repeated(part) for part in batch.parts[item.first.index]]
+    for original, [item, *_] in batch.parts.items():
+        if item.state in WITH_FIRST and item.leader is not None:
+            batch.parts[original] = [item.repeated(part) for part in batch.parts[item.leader.original]]

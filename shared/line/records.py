@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from shared.errors import BuswayError, MessageRejected
 from shared.line.deadline import Deadline
 from shared.line.item import Item
-from shared.line.questions import Questions
-from shared.line.sending import place_of
+from shared.line.outages import Outages
+from shared.line.sender import place_of
 from shared.line.states import OUTCOMES, Stage, State
 from shared.line.task import Task
 from shared.protocols import Entry, Flush, Journal, Outcome, Record
@@ -18,22 +18,15 @@ _MOST_UNWRITTEN = 100
 class Records:
     """Writes the records of one task, again until the deadline of the delivery."""
 
-    def __init__(self, task: Task, journal: Journal, questions: Questions) -> None:
-        """Write to *journal*."""
+    def __init__(self, task: Task, journal: Journal, outages: Outages) -> None:
+        """Write to *journal*; log in *outages* when it is away."""
         self._task = task
         self._journal = journal
-        self._questions = questions
+        self._outages = outages
         self._unwritten: list[Flush] = []
 
-    async def received(
-        self, deliveries: Iterable[Sequence[Item]], batch_id: int, deadline: Deadline
-    ) -> BuswayError | None:
+    async def received(self, entries: Sequence[Entry], batch_id: int, deadline: Deadline) -> BuswayError | None:
         """Record what was received; return the error if that is not possible."""
-        entries = [
-            Entry(members[0].arrival, members[0].arrived, len(members))
-            for members in deliveries
-            if members[0].arrived is not None
-        ]
         return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
 
     async def decided(
@@ -58,7 +51,7 @@ class Records:
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
         try:
-            await self._questions.ask(deadline, "the journal", lambda _: flush())
+            await self._outages.ask(deadline, "the journal", lambda _: flush())
         except BuswayError as error:
             return error
         return None
@@ -78,9 +71,9 @@ def _record(task: str, item: Item, *, has_order: bool) -> Record:
         None if outgoing is None or not has_order else outgoing.session_id or outgoing.partition_key,
         item.number,
         item.is_remembered,
-        item.arrived,
+        item.original.arrived,
         item.departed,
-        outcome is Outcome.SENT and (item.joined is not None or item.is_copy),
+        outcome is Outcome.SENT and (item.joined is not None or item.state is State.SENT_AS_COPY),
         item.state is State.SENT and item.target is not None and item.target.binding is not None,
     )
 

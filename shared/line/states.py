@@ -9,7 +9,8 @@ An `Item` (`shared.line.item`) is one received message, or one of its parts afte
 4. Before the send an item waits, is withheld, fails, or is ready. An item that fails is never sent.
 5. A joined item is contained in another one, its leader, and shares its result. If the leader is set aside, each of its
    followers is set aside as it was received.
-6. A repeated item is a message that is in the batch twice. It gets the result of the first.
+6. A repeated item is a message that is in the batch twice, a copied one a message that came in two envelopes. It gets
+   the result of the first.
 7. A failed or refused item leaves the source only through `SET_ASIDE`, after the reject limit has counted it.
 8. At the end of a batch every item that has no result is left at the source, and will be delivered again.
 
@@ -55,6 +56,8 @@ class State(StrEnum):
     """Another item contains it; it shares the result of that one."""
     REPEATED = "repeated"
     """The batch has held it before; it gets the result of the first."""
+    COPIED = "copied"
+    """The batch has held it before, in another envelope; it gets the result of the first."""
     FAILED = "failed"
     """It is at fault, found before the send; it is never sent to its target."""
     HANDED_OVER = "handed over"
@@ -77,6 +80,8 @@ class State(StrEnum):
     """It is in the dead-letter queue of its source."""
     SENT_BEFORE = "sent before"
     """An earlier delivery of the batch, or the same message earlier in the batch, has got this result."""
+    SENT_AS_COPY = "sent as copy"
+    """Another copy of it was sent, which came in another envelope."""
     FILTERED_BEFORE = "filtered before"
     REJECTED_BEFORE = "rejected before"
     LEFT = "left"
@@ -90,8 +95,12 @@ class Event(StrEnum):
 
     REPEAT = "repeat"
     """It is found to be in the batch twice."""
+    COPY = "copy"
+    """It is found to be in the batch twice, in two envelopes."""
     RECALL_SENT = "recall sent"
     """Its result is known already."""
+    RECALL_COPY = "recall copy"
+    """Another copy of it is known to be sent."""
     RECALL_FILTERED = "recall filtered"
     RECALL_REJECTED = "recall rejected"
     JOIN = "join"
@@ -126,7 +135,9 @@ class Event(StrEnum):
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.RECEIVED: {
         Event.REPEAT: State.REPEATED,
+        Event.COPY: State.COPIED,
         Event.RECALL_SENT: State.SENT_BEFORE,
+        Event.RECALL_COPY: State.SENT_AS_COPY,
         Event.RECALL_FILTERED: State.FILTERED_BEFORE,
         Event.RECALL_REJECTED: State.REJECTED_BEFORE,
         Event.JOIN: State.JOINED,
@@ -173,6 +184,14 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.EXPIRE: State.EXPIRED,
         Event.LEAVE: State.LEFT,
     },
+    State.COPIED: {
+        Event.RECALL_SENT: State.SENT_AS_COPY,
+        Event.RECALL_FILTERED: State.FILTERED_BEFORE,
+        Event.RECALL_REJECTED: State.REJECTED_BEFORE,
+        Event.LOOP: State.LOOPED,
+        Event.EXPIRE: State.EXPIRED,
+        Event.LEAVE: State.LEFT,
+    },
     State.FAILED: {
         Event.ADMIT: State.SET_ASIDE,
         Event.LEAVE: State.LEFT,
@@ -204,6 +223,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 OUTCOMES: dict[State, Outcome] = {
     State.SENT: Outcome.SENT,
     State.SENT_BEFORE: Outcome.SENT,
+    State.SENT_AS_COPY: Outcome.SENT,
     State.FILTERED: Outcome.FILTERED,
     State.FILTERED_BEFORE: Outcome.FILTERED,
     State.LOOPED: Outcome.LOOPED,
@@ -215,8 +235,10 @@ OUTCOMES: dict[State, Outcome] = {
 }
 """The outcome of each terminal state."""
 
-KNOWN_BEFORE = frozenset((State.SENT_BEFORE, State.FILTERED_BEFORE, State.REJECTED_BEFORE))
+KNOWN_BEFORE = frozenset((State.SENT_BEFORE, State.SENT_AS_COPY, State.FILTERED_BEFORE, State.REJECTED_BEFORE))
 """Nothing was sent now: the result is that of an earlier delivery or of the first of several."""
+WITH_FIRST = frozenset((State.REPEATED, State.COPIED))
+"""What gets the result of the first of several."""
 TO_TARGET = frozenset((State.READY, State.REFUSED))
 """What is sent to a target."""
 AT_FAULT = frozenset((State.FAILED, State.REFUSED))

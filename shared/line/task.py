@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from shared.line.deadline import DEFAULT_HOLD
-from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
 from shared.line.routing import Router, Target
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
@@ -13,6 +12,8 @@ from shared.message.message import Message
 from shared.message.ttl import TimeToLive
 from shared.protocols import BATCH_BYTES, BatchEditor, Editor, Settlement
 from shared.time_limit import DEFAULT_SECONDS
+
+DEFAULT_REJECTS_IN_A_ROW = 100
 
 
 @dataclass(frozen=True)

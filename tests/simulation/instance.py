@@ -31,8 +31,8 @@ from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
-from shared.line.gathering import Gathering
-from shared.line.pausing import Order, Pause
+from shared.line.intake import Intake
+from shared.line.pause import Order, Pause
 from shared.line.shutdown import Shutdown
 from shared.protocols import Output
 from shared.telemetry.opening import open_telemetry
@@ -233,8 +233,8 @@ class Instance:
         for file, pipeline in made:
             for name in file.functions():
                 if file.levers.dispatch == "single":
-                    gathering = Gathering(pipeline, has_sessions=file.source.sessions)
-                    body = _gathered(file, gathering, settlement)
+                    intake = Intake(pipeline, has_sessions=file.source.sessions)
+                    body = _gathered(file, intake, settlement)
                 else:
                     body = _function(file, pipeline.run, settlement)
                 self._worker.functions[name], self._bindings[name] = bound(body, list(pipeline.bindings))

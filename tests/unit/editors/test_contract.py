@@ -53,8 +53,7 @@ async def _edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
 
     task = assembled_task(case, dry_run=True)
     preparation = Preparation(task, MemoryJournal(), AcceptedSends())
-    batch = Batch(task.origin, contents, [None] * len(contents), NOW)
-    batch.ask = ask
+    batch = Batch(task.origin, contents, [None] * len(contents), ask, NOW)
     preparation.receive(batch)
     for step in preparation.steps():
         if step.stage in (Stage.RECEIVED, Stage.EDITED):
@@ -84,7 +83,7 @@ def test_no_editor_changes_the_id_ordering_key_or_arrival(verb: str) -> None:
     for item in found:
         edited_message = item.message
         assert edited_message is not None
-        received = Message.received(case.contents[item.index], origin)
+        received = Message.received(case.contents[item.original.position], origin)
         assert edited_message.arrival == received.arrival
         assert edited_message.session_id == received.session_id
         if verb not in GIVES_KEYS:
@@ -113,7 +112,7 @@ def test_an_editor_of_single_messages_has_the_same_result_alone_and_in_a_batch(v
     case = prepared(verb)
     if any(isinstance(each, BatchEditor) for each in assembled_task(case, dry_run=True).editors):
         return
-    together = [(each.index, result(each)) for each in edited_items(case, case.contents)]
+    together = [(each.original.position, result(each)) for each in edited_items(case, case.contents)]
     alone = [(n, result(each)) for n, content in enumerate(case.contents) for each in edited_items(case, [content])]
     assert alone == together
 

@@ -13,7 +13,7 @@ import pytest
 from functions.event_grid import register_webhook
 from shared.amqp.values import string
 from shared.clock import ManualClock
-from shared.line.gathering import Gathering
+from shared.line.intake import Intake
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
@@ -34,7 +34,7 @@ def webhook(output: OutputThatAccepts, clock: ManualClock | None = None) -> Rece
     task = replace(task, opens_envelopes=True, opens_some=True, one_by_one=True, restore=check_event)
     line = Pipeline(task, JournalInMemory(), clock, sleep_by(clock))
     app = func.FunctionApp()
-    register_webhook(app, "take", "orders", Gathering(line, has_sessions=False), clock)
+    register_webhook(app, "take", "orders", Intake(line, has_sessions=False), clock)
     (function,) = app.get_functions()
     trigger = function.get_dict_repr()["bindings"][0]
     assert (trigger["route"], str(trigger["authLevel"]).upper()) == ("events/orders", "FUNCTION")

@@ -3,7 +3,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.line.sending import _CALL_BYTES, calls_at_once
+from shared.line.sender import _CALL_BYTES, calls_at_once
 from shared.protocols import Outgoing
 
 

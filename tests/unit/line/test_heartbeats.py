@@ -10,7 +10,7 @@ import pytest
 
 from shared.amqp.values import string
 from shared.line.heartbeats import Heartbeats
-from shared.line.item import Item
+from shared.line.item import Item, Original
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Target
 from shared.message.arrival import Arrival
@@ -119,7 +119,7 @@ def test_a_target_that_does_not_answer_is_given_up_soon() -> None:
     line, recorded = Line(), Recorded()
     targets = [Target(Silent(), "east", "orders")]
     heartbeats = Heartbeats("copy", targets, recorded, line.clock, longest_seconds=0.05)
-    item = Item(b"", Arrival(ORIGIN), 0, 0)
+    item = Item(Original(b"", Arrival(ORIGIN), 0))
     asyncio.run(heartbeats.send({item: Heartbeat("copy", 0, 17)}))
     assert recorded.results == [(0, 17, None, "east/orders: does not answer")]
 

@@ -8,8 +8,8 @@ from shared.amqp.values import int_
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.line.deadline import DEFAULT_HOLD, SHORTEST_ATTEMPT_SECONDS
 from shared.line.locks import LOCK_MARGIN_SECONDS
+from shared.line.outages import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from shared.line.routing import Route, Target
-from shared.line.sending import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from shared.protocols import Outcome
 from shared.rules import parse_filter
 from tests.fakes import (

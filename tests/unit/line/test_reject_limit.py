@@ -1,6 +1,6 @@
 """The reject limit: a broken task stops, and a producer of bad messages does not stop a working task."""
 
-from shared.line.reject_limit import RejectLimit
+from shared.line.rejects import RejectLimit
 
 
 def admitted(limit: RejectLimit, *, by_target: bool = False) -> int:

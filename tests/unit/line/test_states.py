@@ -11,10 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import MessageRejected
-from shared.line.accepted_sends import AcceptedSends
-from shared.line.item import Item
+from shared.line.accepted_sends import AcceptedSends, Key
+from shared.line.item import Item, Original
 from shared.line.routing import Target
-from shared.line.states import OUTCOMES, TRANSITIONS, Event, IllegalTransitionError, Rejection, Stage, State, lines
+from shared.line.states import (
+    OUTCOMES,
+    TRANSITIONS,
+    WITH_FIRST,
+    Event,
+    IllegalTransitionError,
+    Rejection,
+    Stage,
+    State,
+    lines,
+)
 from shared.message.arrival import Arrival
 from shared.protocols import Joined, Outcome, Outgoing
 from tests.fakes import OutputThatAccepts
@@ -25,9 +35,19 @@ TARGET = Target(OutputThatAccepts(), "east", "orders")
 OUTGOING = Outgoing(b"content", "id", None, None)
 REJECTION = Rejection(MessageRejected("Bad", "it is bad"), Stage.EDITED, "copy")
 
+
+class AcceptedSendsOfCopies(AcceptedSends):
+    """Knows every message from another envelope."""
+
+    def is_copy(self, event_key: Key | None, delivery: Key | None) -> bool:  # noqa: ARG002 - all are
+        return True
+
+
 EVENTS: dict[Event, Callable[[Item], None]] = {
     Event.REPEAT: lambda item: item.repeat(new_item()),
+    Event.COPY: lambda item: item.copy(new_item()),
     Event.RECALL_SENT: lambda item: item.recall(Outcome.SENT, AcceptedSends()),
+    Event.RECALL_COPY: lambda item: item.recall(Outcome.SENT, AcceptedSendsOfCopies()),
     Event.RECALL_FILTERED: lambda item: item.recall(Outcome.FILTERED, AcceptedSends()),
     Event.RECALL_REJECTED: lambda item: item.recall(Outcome.REJECTED, AcceptedSends()),
     Event.JOIN: lambda item: item.join(new_item(), Joined(0)),
@@ -50,7 +70,7 @@ EVENTS: dict[Event, Callable[[Item], None]] = {
 
 
 def new_item() -> Item:
-    return Item(b"content", Arrival(ORIGIN, 1), 0, 0)
+    return Item(Original(b"content", Arrival(ORIGIN, 1), 0))
 
 
 def test_every_state_is_terminal_with_one_outcome_or_has_transitions() -> None:
@@ -95,8 +115,8 @@ def check_data(item: Item) -> None:
     if state is State.JOINED:
         assert item.leader is not None
         assert item in item.leader.followers
-    if state is State.REPEATED:
-        assert item.first is not None
+    if state in WITH_FIRST:
+        assert item.leader is not None
 
 
 def test_an_illegal_event_names_the_state_and_the_event() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.errors import BuswayError
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.pausing import Pause, ReadOrder
+from shared.line.pause import Pause, ReadOrder
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown

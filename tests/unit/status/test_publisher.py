@@ -9,7 +9,7 @@ import pytest
 
 from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
-from shared.line.item import Item
+from shared.line.item import Item, Original
 from shared.line.states import State
 from shared.message.arrival import Arrival, Origin
 from shared.protocols import BatchReport, Outgoing
@@ -154,7 +154,7 @@ def test_a_blob_with_another_content_is_reported_and_hides_nothing(site: Site) -
 def sent(clock: ManualClock) -> BatchReport:
     """Return the report of a batch with one message that was sent."""
     now = round(clock.now().timestamp() * 1000)
-    item = Item(b"", Arrival(Origin("west", "orders"), 1, enqueued_time=now), 0, 0)
+    item = Item(Original(b"", Arrival(Origin("west", "orders"), 1, enqueued_time=now), 0))
     item.state, item.outgoing = State.SENT, Outgoing(b"", None, None, None)
     return BatchReport(item.arrival.origin, 1, [item], clock.now(), 0.01, 0, None)
 

@@ -1,5 +1,5 @@
 """
-Gathers messages that the host delivers one by one into batches for the line (`dispatch: single`).
+The intake of messages that the host delivers one by one: batches of them for the line (`dispatch: single`).
 
 1. A batch begins with the first message and ends some milliseconds later, or when it is full. Several may be on the
    line; the more there are, the longer the next one gathers.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
-from shared.line.batch import Release
+from shared.line.delivery import Release
 from shared.message.arrival import Origin
 from shared.message.message import Message
 
@@ -43,19 +43,18 @@ class Line(Protocol):
 
 
 @dataclass(eq=False)
-class _Waiting:
-    """A message whose invocation waits for its result."""
+class _Invocation:
+    """The invocation that waits for the result of its message."""
 
     content: bytes
     lock_token: bytes | None
     key: Hashable
     """What goes in order: its session, or without sessions only itself; None if it cannot be read."""
-    place: int
-    """Its place there: the sequence number."""
+    sequence_number: int
     result: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def end(self, error: BaseException | None = None) -> None:
-        """Let its invocation return, or raise *error*."""
+        """Let it return, or raise *error*."""
         if self.result.done():
             return
         if error is None:
@@ -64,7 +63,7 @@ class _Waiting:
             self.result.set_exception(error)
 
 
-class Gathering:
+class Intake:
     """The messages of one task that wait for their batch, and the batches on the line."""
 
     def __init__(
@@ -74,13 +73,13 @@ class Gathering:
         self._line = line
         self._has_sessions = has_sessions
         self._sleep = sleep
-        self._gathered: list[_Waiting] = []
+        self._gathered: list[_Invocation] = []
         self._gathered_bytes = 0
         self._closing: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._on_line: Counter[Hashable] = Counter()
         """How many messages of each key are on the line."""
-        self._behind: dict[Hashable, list[_Waiting]] = {}
+        self._behind: dict[Hashable, list[_Invocation]] = {}
         """What waits for an earlier message of its key."""
 
     async def run(self, content: bytes, lock_token: bytes | None = None, key: Hashable = None) -> None:
@@ -89,18 +88,18 @@ class Gathering:
 
         *key* is equal for copies of a message, which go one after the other: the line sends only the first.
         """
-        session, place = _session_and_place(content)
-        key = session if self._has_sessions else key or place or None
-        waiting = _Waiting(content, lock_token, key, place)
-        if waiting.key in self._on_line:
-            self._behind.setdefault(waiting.key, []).append(waiting)
+        session, sequence_number = _session_and_number(content)
+        key = session if self._has_sessions else key or sequence_number or None
+        invocation = _Invocation(content, lock_token, key, sequence_number)
+        if invocation.key in self._on_line:
+            self._behind.setdefault(invocation.key, []).append(invocation)
         else:
-            self._gather(waiting)
-        await waiting.result
+            self._gather(invocation)
+        await invocation.result
 
-    def _gather(self, waiting: _Waiting) -> None:
-        self._gathered.append(waiting)
-        self._gathered_bytes += len(waiting.content)
+    def _gather(self, invocation: _Invocation) -> None:
+        self._gathered.append(invocation)
+        self._gathered_bytes += len(invocation.content)
         if len(self._gathered) >= LARGEST_BATCH or self._gathered_bytes >= LARGEST_BATCH_BYTES:
             self._close()
         elif self._closing is None:
@@ -119,13 +118,13 @@ class Gathering:
             self._closing.cancel()
             self._closing = None
         batch, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        batch.sort(key=lambda each: each.place)
-        self._on_line.update(each.key for each in batch if each.key is not None)
+        batch.sort(key=lambda invocation: invocation.sequence_number)
+        self._on_line.update(invocation.key for invocation in batch if invocation.key is not None)
         running = asyncio.create_task(self._run(batch))
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
-    async def _run(self, batch: Sequence[_Waiting]) -> None:
+    async def _run(self, batch: Sequence[_Invocation]) -> None:
         open_positions = set(range(len(batch)))
 
         def end(position: int, error: BaseException | None = None) -> None:
@@ -137,31 +136,31 @@ class Gathering:
             for position in positions:
                 end(position)
 
-        tokens = [each.lock_token for each in batch]
+        tokens = [invocation.lock_token for invocation in batch]
         error: BaseException | None
         try:
-            error = await self._line.run_each([each.content for each in batch], tokens, release)
+            error = await self._line.run_each([invocation.content for invocation in batch], tokens, release)
         except Exception as fault:  # noqa: BLE001 - whatever it is, every invocation must end
             error = fault
         for position in sorted(open_positions):
             end(position, error or TargetUnavailable("the message has no result and stays at its source"))
 
-    def _leave_line(self, left: _Waiting, error: BaseException | None) -> None:
+    def _leave_line(self, left: _Invocation, error: BaseException | None) -> None:
         """Let the next messages of its key follow, or stay at the source with this one."""
         key = left.key
         if key is None:
             return
         if error is not None:
-            for each in self._behind.pop(key, ()):
-                each.end(error)
+            for invocation in self._behind.pop(key, ()):
+                invocation.end(error)
         self._on_line[key] -= 1
         if not self._on_line[key]:
             del self._on_line[key]
-            for each in self._behind.pop(key, ()):
-                self._gather(each)
+            for invocation in self._behind.pop(key, ()):
+                self._gather(invocation)
 
 
-def _session_and_place(content: bytes) -> tuple[str | None, int]:
+def _session_and_number(content: bytes) -> tuple[str | None, int]:
     """Return the session of a message and its sequence number; a message that cannot be read has no session."""
     try:
         message = Message.received(content, _NOWHERE)

@@ -1,7 +1,7 @@
 """
-Sets rejected messages aside: in `rejects`, or in the dead-letter queue of the source.
+Where rejected messages go: to `rejects`, or to the dead-letter queue of the source.
 
-1. The reject limit counts them first, in the order of the batch.
+1. The reject limit counts them first, in the order of the batch. A task stops before it moves its whole source there.
 2. `rejects` gets a message as it was received, or wrapped if it refuses that. If it refuses both forms, the message
    goes to the dead-letter queue of the source, or stays at the source.
 3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others.
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
+from shared.line.envelopes import to_set_aside
 from shared.line.item import Item
-from shared.line.opening import to_set_aside
-from shared.line.reject_limit import RejectLimit
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
 from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, Stage, State
+from shared.line.task import Task
 from shared.protocols import Outcome
 
 _REJECTED_OR_LEFT = (Outcome.REJECTED, Outcome.RETRY)
@@ -26,20 +26,53 @@ _GOOD = frozenset(
 )
 
 
-class SettingAside:
+_MOST_BY_TASK, _MOST_BY_TARGET = 100, 10
+
+
+class RejectLimit:
+    """
+    Compares the number of rejected messages of one task with the number of good ones.
+
+    Without a good message *limit* messages may be rejected. Each good one adds that number again, up to 100 times the
+    limit; for messages that a target refuses, up to 10 times, because a target may begin to refuse at any time. The
+    count belongs to this process: a restart begins at zero.
+
+    A task should stop if it has a fault itself, which starts with a restart, or if its target has one. A producer of
+    bad messages must not stop it for the others: each good message allows as many bad ones as the limit.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        """Admit *limit* rejected messages for each good one, None for any number."""
+        self._limit = limit
+        self._credit = limit or 0
+        self.in_a_row = 0
+        """Rejected messages since the last good one."""
+
+    def good(self, messages: int) -> None:
+        """Count *messages* that are not rejected."""
+        if messages:
+            self.in_a_row = 0
+            if self._limit is not None:
+                self._credit = min(self._credit + messages * self._limit, _MOST_BY_TASK * self._limit)
+
+    def admit(self, *, by_target: bool) -> bool:
+        """Return whether one more message may be rejected, and count it if so; a target may have refused it."""
+        if self._limit is not None:
+            if self._credit <= 0 or (by_target and self.in_a_row >= _MOST_BY_TARGET * self._limit):
+                return False
+            self._credit -= 1
+        self.in_a_row += 1
+        return True
+
+
+class Rejects:
     """Sends or dead-letters the rejected messages of one task."""
 
-    def __init__(
-        self,
-        task: str,
-        rejects: Target | None,
-        limit: RejectLimit,
-        accepted: AcceptedSends,
-    ) -> None:
-        """Send to *rejects*, or dead-letter without one; *accepted* remembers the rejected messages."""
-        self._task = task
-        self._rejects = rejects
-        self._limit = limit
+    def __init__(self, task: Task, accepted: AcceptedSends) -> None:
+        """Remember the rejected messages in *accepted*."""
+        self._task = task.name
+        self._rejects = task.rejects
+        self._limit = RejectLimit(task.rejects_in_a_row)
         self._accepted = accepted
 
     def admit(self, uncounted: list[Item]) -> BuswayError | None:
@@ -78,7 +111,9 @@ class SettingAside:
         timeout_seconds = deadline.attempt_seconds
         for item in at_fault:
             if item.state is State.SET_ASIDE and item.rejection is not None:
-                item.address(rejects, set_aside(rejects, to_set_aside(item), item.arrival, item.rejection, item.part))
+                item.address(
+                    rejects, set_aside(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.part)
+                )
         waiting, error = list(at_fault), None
         while waiting:
             messages = [item.outgoing for item in waiting if item.outgoing is not None]
@@ -91,7 +126,7 @@ class SettingAside:
                 elif not isinstance(answer, MessageRejected):
                     error = error or answer
                 elif item.rejection is not None and item.state is State.ADDRESSED:
-                    item.wrap(wrapped(rejects, to_set_aside(item), item.arrival, item.rejection, item.part))
+                    item.wrap(wrapped(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.part))
                     refused.append(item)
                 elif await self._dead_letter([item], deadline) is not None:
                     description = f"{rejects}: refuses rejected messages in every form, {answer.description}"
@@ -104,11 +139,11 @@ class SettingAside:
         parts: dict[bytes | None, list[int]] = {}
         for item in at_fault:
             if item.number is not None:
-                parts.setdefault(item.lock_token, []).append(item.number)
+                parts.setdefault(item.original.lock_token, []).append(item.number)
         for item in at_fault:
             if item.rejection is None:
                 continue
-            error, token = item.rejection.error, item.lock_token
+            error, token = item.rejection.error, item.original.lock_token
             if locks is None or token is None:
                 return _stuck(item, "its source has no dead-letter queue")
             try:

@@ -1,5 +1,5 @@
 """
-Sending a batch: attempts until every message has its result or the deadline has passed.
+The send of a batch: attempts until every message has its result or the deadline has passed.
 
 An attempt has three parts: all targets get their messages concurrently; the reject limit counts refused messages; the
 messages that it admits are set aside.
@@ -12,20 +12,13 @@ from shared.errors import BuswayError, LockLost, MessageRejected, TargetUnavaila
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
 from shared.line.item import Item
-from shared.line.outages import OutageLog
+from shared.line.outages import LONGEST_WAIT_SECONDS, Outages, wait_seconds
 from shared.line.pace import Pace
-from shared.line.reject_limit import RejectLimit
+from shared.line.rejects import Rejects, dead_letter_queue
 from shared.line.routing import Target
-from shared.line.setting_aside import SettingAside, dead_letter_queue
-from shared.line.states import OUTCOMES, TO_TARGET, Rejection, Stage, State
+from shared.line.states import OUTCOMES, TO_TARGET, WITH_FIRST, Rejection, Stage, State
 from shared.line.task import Task
 from shared.protocols import Outgoing
-
-FIRST_WAIT_SECONDS = 0.2
-LONGEST_WAIT_SECONDS = 5.0
-# A person has to act before it can go on, and people take longer than networks.
-FIRST_REFUSED_WAIT_SECONDS = 1.0
-LONGEST_REFUSED_WAIT_SECONDS = 60.0
 
 _REJECT_LIMIT = "the limit of rejects in a row"
 
@@ -36,13 +29,13 @@ _CALL_BYTES = 200_000
 class Sender:
     """Sends the batches of one task."""
 
-    def __init__(self, task: Task, accepted: AcceptedSends, outages: OutageLog) -> None:
+    def __init__(self, task: Task, accepted: AcceptedSends, outages: Outages) -> None:
         """Remember sent messages in *accepted*; log outages in *outages*."""
         self._task = task.name
         self._pace = Pace(task.rate)
         self._accepted = accepted
         self._outages = outages
-        self._setting_aside = SettingAside(task.name, task.rejects, RejectLimit(task.rejects_in_a_row), accepted)
+        self._rejects = Rejects(task, accepted)
 
     async def send(
         self, items: Sequence[Item], deadline: Deadline, progress: Callable[[], Awaitable[None]] | None = None
@@ -53,7 +46,7 @@ class Sender:
         *progress* is called after each attempt that left some without.
         """
         attempts = 0
-        uncounted = [item for item in items if item.state is not State.REPEATED]
+        uncounted = [item for item in items if item.state not in WITH_FIRST]
         try:
             await deadline.begin()
             _leave_lost(items, deadline)
@@ -92,9 +85,9 @@ class Sender:
         )
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
-        attempts.append((_REJECT_LIMIT, self._setting_aside.admit(uncounted)))
+        attempts.append((_REJECT_LIMIT, self._rejects.admit(uncounted)))
         # Even if targets fail: otherwise the next attempt would have to reject these messages again.
-        set_aside = await self._setting_aside.send(items, deadline)
+        set_aside = await self._rejects.send(items, deadline)
         if set_aside is not None:
             attempts.append(set_aside)
         # Of two with one name, the one with an error counts.
@@ -174,8 +167,8 @@ def _leave_lost(items: Sequence[Item], deadline: Deadline) -> None:
     if locks is None:
         return
     for item in items:
-        is_alone = item.leader is None and not item.followers
-        if is_alone and item.state not in OUTCOMES and locks.is_lost(item.lock_token):
+        is_alone = item.joined is None and not item.followers
+        if is_alone and item.state not in OUTCOMES and locks.is_lost(item.original.lock_token):
             item.leave("its lock was lost")
 
 
@@ -184,15 +177,3 @@ def place_of(item: Item) -> str | None:
     if item.state is State.DEAD_LETTERED:
         return dead_letter_queue(item)
     return None if item.target is None else str(item.target)
-
-
-def wait_seconds(error: BuswayError, attempts: int) -> float:
-    """Return how long to wait after *attempts* that ended with *error*."""
-    if isinstance(error, TargetUnavailable):
-        requested = error.retry_after.total_seconds() if error.retry_after is not None else 0.0
-        return max(requested, _growing(FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, attempts))
-    return _growing(FIRST_REFUSED_WAIT_SECONDS, LONGEST_REFUSED_WAIT_SECONDS, attempts)
-
-
-def _growing(first: float, longest: float, attempts: int) -> float:
-    return float(min(first * 2 ** min(attempts - 1, 20), longest))

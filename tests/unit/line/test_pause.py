@@ -6,7 +6,7 @@ import pytest
 
 from shared.amqp.values import long
 from shared.errors import TargetUnavailable
-from shared.line.pausing import ORDER_SECONDS, Order
+from shared.line.pause import ORDER_SECONDS, Order
 from shared.protocols import Outcome
 from tests.fakes import OutputThatAccepts
 from tests.messages import delivered

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
-from shared.line.gathering import LARGEST_BATCH, LARGEST_BATCH_BYTES, Gathering
+from shared.line.intake import LARGEST_BATCH, LARGEST_BATCH_BYTES, Intake
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown
@@ -64,7 +64,7 @@ class One:
             hold=HOLD,
         )
         line = Pipeline(task, self.journal, self.clock, self._sleep, shutdown=shutdown)
-        self.gathering = Gathering(line, has_sessions=has_sessions, sleep=_soon)
+        self.intake = Intake(line, has_sessions=has_sessions, sleep=_soon)
 
     async def _sleep(self, seconds: float) -> None:
         """Let virtual time pass, unless the test holds it."""
@@ -77,7 +77,7 @@ class One:
         """Deliver *messages* at the same time; return what each invocation has raised."""
 
         async def all_together() -> list[BaseException | None]:
-            each = (self.gathering.run(message, b"token of %d" % n) for n, message in enumerate(messages, 1))
+            each = (self.intake.run(message, b"token of %d" % n) for n, message in enumerate(messages, 1))
             return await asyncio.gather(*each, return_exceptions=True)
 
         return asyncio.run(all_together())
@@ -130,8 +130,8 @@ def test_a_message_returns_while_another_of_its_batch_waits_and_not_before_it_is
 
     async def scenario() -> None:
         one.held = asyncio.Event()
-        waiting = asyncio.create_task(one.gathering.run(delivered(2, session_id="b")))
-        await one.gathering.run(delivered(1))
+        waiting = asyncio.create_task(one.intake.run(delivered(2, session_id="b")))
+        await one.intake.run(delivered(1))
         assert [record.message_id for record in one.journal.records] == ["m-1"]
         assert not waiting.done()
         down.put_up()
@@ -213,7 +213,7 @@ def test_a_shutdown_ends_every_invocation() -> None:
     async def scenario() -> list[BaseException | None]:
         one.held = asyncio.Event()
         messages = [delivered(1), delivered(2, session_id="b"), delivered(3, session_id="b")]
-        each = [asyncio.create_task(one.gathering.run(message)) for message in messages]
+        each = [asyncio.create_task(one.intake.run(message)) for message in messages]
         await _until_called(down)
         shutdown.request()
         one.held.set()
@@ -246,10 +246,10 @@ def test_a_message_stays_behind_an_earlier_one_of_its_session() -> None:
 
     async def scenario() -> Sequence[BaseException | None]:
         one.held = asyncio.Event()
-        first = asyncio.create_task(one.gathering.run(delivered(1, session_id="b")))
+        first = asyncio.create_task(one.intake.run(delivered(1, session_id="b")))
         await _until_called(down)
-        second = asyncio.create_task(one.gathering.run(delivered(2, session_id="b")))
-        await one.gathering.run(delivered(3, session_id="a"))
+        second = asyncio.create_task(one.intake.run(delivered(2, session_id="b")))
+        await one.intake.run(delivered(3, session_id="a"))
         one.held.set()
         return await asyncio.gather(first, second, return_exceptions=True)
 
@@ -267,9 +267,9 @@ def test_a_message_delivered_again_while_it_is_on_the_line_is_sent_once(*, has_s
 
     async def scenario() -> None:
         one.held = asyncio.Event()
-        first = asyncio.create_task(one.gathering.run(delivered(1, session_id="a")))
+        first = asyncio.create_task(one.intake.run(delivered(1, session_id="a")))
         await _until_called(one.output)
-        again = asyncio.create_task(one.gathering.run(delivered(1, session_id="a", delivery_count=1)))
+        again = asyncio.create_task(one.intake.run(delivered(1, session_id="a", delivery_count=1)))
         await asyncio.sleep(0)
         one.held.set()
         await asyncio.gather(first, again)
@@ -311,7 +311,7 @@ def test_every_message_arrives_and_each_session_in_order(keys: list[str], away: 
 
     async def session(key: str) -> None:
         while numbers := waiting[key][:at_a_time]:
-            each = (one.gathering.run(delivered(number, session_id=key)) for number in numbers)
+            each = (one.intake.run(delivered(number, session_id=key)) for number in numbers)
             results = await asyncio.gather(*each, return_exceptions=True)
             for number, result in zip(numbers, results, strict=True):
                 if result is None:
@@ -333,9 +333,9 @@ def test_a_copy_of_an_event_waits_for_the_first() -> None:
 
     async def scenario() -> Sequence[BaseException | None]:
         one.held = asyncio.Event()
-        first = asyncio.create_task(one.gathering.run(delivered(1), key="event"))
+        first = asyncio.create_task(one.intake.run(delivered(1), key="event"))
         await _until_called(down)
-        copy = asyncio.create_task(one.gathering.run(delivered(2), key="event"))
+        copy = asyncio.create_task(one.intake.run(delivered(2), key="event"))
         await asyncio.sleep(0)
         down.put_up()
         one.held.set()

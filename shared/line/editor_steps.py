@@ -21,12 +21,12 @@ from pathlib import Path
 
 from shared.errors import BuswayError, MessageRejected
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.batch import Batch, Step
-from shared.line.failing import reject
+from shared.line.batch import Batch, Room, Step
+from shared.line.failure import Failure
 from shared.line.item import Item
 from shared.line.rejection import PART, Part
-from shared.line.room import Room
-from shared.line.states import Rejection, Stage, State
+from shared.line.states import Stage, State
+from shared.line.task import Task
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Postponed, Withheld
 from shared.time_limit import TimeLimit
@@ -35,28 +35,17 @@ NOTHING_LEFT = "withheld by an editor"
 """The reason for a message that an editor has withheld without giving a reason."""
 
 
-class Editing:
-    """The editors of one task."""
+class EditorSteps:
+    """The steps of one task's editors."""
 
-    def __init__(
-        self,
-        task: str,
-        editors: Sequence[Editor | BatchEditor],
-        accepted: AcceptedSends,
-        *,
-        edit_seconds: float,
-        batch_bytes: int,
-    ) -> None:
-        """
-        Recognize in *accepted* the messages that an earlier delivery has sent.
-
-        Each message may take *edit_seconds*, and all of a batch together *batch_bytes*.
-        """
-        self._time_limit = TimeLimit(edit_seconds)
-        self._batch_bytes = batch_bytes
-        self._task = task
-        self._editors = editors
+    def __init__(self, task: Task, accepted: AcceptedSends, failure: Failure) -> None:
+        """Recognize in *accepted* the messages that an earlier delivery has sent."""
+        self._time_limit = TimeLimit(task.edit_seconds)
+        self._batch_bytes = task.batch_bytes
+        self._task = task.name
+        self._editors = task.editors
         self._accepted = accepted
+        self._failure = failure
 
     def steps(self) -> Iterator[Step]:
         """Yield a step for each editor, and one that numbers the parts."""
@@ -79,7 +68,7 @@ class Editing:
         waiting = (
             (item, message)
             for item, message in batch.waiting()
-            if item.state is State.RECEIVED and item.index < len(batch.parts)
+            if item.state is State.RECEIVED and item.original in batch.parts
         )
         put = partial(self._put, editor.name, batch, Room(self._batch_bytes))
         return self._time_limit.run(partial(_edited, editor), waiting, put)
@@ -108,13 +97,13 @@ class Editing:
         """Return whether there is room for the result for *item*; rejects or postpones it otherwise."""
         if room.takes(item, messages):
             return True
-        if room.of_one > self._batch_bytes and (len(messages) > 1 or len(batch.parts[item.index]) > 1):
+        if room.of_one > self._batch_bytes and (len(messages) > 1 or len(batch.parts[item.original]) > 1):
             problem = f"the editors have made {room.of_one} bytes of it, expected at most {self._batch_bytes}"
             self._reject(batch, item, MessageRejected("MessageTooLarge", problem))
             return False
-        if item.index == 0:
+        if batch.is_first(item):
             return True  # a single large message
-        batch.postpone(item.index)
+        batch.postpone(item)
         return False
 
     def _edit_together(self, editor: BatchEditor, batch: Batch) -> Awaitable[None] | None:
@@ -142,7 +131,7 @@ class Editing:
                 item.join(answers[result.leader][0], result)
         room = Room(self._batch_bytes)
         for item, result in answers:
-            if item.index >= len(batch.parts):
+            if item.original not in batch.parts:
                 return
             if item.state is not State.RECEIVED or isinstance(result, Joined):
                 continue
@@ -154,11 +143,11 @@ class Editing:
                 self._replace(batch, item, result)
 
     def _postpone(self, batch: Batch, item: Item) -> None:
-        if item.index > 0:
-            batch.postpone(item.index)
-        else:
+        if batch.is_first(item):
             problem = f"its parts have more than {self._batch_bytes} bytes together"
             self._reject(batch, item, MessageRejected("MessageTooLarge", problem))
+        else:
+            batch.postpone(item)
 
     def _replace(self, batch: Batch, item: Item, result: Sequence[Message] | Withheld) -> None:
         """Replace *item* by the messages that an editor has returned for it."""
@@ -173,24 +162,24 @@ class Editing:
         else:
             item.message = result[0]
             if len(result) > 1:
-                parts = batch.parts[item.index]
+                parts = batch.parts[item.original]
                 place = parts.index(item) + 1
                 parts[place:place] = [item.split(message) for message in result[1:]]
 
     def _number(self, batch: Batch) -> None:
         """Number the parts of each message, and finish those whose result is known from an earlier delivery."""
         batch.is_numbered = True
-        for index, parts in enumerate(batch.parts):
+        for original, parts in batch.parts.items():
             item = parts[0]
             if item.state is not State.RECEIVED:
                 continue
             known = item.known(self._accepted)
             if known is not None:
-                batch.parts[index] = [item]
+                batch.parts[original] = [item]
                 item.recall(known, self._accepted)
                 continue
             # Without an editor no message becomes several.
-            requested = item.requested_part(self._task) if self._editors else None
+            requested = original.requested_part(self._task) if self._editors else None
             if requested is not None and requested.total != len(parts):
                 description = (
                     f"{PART} asks for part {requested.number} of {requested.total}, but the editors split the message"
@@ -214,12 +203,12 @@ class Editing:
                 part.withhold(Outcome.FILTERED, reason, Stage.EDITED)
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
-        reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)
+        self._failure.reject(batch, item, error, Stage.EDITED)
 
 
 def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
     item.withhold(Outcome.FILTERED, withheld.reason, Stage.EDITED)
-    parts = batch.parts[item.index]
+    parts = batch.parts[item.original]
     if len(parts) > 1:
         # The journal has the parts that are left, or the last one if none is.
         parts.remove(item)
@@ -233,9 +222,9 @@ def _edited(editor: Editor, message: Message) -> Message | Sequence[Message] | W
 
 def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> bool:
     """Return whether an editor rejects a part of a message and has already used another part of it."""
-    failing = {item.index for item, result in answers if isinstance(result, MessageRejected)}
+    failing = {item.original for item, result in answers if isinstance(result, MessageRejected)}
     return bool(failing) and any(
-        item.index in failing and not isinstance(result, MessageRejected) for item, result in answers
+        item.original in failing and not isinstance(result, MessageRejected) for item, result in answers
     )
 
 
