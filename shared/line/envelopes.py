@@ -100,7 +100,7 @@ def _find_copies(batch: Batch) -> None:
             requested = None if item.original.carrier is None else item.original.carrier.part
             first = firsts.setdefault((item.event_key, requested), item)
             if first is not item:
-                item.copy(first)
+                item.repeat(first, State.COPIED)
 
 
 class _Opened(NamedTuple):

@@ -1,5 +1,5 @@
 """
-A message on the line: its data, and the events that change its state (`shared.line.states`).
+A message on the line: its data, and the changes of its state (`shared.line.states`).
 
 A message has one number, the place of its delivery's message (`Original.position`), and within that a number for each
 item that it has become (`Item.number`).
@@ -13,26 +13,19 @@ from msgspec import Struct
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.rejection import Part, requested_part
 from shared.line.routing import Target
-from shared.line.states import (
-    AFTER,
-    KNOWN_BEFORE,
-    OUTCOMES,
-    RECALLING,
-    WITHHOLDING,
-    Event,
-    IllegalTransitionError,
-    Rejection,
-    Stage,
-    State,
-)
+from shared.line.states import KNOWN_BEFORE, OUTCOMES, IllegalTransitionError, Rejection, Stage, State, check
 from shared.message.arrival import Arrival, CarriedEvent
 from shared.message.message import Message
 from shared.protocols import Imprint, Joined, Outcome, Outgoing
 
-# One lookup for each event of a message that is sent.
-_ROUTE, _FIT, _ACCEPT = AFTER[Event.ROUTE], AFTER[Event.FIT], AFTER[Event.ACCEPT]
 _STAGES = {State.ROUTED: Stage.ROUTED, State.READY: Stage.FITTED}
 """The stage that a message without a result has got to, where it is not `edited` or that of its rejection."""
+_WITHHELD = {Outcome.FILTERED: State.FILTERED, Outcome.LOOPED: State.LOOPED, Outcome.EXPIRED: State.EXPIRED}
+_KNOWN = {
+    Outcome.SENT: State.SENT_BEFORE,
+    Outcome.FILTERED: State.FILTERED_BEFORE,
+    Outcome.REJECTED: State.REJECTED_BEFORE,
+}
 
 
 class Carrier(NamedTuple):
@@ -146,27 +139,27 @@ class Item(Struct, eq=False):
         part.message, part.leader = self.message, first  # the journal reads the id of the message
         return part
 
-    # Events before the send
+    def become(self, state: State) -> None:
+        """Change the state, as the table allows; for those with data there is a method below."""
+        check(self.state, state)
+        self.state = state
 
-    def repeat(self, first: "Item") -> None:
-        """Share the result of *first*, the same message earlier in the batch."""
-        self._move(Event.REPEAT)
-        self.leader = first
+    # Before the send
 
-    def copy(self, first: "Item") -> None:
-        """Share the result of *first*, another copy of the message earlier in the batch."""
-        self._move(Event.COPY)
+    def repeat(self, first: "Item", state: State = State.REPEATED) -> None:
+        """Share the result of *first*, the same message earlier in the batch, or with COPIED another copy of it."""
+        self.become(state)
         self.leader = first
 
     def recall(self, outcome: Outcome, accepted: AcceptedSends) -> None:
         """End with an *outcome* that *accepted* knows already."""
         is_copy = outcome is Outcome.SENT and accepted.is_copy(self.event_key, self.key)
-        self._move(Event.RECALL_COPY if is_copy else RECALLING[outcome])
+        self.become(State.SENT_AS_COPY if is_copy else _KNOWN[outcome])
         self.stage = Stage.EDITED
 
     def join(self, leader: "Item", joined: Joined, rejection: Rejection | None = None) -> None:
         """Follow *leader* and share its result; *rejection* is that of a failed leader."""
-        self._move(Event.JOIN)
+        self.become(State.JOINED)
         self._unlink()
         self.leader, self.joined = leader, joined
         self.target = self.outgoing = self.departed = None
@@ -178,7 +171,7 @@ class Item(Struct, eq=False):
 
     def withhold(self, outcome: Outcome, reason: str, stage: Stage) -> None:
         """Finish as filtered, looped or expired, with all followers."""
-        self._move(WITHHOLDING[outcome])
+        self.become(_WITHHELD[outcome])
         self.target = self.outgoing = self.departed = None
         self.reason, self.stage = reason, stage
         for follower in self.followers:
@@ -186,45 +179,41 @@ class Item(Struct, eq=False):
 
     def fail(self, rejection: Rejection) -> None:
         """Be at fault before anything is sent."""
-        self._move(Event.FAIL)
+        self.become(State.FAILED)
         self._unlink()
         self.target = self.outgoing = self.departed = None
         self.rejection, self.reason = rejection, str(rejection.error)
 
     def route(self, target: Target) -> None:
         """Get a *target*."""
-        self.state = _ROUTE[self.state]
+        self.become(State.ROUTED)
         self.target = target
 
     def fit(self, outgoing: Outgoing, departed: Imprint | None) -> None:
         """Become ready to be sent as *outgoing*; *departed* is its imprint for the journal."""
-        self.state = _FIT[self.state]
+        self.become(State.READY)
         self.outgoing, self.departed = outgoing, departed
         self.message = None  # a batch may wait for its target for an hour
         for follower in self.followers:
             follower.depart(departed)
 
-    # Events of the send
+    # The send
 
     def accept(self) -> None:
         """Finish as sent, with all followers, even if the target refused it before."""
-        self.state = _ACCEPT[self.state]
+        self.become(State.SENT)
         self.rejection = self.reason = None
         for follower in self.followers:
             follower.share(self)
 
-    def hand_over(self) -> None:
-        """Wait for the end of the delivery, when the host is asked to send it."""
-        self._move(Event.HAND_OVER)
-
     def refuse(self, rejection: Rejection) -> None:
         """Be at fault for its target."""
-        self._move(Event.REFUSE)
+        self.become(State.REFUSED)
         self.rejection, self.reason = rejection, str(rejection.error)
 
     def admit(self) -> None:
         """Move to the messages to be set aside, with all followers, which are then independent."""
-        self._move(Event.ADMIT)
+        self.become(State.SET_ASIDE)
         for follower in self.followers:
             follower.rejection, follower.reason = self.rejection, self.reason
             follower.leader = follower.joined = None
@@ -233,47 +222,35 @@ class Item(Struct, eq=False):
 
     def address(self, rejects: Target, outgoing: Outgoing) -> None:
         """Go to *rejects*, as it was received."""
-        self._move(Event.ADDRESS)
+        self.become(State.ADDRESSED)
         self.target, self.outgoing = rejects, outgoing
 
     def wrap(self, outgoing: Outgoing) -> None:
         """Be on its way to `rejects`, wrapped."""
-        self._move(Event.WRAP)
+        self.become(State.WRAPPED)
         self.outgoing = outgoing
 
-    def store(self) -> None:
-        """End in `rejects`."""
-        self._move(Event.STORE)
-
-    def dead_letter(self) -> None:
-        """End in the dead-letter queue of its source."""
-        self._move(Event.DEAD_LETTER)
-
-    # Events of the end
+    # The end
 
     def end_as_first(self) -> None:
         """Finish a repeated item with the result of the first."""
         first = self.leader
         if first is None or first.outcome is None:
             raise IllegalTransitionError(f"a message that is {self.state!s} does not repeat one that has ended")
-        match first.outcome:
-            case Outcome.RETRY:
-                self._move(Event.LEAVE)
-            case Outcome.LOOPED | Outcome.EXPIRED as outcome:
-                self._move(WITHHOLDING[outcome])
-            case outcome:
-                self._move(RECALLING[outcome])
+        if first.outcome is Outcome.SENT and self.state is State.COPIED:
+            self.become(State.SENT_AS_COPY)
+        elif first.outcome is Outcome.RETRY:
+            self.become(State.LEFT)
+        else:
+            self.become(_KNOWN.get(first.outcome) or _WITHHELD[first.outcome])
         self.reason, self.stage, self.rejection = first.reason, first.stage, first.rejection
 
     def leave(self, reason: str | None = None) -> None:
         """Stay at the source; *reason* is that of the whole batch."""
         stage = _STAGES.get(self.state, Stage.EDITED)
-        self._move(Event.LEAVE)
+        self.become(State.LEFT)
         self.stage = stage if self.rejection is None else self.rejection.stage
         self.reason = self.reason or reason
-
-    def _move(self, event: Event) -> None:
-        self.state = AFTER[event][self.state]
 
     def _unlink(self) -> None:
         """End its following of another item."""

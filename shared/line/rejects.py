@@ -121,7 +121,7 @@ class Rejects:
             refused = []
             for item, answer in zip(waiting, answers, strict=True):
                 if answer is None:
-                    item.store()
+                    item.become(State.REJECTED)
                     self._accepted.remember(item.key, Outcome.REJECTED)
                 elif not isinstance(answer, MessageRejected):
                     error = error or answer
@@ -159,7 +159,7 @@ class Rejects:
                 continue
             except TargetUnavailable as unavailable:
                 return unavailable
-            item.dead_letter()
+            item.become(State.DEAD_LETTERED)
             self._accepted.remember(item.key, Outcome.REJECTED)
         return None
 

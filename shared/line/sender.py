@@ -114,7 +114,7 @@ class Sender:
         error = None
         for item, answer in zip(waiting, answers, strict=True):
             if answer is None and target.binding is not None:
-                item.hand_over()
+                item.become(State.HANDED_OVER)
             elif answer is None:
                 item.accept()
                 self._remember(item)

@@ -1,10 +1,10 @@
 """
-The states of a message on the line, the events that change them, and the table of all transitions.
+The states of a message on the line, and the table of all transitions.
 
 An `Item` (`shared.line.item`) is one received message, or one of its parts after an editor has split it.
 
-1. An item changes its state only by an event: a method of `Item`. Data that belongs to a state is set by the event.
-2. `TRANSITIONS` is complete. An event that it does not list raises `IllegalTransitionError`: a fault in Busway.
+1. An item changes its state only in a method of `Item`, which sets the data that belongs to the new state.
+2. `FROM` is complete. A transition that it does not list raises `IllegalTransitionError`: a fault in Busway.
 3. A terminal state has exactly one `Outcome` (`OUTCOMES`). Nothing leaves a terminal state.
 4. Before the send an item waits, is withheld, fails, or is ready. An item that fails is never sent.
 5. A joined item is contained in another one, its leader, and shares its result. If the leader is set aside, each of its
@@ -53,15 +53,15 @@ class State(StrEnum):
     READY = "ready"
     """It is encoded for its target and will be sent."""
     JOINED = "joined"
-    """Another item contains it; it shares the result of that one."""
+    """An editor has put it into another item, or its result is tied to one that has failed."""
     REPEATED = "repeated"
     """The batch has held it before; it gets the result of the first."""
     COPIED = "copied"
     """The batch has held it before, in another envelope; it gets the result of the first."""
     FAILED = "failed"
-    """It is at fault, found before the send; it is never sent to its target."""
+    """A step of the line, or a sibling part, is at fault; it is never sent to its target."""
     HANDED_OVER = "handed over"
-    """Its text is kept for the host, which is asked to send it once the whole batch has succeeded."""
+    """Its text is kept for the host, which is asked to send it once the whole delivery has succeeded."""
     REFUSED = "refused"
     """Its target has refused it; it is offered again until the reject limit lets it be set aside."""
     SET_ASIDE = "set aside"
@@ -71,7 +71,9 @@ class State(StrEnum):
     WRAPPED = "wrapped"
     """`rejects` has refused that; its reject holds all its bytes as a body."""
     SENT = "sent"
+    """Its target has accepted it, or its leader."""
     FILTERED = "filtered"
+    """An editor, the routes, or its leader withhold it."""
     LOOPED = "looped"
     EXPIRED = "expired"
     REJECTED = "rejected"
@@ -90,136 +92,6 @@ class State(StrEnum):
     __hash__ = str.__hash__
 
 
-class Event(StrEnum):
-    """What happens to a message."""
-
-    REPEAT = "repeat"
-    """It is found to be in the batch twice."""
-    COPY = "copy"
-    """It is found to be in the batch twice, in two envelopes."""
-    RECALL_SENT = "recall sent"
-    """Its result is known already."""
-    RECALL_COPY = "recall copy"
-    """Another copy of it is known to be sent."""
-    RECALL_FILTERED = "recall filtered"
-    RECALL_REJECTED = "recall rejected"
-    JOIN = "join"
-    """An editor puts it into another item, or its result is tied to one that has failed."""
-    FILTER = "filter"
-    """An editor, the routes, or its leader withhold it."""
-    LOOP = "loop"
-    EXPIRE = "expire"
-    FAIL = "fail"
-    """A step of the line, or a sibling part, is at fault."""
-    ROUTE = "route"
-    FIT = "fit"
-    ACCEPT = "accept"
-    """Its target has accepted it, or its leader."""
-    HAND_OVER = "hand over"
-    """An output binding keeps it for the host."""
-    REFUSE = "refuse"
-    """Its target does not take this message."""
-    ADMIT = "admit"
-    """The reject limit lets it, or its leader, be set aside."""
-    ADDRESS = "address"
-    WRAP = "wrap"
-    STORE = "store"
-    """`rejects` has accepted it."""
-    DEAD_LETTER = "dead-letter"
-    LEAVE = "leave"
-    """The batch is over."""
-
-    __hash__ = str.__hash__
-
-
-TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.RECEIVED: {
-        Event.REPEAT: State.REPEATED,
-        Event.COPY: State.COPIED,
-        Event.RECALL_SENT: State.SENT_BEFORE,
-        Event.RECALL_COPY: State.SENT_AS_COPY,
-        Event.RECALL_FILTERED: State.FILTERED_BEFORE,
-        Event.RECALL_REJECTED: State.REJECTED_BEFORE,
-        Event.JOIN: State.JOINED,
-        Event.FILTER: State.FILTERED,
-        Event.EXPIRE: State.EXPIRED,
-        Event.FAIL: State.FAILED,
-        Event.ROUTE: State.ROUTED,
-        Event.LEAVE: State.LEFT,
-    },
-    State.ROUTED: {
-        Event.JOIN: State.JOINED,
-        Event.LOOP: State.LOOPED,
-        Event.FAIL: State.FAILED,
-        Event.FIT: State.READY,
-        Event.LEAVE: State.LEFT,
-    },
-    State.READY: {
-        Event.JOIN: State.JOINED,
-        Event.FAIL: State.FAILED,
-        Event.ACCEPT: State.SENT,
-        Event.HAND_OVER: State.HANDED_OVER,
-        Event.REFUSE: State.REFUSED,
-        Event.LEAVE: State.LEFT,
-    },
-    State.HANDED_OVER: {
-        Event.ACCEPT: State.SENT,
-        Event.LEAVE: State.LEFT,
-    },
-    State.JOINED: {
-        Event.JOIN: State.JOINED,
-        Event.FILTER: State.FILTERED,
-        Event.LOOP: State.LOOPED,
-        Event.EXPIRE: State.EXPIRED,
-        Event.FAIL: State.FAILED,
-        Event.ACCEPT: State.SENT,
-        Event.ADMIT: State.SET_ASIDE,
-        Event.LEAVE: State.LEFT,
-    },
-    State.REPEATED: {
-        Event.RECALL_SENT: State.SENT_BEFORE,
-        Event.RECALL_FILTERED: State.FILTERED_BEFORE,
-        Event.RECALL_REJECTED: State.REJECTED_BEFORE,
-        Event.LOOP: State.LOOPED,
-        Event.EXPIRE: State.EXPIRED,
-        Event.LEAVE: State.LEFT,
-    },
-    State.COPIED: {
-        Event.RECALL_SENT: State.SENT_AS_COPY,
-        Event.RECALL_FILTERED: State.FILTERED_BEFORE,
-        Event.RECALL_REJECTED: State.REJECTED_BEFORE,
-        Event.LOOP: State.LOOPED,
-        Event.EXPIRE: State.EXPIRED,
-        Event.LEAVE: State.LEFT,
-    },
-    State.FAILED: {
-        Event.ADMIT: State.SET_ASIDE,
-        Event.LEAVE: State.LEFT,
-    },
-    State.REFUSED: {
-        Event.ACCEPT: State.SENT,
-        Event.REFUSE: State.REFUSED,
-        Event.ADMIT: State.SET_ASIDE,
-        Event.LEAVE: State.LEFT,
-    },
-    State.SET_ASIDE: {
-        Event.ADDRESS: State.ADDRESSED,
-        Event.DEAD_LETTER: State.DEAD_LETTERED,
-        Event.LEAVE: State.LEFT,
-    },
-    State.ADDRESSED: {
-        Event.STORE: State.REJECTED,
-        Event.WRAP: State.WRAPPED,
-        Event.LEAVE: State.LEFT,
-    },
-    State.WRAPPED: {
-        Event.STORE: State.REJECTED,
-        Event.DEAD_LETTER: State.DEAD_LETTERED,
-        Event.LEAVE: State.LEFT,
-    },
-}
-"""The next state, by the state and the event."""
-
 OUTCOMES: dict[State, Outcome] = {
     State.SENT: Outcome.SENT,
     State.SENT_BEFORE: Outcome.SENT,
@@ -235,6 +107,33 @@ OUTCOMES: dict[State, Outcome] = {
 }
 """The outcome of each terminal state."""
 
+FROM: dict[State, tuple[State, ...]] = {
+    State.RECEIVED: (),
+    State.ROUTED: (State.RECEIVED,),
+    State.READY: (State.ROUTED,),
+    State.JOINED: (State.RECEIVED, State.ROUTED, State.READY, State.JOINED),
+    State.REPEATED: (State.RECEIVED,),
+    State.COPIED: (State.RECEIVED,),
+    State.FAILED: (State.RECEIVED, State.ROUTED, State.READY, State.JOINED),
+    State.HANDED_OVER: (State.READY,),
+    State.REFUSED: (State.READY, State.REFUSED),
+    State.SET_ASIDE: (State.FAILED, State.REFUSED, State.JOINED),
+    State.ADDRESSED: (State.SET_ASIDE,),
+    State.WRAPPED: (State.ADDRESSED,),
+    State.SENT: (State.READY, State.REFUSED, State.HANDED_OVER, State.JOINED),
+    State.FILTERED: (State.RECEIVED, State.JOINED),
+    State.LOOPED: (State.ROUTED, State.JOINED, State.REPEATED, State.COPIED),
+    State.EXPIRED: (State.RECEIVED, State.JOINED, State.REPEATED, State.COPIED),
+    State.REJECTED: (State.ADDRESSED, State.WRAPPED),
+    State.DEAD_LETTERED: (State.SET_ASIDE, State.WRAPPED),
+    State.SENT_BEFORE: (State.RECEIVED, State.REPEATED),
+    State.SENT_AS_COPY: (State.RECEIVED, State.COPIED),
+    State.FILTERED_BEFORE: (State.RECEIVED, State.REPEATED, State.COPIED),
+    State.REJECTED_BEFORE: (State.RECEIVED, State.REPEATED, State.COPIED),
+    State.LEFT: tuple(state for state in State if state not in OUTCOMES),
+}
+"""The states before each state."""
+
 KNOWN_BEFORE = frozenset((State.SENT_BEFORE, State.SENT_AS_COPY, State.FILTERED_BEFORE, State.REJECTED_BEFORE))
 """Nothing was sent now: the result is that of an earlier delivery or of the first of several."""
 WITH_FIRST = frozenset((State.REPEATED, State.COPIED))
@@ -246,43 +145,24 @@ AT_FAULT = frozenset((State.FAILED, State.REFUSED))
 TO_REJECTS = frozenset((State.SET_ASIDE, State.ADDRESSED, State.WRAPPED))
 """What is on its way to `rejects` or the dead-letter queue."""
 
-WITHHOLDING = {Outcome.FILTERED: Event.FILTER, Outcome.LOOPED: Event.LOOP, Outcome.EXPIRED: Event.EXPIRE}
-RECALLING = {
-    Outcome.SENT: Event.RECALL_SENT,
-    Outcome.FILTERED: Event.RECALL_FILTERED,
-    Outcome.REJECTED: Event.RECALL_REJECTED,
-}
-
 
 class IllegalTransitionError(Exception):
-    """An event that the state of a message does not allow: a fault in Busway."""
+    """A transition that the table does not have: a fault in Busway."""
 
 
-class _Transitions(dict[State, State]):
-    """The next state by current state, for one event."""
-
-    def __init__(self, event: Event) -> None:
-        super().__init__({state: row[event] for state, row in TRANSITIONS.items() if event in row})
-        self._event = event
-
-    def __missing__(self, state: State) -> State:
-        raise IllegalTransitionError(f"a message that is {state!s} cannot {self._event!s}")
-
-
-AFTER = {event: _Transitions(event) for event in Event}
-"""The next state, by the event and the state; an illegal transition raises."""
+def check(before: State, after: State) -> None:
+    """Raise IllegalTransitionError unless a message may go from one state to another."""
+    if before not in FROM[after]:
+        raise IllegalTransitionError(f"a message that is {before!s} cannot become {after!s}")
 
 
 def lines() -> list[str]:
-    """Return the table as text: each state with its events and what follows."""
-    text = [f"{'state':<16} {'event':<16} next state"]
-    for state in State:
-        row = TRANSITIONS.get(state)
-        if row is None:
-            text.append(f"{state:<16} {'(terminal)':<16} outcome {OUTCOMES[state]}")
-            continue
-        for number, (event, after) in enumerate(row.items()):
-            text.append(f"{'' if number else state:<16} {event:<16} {after}")
+    """Return the table as text: each state with the states before it, and the outcome of a terminal one."""
+    text = [f"{'state':<16} {'outcome':<9} after"]
+    for state, before in FROM.items():
+        outcome = OUTCOMES.get(state, "")
+        after = "any that is not terminal" if state is State.LEFT else ", ".join(before)
+        text.append(f"{state:<16} {outcome:<9} {after}".rstrip())
     return text
 
 

@@ -15,10 +15,9 @@ from shared.line.accepted_sends import AcceptedSends, Key
 from shared.line.item import Item, Original
 from shared.line.routing import Target
 from shared.line.states import (
+    FROM,
     OUTCOMES,
-    TRANSITIONS,
     WITH_FIRST,
-    Event,
     IllegalTransitionError,
     Rejection,
     Stage,
@@ -43,29 +42,29 @@ class AcceptedSendsOfCopies(AcceptedSends):
         return True
 
 
-EVENTS: dict[Event, Callable[[Item], None]] = {
-    Event.REPEAT: lambda item: item.repeat(new_item()),
-    Event.COPY: lambda item: item.copy(new_item()),
-    Event.RECALL_SENT: lambda item: item.recall(Outcome.SENT, AcceptedSends()),
-    Event.RECALL_COPY: lambda item: item.recall(Outcome.SENT, AcceptedSendsOfCopies()),
-    Event.RECALL_FILTERED: lambda item: item.recall(Outcome.FILTERED, AcceptedSends()),
-    Event.RECALL_REJECTED: lambda item: item.recall(Outcome.REJECTED, AcceptedSends()),
-    Event.JOIN: lambda item: item.join(new_item(), Joined(0)),
-    Event.FILTER: lambda item: item.withhold(Outcome.FILTERED, "filtered", Stage.EDITED),
-    Event.LOOP: lambda item: item.withhold(Outcome.LOOPED, "looped", Stage.ROUTED),
-    Event.EXPIRE: lambda item: item.withhold(Outcome.EXPIRED, "expired", Stage.STAMPED),
-    Event.FAIL: lambda item: item.fail(REJECTION),
-    Event.ROUTE: lambda item: item.route(TARGET),
-    Event.FIT: lambda item: item.fit(OUTGOING, None),
-    Event.ACCEPT: Item.accept,
-    Event.HAND_OVER: Item.hand_over,
-    Event.REFUSE: lambda item: item.refuse(REJECTION),
-    Event.ADMIT: Item.admit,
-    Event.ADDRESS: lambda item: item.address(TARGET, OUTGOING),
-    Event.WRAP: lambda item: item.wrap(OUTGOING),
-    Event.STORE: Item.store,
-    Event.DEAD_LETTER: Item.dead_letter,
-    Event.LEAVE: Item.leave,
+CHANGES: dict[State, Callable[[Item], None]] = {
+    State.ROUTED: lambda item: item.route(TARGET),
+    State.READY: lambda item: item.fit(OUTGOING, None),
+    State.JOINED: lambda item: item.join(new_item(), Joined(0)),
+    State.REPEATED: lambda item: item.repeat(new_item()),
+    State.COPIED: lambda item: item.repeat(new_item(), State.COPIED),
+    State.FAILED: lambda item: item.fail(REJECTION),
+    State.HANDED_OVER: lambda item: item.become(State.HANDED_OVER),
+    State.REFUSED: lambda item: item.refuse(REJECTION),
+    State.SET_ASIDE: Item.admit,
+    State.ADDRESSED: lambda item: item.address(TARGET, OUTGOING),
+    State.WRAPPED: lambda item: item.wrap(OUTGOING),
+    State.SENT: Item.accept,
+    State.FILTERED: lambda item: item.withhold(Outcome.FILTERED, "filtered", Stage.EDITED),
+    State.LOOPED: lambda item: item.withhold(Outcome.LOOPED, "looped", Stage.ROUTED),
+    State.EXPIRED: lambda item: item.withhold(Outcome.EXPIRED, "expired", Stage.STAMPED),
+    State.REJECTED: lambda item: item.become(State.REJECTED),
+    State.DEAD_LETTERED: lambda item: item.become(State.DEAD_LETTERED),
+    State.SENT_BEFORE: lambda item: item.recall(Outcome.SENT, AcceptedSends()),
+    State.SENT_AS_COPY: lambda item: item.recall(Outcome.SENT, AcceptedSendsOfCopies()),
+    State.FILTERED_BEFORE: lambda item: item.recall(Outcome.FILTERED, AcceptedSends()),
+    State.REJECTED_BEFORE: lambda item: item.recall(Outcome.REJECTED, AcceptedSends()),
+    State.LEFT: Item.leave,
 }
 
 
@@ -73,31 +72,29 @@ def new_item() -> Item:
     return Item(Original(b"content", Arrival(ORIGIN, 1), 0))
 
 
-def test_every_state_is_terminal_with_one_outcome_or_has_transitions() -> None:
-    assert TRANSITIONS.keys() | OUTCOMES.keys() == set(State)
-    assert not TRANSITIONS.keys() & OUTCOMES.keys()
+def test_every_state_is_terminal_with_one_outcome_or_leads_to_another() -> None:
+    assert FROM.keys() == set(State) == CHANGES.keys() | {State.RECEIVED}
+    assert {state for before in FROM.values() for state in before} == set(State) - OUTCOMES.keys()
     assert set(OUTCOMES.values()) == set(Outcome)
 
 
 def test_every_state_can_be_reached_and_every_unfinished_message_can_be_left_at_the_source() -> None:
-    reached = {State.RECEIVED} | {after for row in TRANSITIONS.values() for after in row.values()}
-    assert reached == set(State)
-    assert all(row[Event.LEAVE] is State.LEFT for row in TRANSITIONS.values())
+    assert [state for state, before in FROM.items() if not before] == [State.RECEIVED]
+    assert set(FROM[State.LEFT]) == set(State) - OUTCOMES.keys()
 
 
-@given(st.lists(st.sampled_from(Event), max_size=30))
-def test_random_events_follow_the_table_and_illegal_ones_raise(events: list[Event]) -> None:
+@given(st.lists(st.sampled_from(list(CHANGES)), max_size=30))
+def test_random_changes_follow_the_table_and_illegal_ones_raise(states: list[State]) -> None:
     item = new_item()
-    for event in events:
+    for after in states:
         before = item.state
-        after = TRANSITIONS.get(before, {}).get(event)
-        if after is None:
-            with pytest.raises(IllegalTransitionError):
-                EVENTS[event](item)
-            assert item.state is before
-        else:
-            EVENTS[event](item)
+        if before in FROM[after]:
+            CHANGES[after](item)
             assert item.state is after
+        else:
+            with pytest.raises(IllegalTransitionError):
+                CHANGES[after](item)
+            assert item.state is before
         check_data(item)
 
 
@@ -119,10 +116,10 @@ def check_data(item: Item) -> None:
         assert item.leader is not None
 
 
-def test_an_illegal_event_names_the_state_and_the_event() -> None:
+def test_an_illegal_change_names_both_states() -> None:
     item = new_item()
     item.fail(REJECTION)
-    with pytest.raises(IllegalTransitionError, match="a message that is failed cannot accept"):
+    with pytest.raises(IllegalTransitionError, match="a message that is failed cannot become sent"):
         item.accept()
 
 
@@ -147,7 +144,7 @@ def test_the_page_has_the_table_that_the_module_prints() -> None:
     assert f"```text\n{printed}```\n" in (ROOT / "docs/specs/line.md").read_text(encoding="utf-8")
 
 
-def test_only_the_events_of_an_item_change_its_state() -> None:
+def test_only_the_methods_of_an_item_change_its_state() -> None:
     assignments = re.compile(r"\.state\s*=[^=]")
     found = [path.name for path in (ROOT / "shared").rglob("*.py") if assignments.search(path.read_text("utf-8"))]
     assert found == ["item.py"]
