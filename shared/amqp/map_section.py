@@ -1,46 +1,87 @@
 """Sections that are maps (annotations, application properties, footer): entries read and edited among raw bytes."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from shared.amqp.codec import comparable, decode, encode
-from shared.amqp.scan import Entry, compound_content, extent_bytes, join_map, map_entries, short_keys, walk_map
+from shared.amqp.scan import Entry, Positions, compound_content, extent_bytes, join_map, walk_map, with_keys
 from shared.amqp.sections import descriptor
 from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value, string
 from shared.errors import MessageRejected
 
 _SIZE_AND_COUNT = struct.Struct(">II")
-# The position of the entries after descriptor, format code, size and count, the last two of four bytes each.
 WIDE_CONTENT = 12
-_NARROW_CONTENT = 6  # the same, the last two of one byte each
-_USUAL, _WIDE_MAP, _NARROW_MAP = b"\x00\x53", b"\xd1", b"\xc1"
+"""The position of the entries after descriptor, format code, size and count, the last two of four bytes each."""
 
 
 def entries(section: bytes) -> list[Entry]:
     """Return the entries of an encoded section, no entries for an absent section."""
-    return map_entries(section, descriptor(section, 0)[1], len(section)) if section else []
+    return with_keys(section, walk(section))
 
 
 def content(section: bytes) -> tuple[int, int, int]:
     """Return the number of values in an encoded section, keys included, and where they start and stop."""
-    # The usual encodings, without a call: saves 0.4 µs a message (benchmarks/worker_cost.py).
-    length, code = len(section), section[3:4]
-    if section[:2] == _USUAL and length >= WIDE_CONTENT:
-        if code == _NARROW_MAP:
-            if section[4] == length - 5 and section[5] < section[4]:
-                return section[5], _NARROW_CONTENT, length
-        elif code == _WIDE_MAP:
-            size, values = _SIZE_AND_COUNT.unpack_from(section, 4)
-            if size == length - 8 and values <= size - 4:
-                return values, WIDE_CONTENT, length
     return compound_content(section, descriptor(section, 0)[1], len(section))
 
 
-def walk(section: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the entries of an encoded section as `shared.amqp.scan.walk_map` does, none for an absent one."""
-    return walk_map(section, descriptor(section, 0)[1], len(section)) if section else iter(())
+def walk(section: bytes) -> Iterable[Positions]:
+    """Return the positions of the entries of an encoded section as `shared.amqp.scan.walk_map`, none for no section."""
+    if not section:
+        return ()
+    known = _KNOWN.find(section)
+    return walk_map(section, descriptor(section, 0)[1], len(section)) if known is None else known.by_key.values()
+
+
+def by_key(section: bytes, name: str) -> Mapping[object, Positions]:
+    """
+    Return the positions of the entries of the section *name* by the texts of their keys.
+
+    Raises Malformed if two entries have the same key, or if the section is not a map: two readers would understand such
+    a section differently. Strings and symbols with the same text are the same key.
+    """
+    if not section:
+        return {}
+    known = _KNOWN.find(section)
+    if known is not None:
+        return known.by_key
+    found: dict[object, Positions] = {}
+    for positions in walk(section):
+        start, key_start, value_start, _ = positions
+        key = section[key_start:value_start] if key_start else comparable(decode(section, start)[0])
+        if key in found:
+            raise Malformed(f"{name}: two entries have the same key, expected each key once")
+        found[key] = positions
+    return found
+
+
+class _Known(NamedTuple):
+    """The entries of a section whose shape is known."""
+
+    by_key: Mapping[object, Positions]
+    by_name: Mapping[bytes, Sequence[tuple[int, int]]]
+    """Where each starts and its value does, by its key in lower case."""
+
+
+def _shape(section: bytes) -> tuple[list[Part], _Known] | None:
+    """Return the entries of a section, None if a key is no text, or is there twice without regard to case."""
+    parts: list[Part] = []
+    by_key: dict[object, Positions] = {}
+    by_name: dict[bytes, Sequence[tuple[int, int]]] = {}
+    for positions in walk_map(section, descriptor(section, 0)[1], len(section)):
+        start, key_start, value_start, stop = positions
+        extent, key = extent_bytes(section[value_start]), section[key_start:value_start]
+        if extent is None or not key_start or key.lower() in by_name:
+            return None
+        parts.append((start, value_start + extent, stop))
+        by_key[key] = positions
+        by_name[key.lower()] = ((start, value_start),)
+    return parts, _Known(by_key, by_name)
+
+
+_KNOWN = Shapes(_shape)
 
 
 class AmbiguousName(MessageRejected):
@@ -55,17 +96,14 @@ class Names:
     """
     The positions of the entries of an encoded section, by key without regard to case.
 
-    The section is walked over once; a section of a known shape, and one in which the bytes of a requested key do not
-    occur, is not walked over at all. Raises Malformed where the walk finds that the section is not a map.
+    The section is walked over once, unless its shape is known. Raises Malformed for a section that is not a map.
     """
 
     def __init__(self, section: bytes) -> None:
         """Prepare; nothing is read yet."""
         self._section = section
-        self._known = _NAMES.find(section)
-        if self._known is None:
-            self._folded = section.lower()
-            self._found: dict[bytes, list[tuple[int, int]]] | None = None
+        known = _KNOWN.find(section) if section else None
+        self._found = None if known is None else known.by_name
 
     def find(self, key: str) -> tuple[int, int] | None:
         """
@@ -73,10 +111,6 @@ class Names:
 
         Raises AmbiguousName if two entries have this key.
         """
-        if self._known is not None:
-            wanted = key.encode()
-            if len(wanted) == len(key):
-                return self._known.get(wanted)
         found = self._all(key)
         if len(found) > 1:
             raise AmbiguousName(key)
@@ -90,77 +124,14 @@ class Names:
         wanted = key.encode()
         if len(wanted) != len(key):
             # bytes.lower changes ASCII letters only.
-            return [(start, at) for each, start, at, _ in entries(self._section) if each and each.lower() == key]
-        if self._known is not None:
-            found = self._known.get(wanted)
-            return () if found is None else (found,)
-        # No walk for a key whose bytes do not occur in the section.
-        if wanted not in self._folded:
-            return ()
+            return [(start, at) for name, start, at, _ in entries(self._section) if name and name.lower() == key]
         if self._found is None:
-            self._found = {}
+            found: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
             for start, key_start, value_start, _ in walk(self._section):
                 if key_start:
-                    self._found.setdefault(self._folded[key_start:value_start], []).append((start, value_start))
+                    found[self._section[key_start:value_start].lower()].append((start, value_start))
+            self._found = found
         return self._found.get(wanted, ())
-
-
-def _names_of(section: bytes) -> tuple[list[Part], Mapping[bytes, tuple[int, int]]] | None:
-    """Return the entries of a section and their positions by their keys in lower case, None if two have one key."""
-    parts: list[Part] = []
-    names: dict[bytes, tuple[int, int]] = {}
-    try:
-        for start, key_start, value_start, stop in walk(section):
-            extent = extent_bytes(section[value_start])
-            key = section[key_start:value_start].lower()
-            if extent is None or not key_start or key in names:
-                return None
-            parts.append((start, value_start + extent, stop))
-            names[key] = start, value_start
-    except Malformed:
-        return None
-    return parts, names
-
-
-_NAMES = Shapes(_names_of)
-_last: tuple[bytes, Mapping[bytes, tuple[int, int]] | None] = (b"", None)
-
-
-def shape_of(section: bytes) -> Mapping[bytes, tuple[int, int]] | None:
-    """
-    Return where the entries of a section of a known shape are, by their keys in lower case; None for another one.
-
-    Sections of one shape have the same object. Asked for the same section again, it answers from memory.
-    """
-    global _last  # noqa: PLW0603 - a message is checked and then imprinted
-    last, found = _last
-    if section is not last:
-        found = _NAMES.find(section)
-        _last = section, found
-    return found
-
-
-def check_unique(section: bytes, name: str) -> None:
-    """
-    Raise Malformed if two entries of the section *name* have the same key, or if the section is not a map.
-
-    Two readers would understand such a section differently. Strings and symbols with the same text are the same key.
-    """
-    # A section of a known shape has no key twice.
-    if not section or shape_of(section) is not None:
-        return
-    is_wide = section[3:4] == _WIDE_MAP
-    first = WIDE_CONTENT if is_wide else 6
-    count = int.from_bytes(section[8:12]) if is_wide else section[5] if len(section) > first else 0
-    # Measured, for five properties: 0.4 µs for a known shape, 1.5 µs for this loop, 3 µs for the walk.
-    keys: list[Any] | None = short_keys(section, first, count) if section[:2] == _USUAL else None
-    if keys is None:
-        keys = [
-            section[key_start:value_start] if key_start else comparable(decode(section, start)[0])
-            for start, key_start, value_start, _ in walk(section)
-        ]
-    if len(set(keys)) < len(keys):
-        raise Malformed(f"{name}: two entries have the same key, expected each key once")
 
 
 def entry(section: bytes, name: str) -> Value | None:

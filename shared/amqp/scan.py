@@ -36,6 +36,8 @@ _COUNT_8, _COUNT_32 = 3, 9
 
 # One pair of an encoded map: its key (None when not text), where it starts, where its value starts and stops.
 type Entry = tuple[str | None, int, int, int]
+# The same with where the text of the key starts, 0 when not text, instead of the key: start, text, value, stop.
+type Positions = tuple[int, int, int, int]
 
 
 def skip(buffer: bytes, position: int, end: int) -> int:
@@ -87,8 +89,13 @@ def compound_content(buffer: bytes, position: int, end: int) -> tuple[int, int, 
 
 def map_entries(buffer: bytes, position: int, end: int) -> list[Entry]:
     """Return the entries of the map at *position*; anything else is Malformed."""
+    return with_keys(buffer, walk_map(buffer, position, end))
+
+
+def with_keys(buffer: bytes, positions: Iterable[Positions]) -> list[Entry]:
+    """Return the entries at these positions with their keys; Malformed for a key that is not text in its encoding."""
     entries: list[Entry] = []
-    for start, key_start, value_start, stop in walk_map(buffer, position, end):
+    for start, key_start, value_start, stop in positions:
         key = None
         if key_start:
             encoding = _TEXTS[buffer[start]]
@@ -100,7 +107,7 @@ def map_entries(buffer: bytes, position: int, end: int) -> list[Entry]:
     return entries
 
 
-def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def walk_map(buffer: bytes, position: int, end: int) -> Iterator[Positions]:
     """
     Yield the positions of each entry of the map at *position*: its start, its key's text, its value, and its end.
 
@@ -120,32 +127,6 @@ def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int,
         position = value_stop
     if count % 2 or position != stop:
         raise Malformed(f"map: got {count} values up to byte {position}, expected pairs up to byte {stop}")
-
-
-def short_keys(buffer: bytes, position: int, count: int) -> list[bytes] | None:
-    """
-    Return the texts of the keys among the *count* values from *position* to the end of *buffer*, in one loop.
-
-    None if a key is not a short text, a value is not a primitive, or the values end elsewhere: walk over them then.
-    """
-    keys = []
-    try:
-        for _ in range(count // 2):
-            if buffer[position] not in _SHORT_TEXTS:
-                return None
-            start = position + 2
-            position = start + buffer[position + 1]
-            keys.append(buffer[start:position])
-            width = _WIDTHS[buffer[position]]
-            if width >= 0:
-                position += 1 + width
-            elif width == _LENGTH_8:
-                position += 2 + buffer[position + 1]
-            else:
-                return None
-    except IndexError:
-        return None
-    return keys if position == len(buffer) and count % 2 == 0 else None
 
 
 def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:

@@ -5,9 +5,8 @@ The shape of a section is what determines where its parts start and stop: format
 map. It is learned by walking over the first section that has it. Later ones are recognised by comparing these bytes all
 at once: the section is read as one large number, and a mask removes everything else.
 
-Measured with benchmarks/worker_cost.py, this saves 3.5 µs a message for the keys of application properties, 1.5 µs for
-the fields of broker properties, 6 µs for the annotations of the service (`layouts`) and 9 µs for the imprint of a
-journalled message.
+Measured with benchmarks/worker_cost.py: without it a copy takes 19 µs longer for a message with five properties, and
+83 µs for one with fifty.
 """
 
 import struct

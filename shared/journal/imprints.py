@@ -17,12 +17,10 @@ from collections.abc import Iterable, Sequence
 from copy import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
-from operator import itemgetter
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import text
-from shared.amqp.shapes import Cut, Part, cut_into
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.message.loop_prevention import path_before
@@ -63,7 +61,6 @@ _REASON_CHARACTERS = 256
 _SET_BY_SERVICE = frozenset((b"DeadLetterReason", b"DeadLetterErrorDescription", RULE_NAME.encode()))
 _ENCODINGS = ENCODING.encode()
 
-_SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
 # Offset of the first pair of application properties, by the first bytes of the section.
 _CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
@@ -82,9 +79,8 @@ class Imprinter:
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
         covered = tuple(index for index, name in _COVERED.items() if name not in system)
         self._counts_correlation_id = _CORRELATION_ID in covered
-        self._cuts: dict[int, tuple[object, Cut | None]] = {}
-        """For each shape by its identity, which lasts as long as it is kept here, how to cut sections."""
         self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
+        self._counts = lru_cache(maxsize=1024)(self._is_covered)
 
     def arriving(self, message: Message) -> Imprint:
         """Return the imprint of *message* as it was received, before anything has changed it."""
@@ -160,42 +156,19 @@ class Imprinter:
 
     def _pairs(self, section: bytes) -> Sequence[bytes]:
         """Return the application properties that the digest covers, each canonical, in the order of their bytes."""
-        if not section:
-            return ()
-        shape = map_section.shape_of(section)
-        if shape is not None:
-            known = self._cuts.get(id(shape))
-            if known is None:
-                known = self._cuts[id(shape)] = shape, self._cut_of(section)
-            if known[1] is not None:
-                return known[1](section)
         if _ENCODINGS in section:
             return sorted(self._decoded_pairs(section))
-        return sorted(
-            canonical(section, start, value_start) + canonical(section, value_start, stop)
-            for start, key_start, value_start, stop in map_section.walk(section)
-            if self._counts(section[key_start:value_start])
-        )
-
-    def _cut_of(self, section: bytes) -> Cut | None:
-        """Return how to cut maps of this shape if the digest covers all pairs and all are canonical, else None."""
-        pairs: list[Part] = []
-        keys: list[bytes] = []
+        pairs = []
         for start, key_start, value_start, stop in map_section.walk(section):
-            is_canonical = section[value_start] in CANONICAL_WIDTHS and section[start] == _SHORT_STRING
-            if not is_canonical or not self._counts(section[key_start:value_start]):
-                return None
-            pairs.append((start, value_start, stop))
-            keys.append(section[start:value_start])
-        cut = cut_into(pairs)
-        # No encoded key is the beginning of another one, so the keys alone decide the order of the pairs.
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        if order == list(range(len(keys))):
-            return cut
-        in_order = itemgetter(*order)
-        return lambda section: in_order(cut(section))
+            if not self._counts(section[key_start:value_start]):
+                continue
+            if section[start] in CANONICAL_WIDTHS and section[value_start] in CANONICAL_WIDTHS:
+                pairs.append(section[start:stop])
+            else:
+                pairs.append(canonical(section, start, value_start) + canonical(section, value_start, stop))
+        return sorted(pairs)
 
-    def _counts(self, key: bytes) -> bool:
+    def _is_covered(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _SET_BY_SERVICE and key.lower() not in self._left_out
 
     def _decoded_pairs(self, section: bytes) -> list[bytes]:

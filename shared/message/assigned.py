@@ -8,7 +8,7 @@ an offset becomes a long (docs/decisions/0003-azure-functions-host.md).
 from collections.abc import Mapping
 
 from shared.amqp.codec import decode
-from shared.amqp.scan import text
+from shared.amqp.scan import Positions, text
 from shared.amqp.values import Described, Malformed
 
 LOCK_END_IN_SESSIONS = 253_402_300_800_000
@@ -17,7 +17,7 @@ What a message of a session names as the end of its lock: 10000-01-01T00:00:00Z,
 
 It says nothing about the session's lock, and no `datetime` can hold it. Source: issue 41981 of azure-sdk-for-java.
 """
-_NULL = b"\x40"
+_NULL = 0x40
 _EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
 _INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
@@ -26,14 +26,17 @@ _TICKS = 10_000  # of 100 ns in a millisecond
 _MILLISECONDS_AT_EPOCH = 62_135_596_800_000  # from the year 1 to 1970
 
 
-def integer(assigned: Mapping[bytes, bytes], name: bytes) -> int | None:
+def integer(section: bytes, found: Mapping[object, Positions], name: bytes) -> int | None:
     """Return a number, or a time in milliseconds since 1970 UTC; None for a missing one, Malformed for another type."""
-    raw = assigned.get(name)
-    if raw is None or raw == _NULL:
+    if name not in found:
         return None
-    if raw[0] in _EIGHT_BYTE_INTEGERS:
-        return int.from_bytes(raw[1:], signed=True)
-    value, _ = decode(raw)
+    _, _, start, stop = found[name]
+    code = section[start]
+    if code in _EIGHT_BYTE_INTEGERS:
+        return int.from_bytes(section[start + 1 : stop], signed=True)
+    if code == _NULL:
+        return None
+    value, _ = decode(section, start, stop)
     payload = value.payload
     if isinstance(payload, Described) and payload.descriptor.payload == _DATETIME_OFFSET:
         ticks = payload.value.payload
@@ -44,13 +47,13 @@ def integer(assigned: Mapping[bytes, bytes], name: bytes) -> int | None:
     return payload
 
 
-def text_or_none(assigned: Mapping[bytes, bytes], name: bytes, *, may_be_number: bool) -> str | None:
+def text_or_none(section: bytes, found: Mapping[object, Positions], name: bytes, *, may_be_number: bool) -> str | None:
     """Return a text, with *may_be_number* also the digits of a number; None for a missing one or another type."""
-    raw = assigned.get(name)
-    if raw is None:
+    if name not in found:
         return None
-    if raw[0] in _TEXT_CODES:
-        return text(raw)
-    value, _ = decode(raw)
+    _, _, start, stop = found[name]
+    if section[start] in _TEXT_CODES:
+        return text(section[start:stop])
+    value, _ = decode(section, start, stop)
     # Service Bus may write a number under the name that holds the offset in Event Hubs.
     return str(value.payload) if may_be_number and value.kind in _INTEGERS else None

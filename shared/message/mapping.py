@@ -11,7 +11,7 @@ The changes to a message between Service Bus and Event Hubs; docs/mapping.md has
 
 import base64
 import binascii
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
@@ -39,12 +39,6 @@ _IOT_DEVICE = "iothub-connection-device-id"
 _HEADER = b"\x00\x53\x70"
 _NULL = b"\x40"
 _HEADER_FIELDS = (DURABLE, PRIORITY, TIME_TO_LIVE)
-_KEPT_NAMES = frozenset(
-    (
-        *(*_HEADER_FIELDS, SCHEDULED_ENQUEUE_TIME, SERVICE_BUS_SESSION_ID, SERVICE_BUS_PARTITION_KEY),
-        *(EVENT_HUBS_SESSION_ID, EVENT_HUBS_PARTITION_KEY),
-    )
-)
 _LARGEST_UINT = 2**32 - 1
 
 # The format codes of what Service Bus takes as no property: binaries, lists, maps and arrays.
@@ -128,21 +122,10 @@ def event_into_message(message: Message) -> None:
 
 
 def _change(message: Message, changes: Changes) -> None:
-    """Set application properties; if all of them are new, do not read the existing ones."""
-    if not changes:
-        return
-    present = message.sections.application_properties
-    if b"repl-sb-" in present or b"repl-eh-" in present or not _KEPT_NAMES.issuperset(changes):
+    """Set application properties."""
+    if changes:
         # Converted properties have the spelling of the message, and names in another case are other properties.
         message.set_properties(changes, in_any_case=False)
-        return
-    pairs = [_encoded_name(name) + encode(value) for name, value in changes.items() if value is not None]
-    message.append_properties(b"".join(pairs), len(pairs))
-
-
-@cache
-def _encoded_name(name: str) -> bytes:
-    return encode(string(name))
 
 
 def _restored_event_order(message: Message) -> Changes:

@@ -18,7 +18,6 @@ from msgspec import Struct
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
 from shared.amqp.decimals import repair
-from shared.amqp.layouts import Layouts
 from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, timestamp, uint
@@ -57,7 +56,6 @@ _NUMBERS = (
     b"x-opt-scheduled-enqueue-time",
 )
 _TEXTS = (b"x-opt-offset", b"x-opt-deadletter-source")
-_ARRIVALS = Layouts(_NUMBERS, _TEXTS, _ASSIGNED)
 
 _MESSAGE_ID = 0
 _TO = 2
@@ -102,43 +100,21 @@ class Message(Struct, eq=False, gc=False):
         raw = sections.split(content)
         raw.delivery_annotations = b""
         repair(raw)
-        map_section.check_unique(raw.application_properties, "application-properties")
+        map_section.by_key(raw.application_properties, "application-properties")
         if raw.footer:
-            map_section.check_unique(raw.footer, "footer")
+            map_section.by_key(raw.footer, "footer")
         annotations = raw.message_annotations
         if not annotations:
             return cls(raw, Arrival(origin))
-        usual = _ARRIVALS.read(annotations)
-        if usual is not None:
-            (sequence_number, enqueued_time, locked_until, scheduled), (offset, dead_letter_source) = usual
-            raw.message_annotations = b""
-            return cls(
-                raw,
-                Arrival(
-                    origin,
-                    sequence_number,
-                    offset,
-                    enqueued_time,
-                    None if locked_until == LOCK_END_IN_SESSIONS else locked_until,
-                    dead_letter_source,
-                    None,  # a keyword argument would take 0.1 µs
-                    scheduled,
-                ),
-            )
-        map_section.check_unique(annotations, "message-annotations")
-        assigned: dict[bytes, bytes] = {}
-        kept = []
-        for start, key_start, value_start, stop in map_section.walk(annotations):
-            key = annotations[key_start:value_start]
-            if key in _ASSIGNED:
-                assigned[key] = annotations[value_start:stop]
-            else:
-                kept.append(annotations[start:stop])
-        if assigned:
+        found = map_section.by_key(annotations, "message-annotations")
+        kept = [annotations[start:stop] for key, (start, _, _, stop) in found.items() if key not in _ASSIGNED]
+        if len(kept) < len(found):
             raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
-        sequence_number, enqueued_time, locked_until, scheduled = (integer(assigned, name) for name in _NUMBERS)
+        sequence_number, enqueued_time, locked_until, scheduled = [
+            integer(annotations, found, name) for name in _NUMBERS
+        ]
         is_event = origin.partition is not None
-        offset, dead_letter_source = (text_or_none(assigned, name, may_be_number=is_event) for name in _TEXTS)
+        offset, dead_letter_source = [text_or_none(annotations, found, name, may_be_number=is_event) for name in _TEXTS]
         if locked_until == LOCK_END_IN_SESSIONS:
             locked_until = None
         arrival = Arrival(

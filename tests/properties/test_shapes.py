@@ -78,9 +78,9 @@ def test_a_key_that_is_there_twice_is_found_like_in_a_walk(examples: list[bytes]
         keys = [section[start:value] if key is None else key for key, start, value, _ in entries]
         if len(set(keys)) < len(keys):
             with pytest.raises(Malformed, match="same key"):
-                map_section.check_unique(section, "application-properties")
+                map_section.by_key(section, "application-properties")
         elif all(isinstance(key, str) for key in keys):
-            map_section.check_unique(section, "application-properties")
+            map_section.by_key(section, "application-properties")
 
 
 # One key twice, with the greater value in front.

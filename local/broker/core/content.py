@@ -17,10 +17,9 @@ from local.broker.core.sections import sections_of
 from local.broker.errors import Refusal
 from shared.amqp.codec import decode
 from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED
-from shared.amqp.map_section import check_unique, walk
-from shared.amqp.scan import BINARIES, compound_content, extent_bytes, join_list, list_fields, map_entries, skip
+from shared.amqp.map_section import by_key
+from shared.amqp.scan import BINARIES, compound_content, join_list, list_fields, map_entries, skip
 from shared.amqp.sections import DATA, Sections, descriptor, fields_of
-from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value
 
 MAX_HEADERS_BYTES = 64 * 1024
@@ -110,9 +109,7 @@ def read_content(message: bytes) -> Content:
             time_to_live = _longer_life(properties)
         if len(sections.application_properties) > MAX_PROPERTY_BYTES:
             _check_property_sizes(sections.application_properties)
-        if sections.application_properties and _ACCEPTED.find(sections.application_properties) is None:
-            _check_application_properties(sections.application_properties)
-            check_unique(sections.application_properties, "application-properties")
+        _check_application_properties(sections.application_properties)
         _check_annotations(sections)
         kept = _without_lock_token(sections.delivery_annotations) if sections.delivery_annotations else b""
     except Malformed as error:
@@ -146,15 +143,15 @@ def _without_lock_token(section: bytes) -> bytes:
 
 def check_unique_keys(sections: Sections) -> None:
     """Raise Malformed if the application properties, the annotations or the footer have the same key twice."""
-    check_unique(sections.application_properties, "application-properties")
+    by_key(sections.application_properties, "application-properties")
     _check_annotations(sections)
 
 
 def _check_annotations(sections: Sections) -> None:
     if sections.message_annotations not in _NO_ANNOTATIONS:
-        check_unique(sections.message_annotations, "message-annotations")
+        by_key(sections.message_annotations, "message-annotations")
     if sections.footer:
-        check_unique(sections.footer, "footer")
+        by_key(sections.footer, "footer")
 
 
 def _read_header(section: bytes) -> tuple[bytes, int | None]:
@@ -275,35 +272,14 @@ def _check_property_sizes(section: bytes) -> None:
 
 
 def _check_application_properties(section: bytes) -> None:
-    """Refuse binary values, as Service Bus does; without their two format codes anywhere, no value is read."""
-    if b"\xa0" not in section and b"\xb0" not in section:
-        return
-    for key, _, value_start, _ in map_entries(section, descriptor(section, 0)[1], len(section)):
-        if section[value_start] in (0xA0, 0xB0):
+    """Refuse binary values, as Service Bus does; raises Malformed for a key that is there twice."""
+    for start, _, value_start, _ in by_key(section, "application-properties").values():
+        if section[value_start] in BINARIES:
+            key = decode(section, start)[0].payload
             raise Refusal(
                 errors.MESSAGE_SIZE_EXCEEDED,
                 f"application property {key!r} is binary, expected a type Service Bus takes (Base64 text for bytes)",
             )
-
-
-def _accepted(section: bytes) -> tuple[list[Part], bool] | None:
-    """Return the entries of application properties that are accepted, None for others: see `shared.amqp.shapes`."""
-    parts: list[Part] = []
-    keys = set()
-    try:
-        for start, key_start, value_start, stop in walk(section):
-            extent = extent_bytes(section[value_start])
-            key = section[key_start:value_start]
-            if extent is None or not key_start or key in keys or section[value_start] in BINARIES:
-                return None
-            parts.append((start, value_start + extent, stop))
-            keys.add(key)
-    except Malformed:
-        return None
-    return parts, True
-
-
-_ACCEPTED = Shapes(_accepted)
 
 
 def read_batch(message: bytes) -> list[bytes]:
