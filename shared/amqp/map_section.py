@@ -66,7 +66,7 @@ class _Known(NamedTuple):
 
 
 def _shape(section: bytes) -> tuple[list[Part], _Known] | None:
-    """Return the entries of a section, None if a key is no text, or is there twice without regard to case."""
+    """Return the entries of a section, None if a key is not text, or is there twice without regard to case."""
     parts: list[Part] = []
     by_key: dict[object, Positions] = {}
     by_name: dict[bytes, Sequence[tuple[int, int]]] = {}

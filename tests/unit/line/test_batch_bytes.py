@@ -210,6 +210,22 @@ def test_envelopes_with_many_messages_are_opened_one_part_of_the_batch_after_the
     assert found.calls == [60, 60, 60]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_envelope_that_passes_in_several_batches_is_settled_by_itself(*, again: bool) -> None:
+    output, released = OutputThatAccepts(), list[int]()
+
+    async def release(positions: Sequence[int]) -> None:
+        released.extend(positions)
+
+    [envelope] = enveloped(["20"] * 12)
+    batch = [envelope, envelope] if again else [envelope]
+    pipeline = Pipeline(task(output, [Growing()], 100 * KIB, opens=True), JournalInMemory(), clock_at_delivery())
+    assert asyncio.run(pipeline.run_each(batch, [None] * len(batch), release)) is None
+    assert sorted(released) == list(range(len(batch)))
+    assert len(output.ids("orders")) == 12
+    assert len(output.calls) > 2
+
+
 def test_no_more_than_the_limit_is_sent_at_once() -> None:
     output = OutputThatMeasures()
     made = task(output, [Growing()], 100 * KIB)
