@@ -28,7 +28,7 @@ from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key, in_order
 from shared.errors import BuswayError, MessageRejected
 from shared.line.intake import Intake
-from shared.message.text_messages import fault_message, text_message
+from shared.message.text_messages import event_message, fault_message
 from shared.printable import printable
 
 _LOGGER = logging.getLogger("busway.event_grid")
@@ -173,7 +173,7 @@ def _message(event: dict[str, Any], text: bytes) -> bytes:
         raise MessageRejected(INVALID, "got an event without id or source")
     enqueued = _milliseconds(time) if isinstance(time, str) else None
     kind = _EVENT if is_cloud_event else _JSON
-    return text_message(f"{source or ''}\n{identity}", text, enqueued, None, 1, message_id=identity, content_type=kind)
+    return event_message(text, enqueued, identity, kind)
 
 
 def _milliseconds(time: str) -> int | None:

@@ -3,12 +3,14 @@ The envelopes of a task's source: each is replaced by its messages.
 
 1. Each message is then independent: it is filtered, rejected and remembered by itself. Only its position, its lock and
    its place in the journal are those of the envelope.
-2. The event identifies a message, in any envelope. A message that is in the batch twice is processed once.
+2. The event and its content identify a message, in any envelope: two events with one source and id and different
+   contents are two messages. A message that is in the batch twice is processed once.
 3. `rejects` gets an envelope with only the rejected message, so that a replay does not affect the others.
 """
 
 from collections.abc import Awaitable
 from copy import replace
+from hashlib import blake2b
 from typing import NamedTuple
 
 from shared.codecs.envelope import Event, encode_event, envelope_in, open_envelope
@@ -119,7 +121,8 @@ def _opened(envelope: Message, content: bytes | None = None) -> _Opened:
     """Return the messages of an envelope; raises MessageRejected if one of them cannot be read."""
     events = []
     for event in open_envelope(envelope_body(envelope) if content is None else content):
-        identity = CarriedEvent(event.source, event.id, event.kind)
+        digest = blake2b(event.content, digest_size=32).hexdigest()
+        identity = CarriedEvent(event.source, event.id, event.kind, digest)
         message = Message.contained(event.content, replace(envelope.arrival, event=identity))
         events.append((identity, event.content, message))
     empty = envelope.copy()

@@ -127,7 +127,7 @@ class Item(Struct, eq=False):
         original = Original(
             content, message.arrival, envelope.position, envelope.lock_token, carrier, arrived=envelope.arrived
         )
-        return Item(original, key=key_of(message.arrival), event_key=(event.source, event.id), message=message)
+        return Item(original, key=key_of(message.arrival), event_key=event, message=message)
 
     def repeated(self, first: "Item") -> "Item":
         """Return an item that repeats *first*, a part of the message that this item repeats."""

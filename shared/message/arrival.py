@@ -14,11 +14,17 @@ class Origin(NamedTuple):
 
 
 class CarriedEvent(NamedTuple):
-    """The identity of a message in an envelope: its source, its id, and the kind of the source's namespace."""
+    """
+    The identity of a message in an envelope: its source, its id, the kind of the source's namespace, and its content.
+
+    The sender of an envelope chooses its source and id, so that only the same content makes a copy of a message.
+    """
 
     source: str
     id: str
     kind: str
+    digest: str
+    """The BLAKE2b digest of the AMQP sections, in hexadecimal."""
 
 
 class Arrival(Struct, frozen=True, gc=False):

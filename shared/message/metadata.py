@@ -95,11 +95,11 @@ def deterministic_id(arrival: Arrival) -> str | None:
     """
     Return an id for a message that has none: the same at every redelivery, different for every other message.
 
-    That of a message from an envelope is the same in every envelope. Raises nothing; None where the service gave no
-    sequence number (a message that was never enqueued).
+    That of a message from an envelope is the same in every envelope with the same content. Raises nothing; None where
+    the service gave no sequence number (a message that was never enqueued).
     """
     if arrival.event is not None:
-        event = json.dumps(arrival.event[:2])  # ASCII, and no two pairs give one text
+        event = json.dumps(arrival.event)  # ASCII, and no two events give one text
         return blake2b(event.encode(), digest_size=16).hexdigest()
     if arrival.sequence_number is None:
         return None

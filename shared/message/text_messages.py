@@ -58,6 +58,17 @@ def text_message(
     ).encode()
 
 
+def event_message(text: bytes, enqueued: int | None, message_id: str, content_type: str) -> bytes:
+    """
+    Return an event that came to a webhook as an encoded AMQP message.
+
+    Its number is made from the *text*: a publisher chooses source, id and time, so that only an equal text is the same
+    event.
+    """
+    identity = blake2b(text, digest_size=16).hexdigest()
+    return text_message(identity, text, enqueued, None, 1, message_id=message_id, content_type=content_type)
+
+
 def fault_message(text: bytes) -> bytes:
     """Return a message with the *text* of what came among events and is not one; `check_event` rejects it."""
     return text_message(blake2b(text, digest_size=16).hexdigest(), text, None, None, 1)

@@ -144,6 +144,23 @@ def test_an_envelope_whose_attributes_event_grid_has_written_in_another_order_is
     assert (found.session_id, found.body) == ("s", b"body")
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("schema", ["event", "envelope"])
+def test_an_event_with_the_source_id_and_time_of_another_does_not_suppress_it(schema: str, *, together: bool) -> None:
+    output = OutputThatAccepts()
+    receive = webhook(output)
+    genuine = event("1", time="2026-01-02T03:04:05Z", data="pay Alice")
+    if schema == "envelope":
+        form = TextForm("send", "grid/orders", "service-bus", 10**6)
+        genuine = json.loads(form.text(message(3), None))
+    data = "data" if schema == "event" else "data_base64"
+    forged = genuine | {data: base64.b64encode(message(3, body=b"forged").encode()).decode()}
+    requests = [[forged, genuine]] if together else [[forged], [genuine], [genuine]]
+    for request in requests:
+        assert asked(receive, json.dumps(request).encode()) == (200, b"")
+    assert len(output.messages("orders")) == 2
+
+
 def test_no_success_is_answered_before_the_target_has_the_event() -> None:
     down = OutputThatIsDown()
     receive = webhook(down)

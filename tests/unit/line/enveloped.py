@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shared.amqp.values import Value, long, string, timestamp
 from shared.codecs.envelope import Event, encode_event, envelopes
@@ -10,6 +11,7 @@ from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
 from shared.message.arrival import Origin
+from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Message
 from shared.message.ttl import Keep, TimeToLive
 from shared.protocols import BatchEditor, Editor, Outcome, Withheld
@@ -33,11 +35,12 @@ class Line:
         output: OutputThatAccepts | None = None,
         origin: Origin = CARRIER,
         ttl: TimeToLive | None = None,
+        loop_guard: LoopGuard | None = None,
     ) -> None:
         self.output, self.rejects, self.journal = output or OutputThatAccepts(), OutputThatAccepts(), JournalInMemory()
         router = Router([Route(Target(self.output, "east", "orders"))])
         rejects = Target(self.rejects, "east", "rejected")
-        self.task = Task("copy", origin, editors, router, rejects, ttl or Keep(), None, opens_envelopes=True)
+        self.task = Task("copy", origin, editors, router, rejects, ttl or Keep(), loop_guard, opens_envelopes=True)
         self.clock = clock_at_delivery()
         self.restart()
 
@@ -100,9 +103,16 @@ def sent_again(content: bytes, number: int) -> bytes:
     return message.encode()
 
 
-def event(identity: str, number: int, named: Mapping[str, Value] | None = None) -> str:
-    content = Message.received(delivered(number, named=named), WEST).encode()
-    return encode_event(Event("west/orders", identity, "service-bus", content))
+def event(
+    identity: str,
+    number: int,
+    named: Mapping[str, Value] | None = None,
+    *,
+    kind: str = "service-bus",
+    **fields: Any,
+) -> str:
+    content = Message.received(delivered(number, named=named, **fields), WEST).encode()
+    return encode_event(Event("west/orders", identity, kind, content))
 
 
 def one_text(*events: str) -> str:

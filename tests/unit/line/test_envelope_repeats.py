@@ -1,12 +1,17 @@
 """Repeats with `from: envelope`: each event of an envelope is sent once, or there is a record of why not."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.amqp.values import string
 from shared.codecs.envelope import open_envelope
+from shared.message.loop_prevention import LoopGuard
+from shared.message.ttl import Remaining
 from shared.protocols import Outcome
 from tests.fakes import (
     OutputThatFailsOnce,
@@ -102,3 +107,36 @@ def test_each_event_is_sent_once_or_recorded_as_not_sent(
     aside = [open_envelope(message.body or b"") for message in line.rejects.messages("rejected")]
     rejected = {f"m-{each.id}" for events in aside for each in events}
     assert rejected == {each for each in held if verdicts.get(each, "reject" if each in ids else "") == "reject"}
+
+
+FORGERIES: Mapping[str, Mapping[str, Any]] = {
+    "body": {"body": b"forged"},
+    "path, which stops it": {"named": {"repl-path": string("east")}},
+    "time to live": {"time_to_live": 1},
+    "kind of source": {"kind": "event-hubs", "body": b"forged"},
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize("together", [True, False])
+def test_only_the_same_content_makes_a_copy_of_an_event(name: str, *, together: bool) -> None:
+    """A producer that may add to the carrier chooses source and id, also those of a message of somebody else."""
+    line = Line(ttl=Remaining(), loop_guard=LoopGuard(4))
+    line.clock.advance(60)
+    forged = event("a", 1, **FORGERIES[name])
+    for texts in [(forged, event("a", 1))] if together else [(forged,), (event("a", 1),)]:
+        line.run(*texts, start=len(line.journal.records) + 1)
+    bodies = [each.body for each in line.output.messages("orders")]
+    assert bodies.count(b"body") == 1
+    assert not any(each.is_joined or each.is_remembered for each in line.journal.records)
+    line.run(event("a", 1), start=9)
+    assert line.outcomes()[-1] == (9, None, Outcome.SENT)
+    assert line.journal.records[-1].is_joined
+
+
+def test_events_with_equal_source_and_id_and_no_message_id_get_different_ids() -> None:
+    line = Line()
+    line.run(event("a", 1, message_id=None), event("a", 1, message_id=None, body=b"forged"))
+    first, second = line.sent()
+    assert first is not None
+    assert first != second
