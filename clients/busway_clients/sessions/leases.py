@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from busway_clients.sessions.entries import Entry, entry_of, numbers_text
+from busway_clients.sessions.entries import Entry, entry_of
 from busway_clients.sessions.errors import JournalMalformed
 from busway_clients.sessions.fields import Fields
 from busway_clients.sessions.rows import Properties, Row
@@ -29,8 +29,8 @@ class Lease:
     The right of one worker to process a session.
 
     *token* grows by one with each owner; the first is the time of day in microseconds. *beat* grows with each write of
-    the owner, which shows others that it is alive. *arrivals* grows when another worker registers messages. *done* and
-    *through*: how far each line, and the application's numbers, are finished. *recent*: entries by message id, which
+    the owner, which shows others that it is alive. *arrivals* grows when another worker registers messages.
+    *through*: how far the application's numbers are finished. *recent*: entries by message id, which
     take precedence over the messages' own rows. With them a message costs the write of one row; a transaction is needed
     only when there are too many.
     """
@@ -42,7 +42,6 @@ class Lease:
     seconds: float
     is_held: bool
     arrivals: int = 0
-    done: Mapping[str, int] = field(default_factory=dict)
     through: int | None = None
     finished: str | None = None
     recent: Mapping[str, Entry] = field(default_factory=dict)
@@ -58,8 +57,8 @@ class Lease:
             "Milliseconds": round(self.seconds * 1000),
             "Held": 1 if self.is_held else 0,
             "Arrivals": self.arrivals,
-            "Done": numbers_text(self.done),
             "Recent": self._recent_text,
+            "Done": "{}",  # a worker of an earlier version reads it
         }
         if self.through is not None:
             written["Through"] = str(self.through)
@@ -151,7 +150,6 @@ def _lease(properties: Properties, where: str) -> Lease:
         seconds=read.integer("Milliseconds") / 1000,
         is_held=read.integer("Held") == 1,
         arrivals=read.integer("Arrivals"),
-        done=read.numbers("Done"),
         through=read.big("Through"),
     )
     implied = _implied(lease.worker, lease.site, lease.token)

@@ -3,9 +3,9 @@ Resume marks: how far a consumer has come, in a form that lets it continue with 
 
 A position is kept per view: messages published at a site and read there ("west/0", with the partition last), and
 messages of west read as copies in east ("west@east/0"). Service Bus has one view per session, without a partition.
-Numbers and times of a copy are those of its origin, from the first hop in repl-sequence and repl-enqueue-time. So the
-times of one message come from one clock, and the allowance only covers the nodes of one namespace. Only the time at
-which to start in a copied hub (`translation.Translation.start`) is compared with another namespace's clock.
+Numbers and times of a position are those of the site where its messages were read: its service gives them, and no
+producer can forge them, as it can the stamps of a copy. The ids come with the time at the origin, so that the times of
+one message come from one clock, and the allowance only covers the nodes of one namespace.
 """
 
 import json
@@ -15,12 +15,18 @@ from typing import Any
 
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
 from busway_clients.sessions.rows import Row, Write
-from busway_clients.sessions.seen import Seen
+from busway_clients.sessions.seen import Seen, short_digest
 
-SCHEMA = 1
+SCHEMA = 2
+_WITH_STAMPS = 1
+"""An earlier schema, in which the positions of copies are what their stamps said."""
 MARK_KEY = "mark"
 KEPT_IDS = 200
-"""Ids per view; a property of a table holds 32,768 characters, and an id up to 128."""
+"""Ids per view; a property of a table holds 32,768 characters."""
+KEPT_IDS_OF_MANY = 20
+MANY_VIEWS = 16
+MOST_VIEWS = 150
+"""Messages can name any site as their origin, and a row of a table has 252 properties and 1 MiB."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,8 @@ class Position:
     """
     The progress in a view.
 
-    *ids* are the latest ids, with their times. *complete_since* is the time after which no id is missing, None if no id
-    was ever dropped.
+    *ids* are the latest ids (see `id_of`), with their times. *complete_since* is the time after which no id is missing,
+    None if no id was ever dropped.
     """
 
     number: int | None = None
@@ -37,18 +43,34 @@ class Position:
     ids: tuple[tuple[str, float], ...] = ()
     complete_since: float | None = None
 
-    def after(self, seen: Seen) -> "Position":
-        """Return the position after *seen* is processed too."""
+    def after(self, seen: Seen, kept_ids: int = KEPT_IDS) -> "Position":
+        """Return the position after *seen* is processed too, with at most *kept_ids* ids."""
         ids, since = list(self.ids), self.complete_since
         if seen.message_id is not None and seen.enqueued is not None:
-            ids.append((seen.message_id, seen.enqueued))
+            ids.append((id_of(seen.message_id) + seen.content, seen.enqueued))
         elif seen.enqueued is not None:
             since = _later(since, seen.enqueued)
-        while len(ids) > KEPT_IDS:
+        while len(ids) > kept_ids:
             left_out = min(ids, key=lambda each: each[1])
             ids.remove(left_out)
             since = _later(since, left_out[1])
-        return Position(_later(self.number, seen.number), _later(self.enqueued, seen.enqueued), tuple(ids), since)
+        number, enqueued = seen.number, seen.enqueued
+        if seen.is_copy:
+            number, enqueued = seen.read_number, seen.read_enqueued
+        return Position(_later(self.number, number), _later(self.enqueued, enqueued), tuple(ids), since)
+
+    def has_read(self, seen: Seen) -> bool:
+        """
+        Return whether *seen*, a copy of this view, was read before.
+
+        The time counts too, because a hub that was created again has the same numbers again.
+        """
+        number, enqueued = seen.read_number, seen.read_enqueued
+        if number is None or enqueued is None or self.number is None or self.enqueued is None:
+            return False
+        if number == self.number:
+            return enqueued == self.enqueued
+        return number < self.number and enqueued < self.enqueued
 
 
 @dataclass(frozen=True)
@@ -59,9 +81,21 @@ class Mark:
     version: str | None = None
 
     def after(self, seen: Seen) -> "Mark":
-        """Return the mark after *seen* is processed too; messages of a view must come in their order."""
-        position = self.positions.get(seen.view, Position()).after(seen)
+        """
+        Return the mark after *seen* is processed too; messages of a view must come in their order.
+
+        A view beyond MOST_VIEWS is not noted: its messages may be processed again.
+        """
+        if seen.view not in self.positions and len(self.positions) >= MOST_VIEWS:
+            return self
+        kept_ids = KEPT_IDS if len(self.positions) <= MANY_VIEWS else KEPT_IDS_OF_MANY
+        position = self.positions.get(seen.view, Position()).after(seen, kept_ids)
         return replace(self, positions={**self.positions, seen.view: position})
+
+
+def id_of(message_id: str) -> str:
+    """Return the first half of an id in a position; the digest of the content follows."""
+    return f"{short_digest(message_id)}:"
 
 
 def joined(marks: Collection[Mark]) -> Mark:
@@ -91,11 +125,14 @@ def mark_of(rows: Collection[Row], place: str) -> Mark:
     row = next((row for row in rows if row.key == MARK_KEY), None)
     if row is None:
         return Mark()
-    if row.properties.get("Schema") != SCHEMA:
-        raise JournalMalformed(f"{place}: the mark has schema {row.properties.get('Schema')}, expected {SCHEMA}")
+    schema = row.properties.get("Schema")
+    if schema not in (SCHEMA, _WITH_STAMPS):
+        raise JournalMalformed(f"{place}: the mark has schema {schema}, expected {SCHEMA}")
     try:
         names = json.loads(str(row.properties["Views"]))
         views = {view: json.loads(str(row.properties[f"View{number}"])) for number, view in enumerate(names)}
+        if schema == _WITH_STAMPS:
+            views = {view: each for view, each in views.items() if "@" not in view}
         positions = {view: _position(each) for view, each in views.items()}
     except (KeyError, TypeError, ValueError) as error:
         raise JournalMalformed(f"{place}: the mark is not well formed, expected views with their positions") from error

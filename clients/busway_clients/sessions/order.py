@@ -6,11 +6,8 @@ from typing import Any, Protocol
 
 from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.received import COPY, Arrival
+from busway_clients.sessions.received import Arrival
 from busway_clients.sessions.settings import Settings
-
-_MOST_LINES = 16
-"""Copies take few paths, but publishers can write any path; all must fit into a property of a table."""
 
 
 class _Placed(Protocol):
@@ -80,14 +77,16 @@ def earlier_open_entries(arrival: Arrival, record: Record, done: Collection[str]
 
 
 def is_late(arrival: Arrival, record: Record, settings: Settings) -> bool:
-    """Whether a later message of the session is finished, and no attempt at this one has started."""
+    """
+    Whether a later message of the session is finished, and no attempt at this one has started.
+
+    Only numbers of the application show that: a stamp on one message, which any producer can write, must not decide
+    about others.
+    """
     known = record.entries.get(arrival.message_id)
     if known is not None and known.attempt > 0:
         return False
-    if arrival.number is not None:
-        return arrival.number <= through(record.lease, settings)
-    done: Mapping[str, int] = record.lease.done if record.lease else {}
-    return any(place < done.get(line, place) for line, place in arrival.lines.items())
+    return arrival.number is not None and arrival.number <= through(record.lease, settings)
 
 
 def through(lease: Lease | None, settings: Settings) -> int:
@@ -97,19 +96,9 @@ def through(lease: Lease | None, settings: Settings) -> int:
 
 def progress(lease: Lease, finished: Collection[Entry]) -> dict[str, Any]:
     """Return the fields of *lease* that change when *finished* entries are written."""
-    done = dict(lease.done)
     numbers = [] if lease.through is None else [lease.through]
-    for entry in finished:
-        for line, place in entry.lines.items():
-            # Only places of copies show that a message is late: at its own site an entity delivers in order, and a
-            # message that is sent again from the dead-letter queue gets a new sequence number.
-            if line.startswith(COPY):
-                done[line] = max(place, done.pop(line, place))
-        if entry.number is not None:
-            numbers.append(entry.number)
-    for line in list(done)[:-_MOST_LINES]:
-        del done[line]
-    return {"done": done, "through": max(numbers, default=None)}
+    numbers += [entry.number for entry in finished if entry.number is not None]
+    return {"through": max(numbers, default=None)}
 
 
 def merged(arrival: Arrival, entry: Entry | None) -> Arrival:

@@ -253,7 +253,7 @@ class Plan:
         )
         if former is None:
             return own
-        return replace(own, arrivals=former.arrivals, done=former.done, through=former.through, recent=former.recent)
+        return replace(own, arrivals=former.arrivals, through=former.through, recent=former.recent)
 
     def _entry(self, arrival: Arrival, state: State, token: int = 0, *, attempts: int = 0) -> Entry:
         known = self.record.entries.get(arrival.message_id)

@@ -31,7 +31,7 @@ class Settings:
     *patience_seconds*: how long a session that cannot be processed now is held before the next one is accepted.
     *wait_for_earlier_seconds*: how long a message waits for an earlier one that is known to be missing; None for no
     limit.
-    *late*: what to do with a message if a later one of its session is already finished.
+    *late*: what to do with a message if one with a higher number is already finished in its session.
     *max_attempts*: how often the application is given a message before it is faulted.
     *batch*: how many messages of a session are received together.
     *record_every*: how many of them are recorded in one write. If a worker dies, up to this many messages may have been

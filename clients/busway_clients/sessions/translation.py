@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from busway_clients.sessions.errors import JournalRefused
-from busway_clients.sessions.marks import Mark, Position
+from busway_clients.sessions.marks import Mark, Position, id_of
 from busway_clients.sessions.seen import Seen, view_name
 
 
@@ -45,19 +45,39 @@ class Translation:
         """Return whether *seen* has been processed, at any site."""
         views = {site: self._views(seen.origin, site) for site in self._sites(seen.origin)}
         positions = [position for view in views.values() for position in view.values()]
-        if seen.message_id is not None and any(seen.message_id == name for each in positions for name, _ in each.ids):
+        if self._is_known(seen, positions, seen.content):
             return Place.DONE
-        numbered = [each for each in map(self.mark.positions.get, self._comparable(seen)) if each is not None]
-        known = [each.number for each in numbered if each.number is not None]
-        if seen.number is not None and known and seen.number <= max(known):
+        own = self.mark.positions.get(seen.view)
+        if own is not None and seen.is_copy and own.has_read(seen):
             return Place.DONE
-        if seen.number is not None and self.numbers_agree:
-            return Place.NEXT
-        if not positions:
+        original = None
+        if self.numbers_agree or not seen.is_copy:
+            original = self.mark.positions.get(view_name(seen.origin, seen.origin, seen.partition))
+        if seen.number is not None and original is not None and original.number is not None:
+            if seen.number <= original.number:
+                return Place.DONE
+            views.pop(seen.origin, None)
+        elif seen.number is not None and self.numbers_agree:
+            views.pop(seen.origin, None)
+        if seen.is_copy and own is not None and own.number is not None and seen.read_number is not None:
+            # It was not read here before.
+            views.pop(seen.site, None)
+        if not any(views.values()):
             return Place.NEXT
         if seen.enqueued is None:
             return Place.UNSURE
         return self._by_time(seen, seen.enqueued, list(views.items()))
+
+    def _is_known(self, seen: Seen, positions: Collection[Position], content: str) -> bool:
+        """Return whether *seen* is among the last ids, with this *content* and at about its time."""
+        if seen.message_id is None or seen.enqueued is None:
+            return False
+        name, time = id_of(seen.message_id) + content, seen.enqueued
+        return any(
+            known.startswith(name) and abs(at - time) <= self.allowance_seconds
+            for each in positions
+            for known, at in each.ids
+        )
 
     def _by_time(self, seen: Seen, enqueued: float, views: list[tuple[str, Mapping[str, Position]]]) -> Place:
         allowance = self.allowance_seconds
@@ -66,12 +86,16 @@ class Translation:
             # Numbers and times of a hub are per partition: one without a position may not have been processed at all.
             times = [each.enqueued for each in view.values() if each.enqueued is not None]
             is_whole = len(times) == len(self.partitions.get(site, ("",)))
-            if is_whole and enqueued < min(times) - allowance:
+            # Of copies, the times are those of their arrival: an earlier message may not have arrived.
+            if site == seen.origin and is_whole and enqueued < min(times) - allowance:
                 return Place.DONE
             known_by_id = seen.message_id is not None and all(
                 each.complete_since is None or each.complete_since < enqueued for each in view.values()
             )
-            if not known_by_id and any(enqueued <= time + allowance for time in times):
+            # Editors on the way change the content of a copy, but not its id.
+            if known_by_id and not self._is_known(seen, view.values(), ""):
+                continue
+            if any(enqueued <= time + allowance for time in times):
                 is_after_all = False
         return Place.NEXT if is_after_all else Place.UNSURE
 
@@ -88,21 +112,26 @@ class Translation:
         if not partitions:
             raise JournalRefused(f"the partitions of {site} are missing, expected those of its hub")
         origins = {view.partition("@")[0] if "@" in view else view.rpartition("/")[0] for view in self.mark.positions}
-        starts: list[float | None] = [self._done_until(origin) for origin in sorted(origins | {site})]
-        known = [each for each in starts if each is not None]
-        if len(known) < len(starts):
-            return dict.fromkeys(partitions, "-1")
-        begin = datetime.fromtimestamp(min(known), UTC) - timedelta(seconds=self.allowance_seconds)
-        return dict.fromkeys(partitions, begin)
+        starts: dict[str, datetime | str] = {}
+        for partition in partitions:
+            done = [self._done_until(origin, site, partition) for origin in sorted(origins | {site})]
+            known = [each for each in done if each is not None]
+            if len(known) < len(done):
+                starts[partition] = "-1"
+            else:
+                starts[partition] = datetime.fromtimestamp(min(known), UTC) - timedelta(seconds=self.allowance_seconds)
+        return starts
 
-    def _done_until(self, origin: str) -> float | None:
-        """Return the time up to which everything of *origin* is processed, according to the most advanced view."""
+    def _done_until(self, origin: str, site: str, partition: str) -> float | None:
+        """Return the time up to which everything of *origin* in *partition* of *site*'s hub is processed, or None."""
         reached: list[float] = []
-        for site in self._sites(origin):
-            view = self._views(origin, site)
-            times = [each.enqueued for each in view.values() if each.enqueued is not None]
-            if len(times) == len(self.partitions.get(site, ("",))):
-                reached.append(min(times))
+        here = self.mark.positions.get(view_name(origin, site, partition))
+        if here is not None and here.enqueued is not None:
+            reached.append(here.enqueued)
+        view = self._views(origin, origin)
+        times = [each.enqueued for each in view.values() if each.enqueued is not None]
+        if len(times) == len(self.partitions.get(origin, ("",))):
+            reached.append(min(times))
         if origin in self.quiet_until:
             reached.append(self.quiet_until[origin].timestamp())
         return max(reached, default=None)
@@ -116,12 +145,3 @@ class Translation:
     def _views(self, origin: str, site: str) -> dict[str, Position]:
         prefix = view_name(origin, site, "")
         return {view: position for view, position in self.mark.positions.items() if view.startswith(prefix)}
-
-    def _comparable(self, seen: Seen) -> list[str]:
-        """Return the views whose numbers belong to the same sequence as that of *seen*."""
-        is_one_sequence = seen.origin == seen.site or seen.partition == "" or self.numbers_agree
-        own = [seen.view] if is_one_sequence else []
-        if not self.numbers_agree:
-            return own
-        others = [view_name(seen.origin, site, seen.partition) for site in self._sites(seen.origin)]
-        return list(dict.fromkeys([*own, *others]))

@@ -30,6 +30,7 @@ from busway_clients.sessions import (
     seen_event,
     seen_message,
 )
+from busway_clients.sessions.marks import mark_row
 from busway_clients.sessions.rows import Write
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
@@ -63,17 +64,26 @@ def marked(*done: Any) -> Any:
 def test_messages_are_compared_by_origin_number_and_time() -> None:
     times = "2026-11-21T10:00:00.250Z;2026-11-21T10:00:05.000Z"
     copied = {b"repl-path": b"west;central", b"repl-sequence": b"17;4", b"repl-enqueue-time": times.encode()}
-    message = SimpleNamespace(
-        message_id="a", sequence_number=3, enqueued_time_utc=datetime.now(UTC), application_properties=copied
-    )
+    now = datetime.now(UTC)
+    message = SimpleNamespace(message_id="a", sequence_number=3, enqueued_time_utc=now, application_properties=copied)
     at = datetime(2026, 11, 21, 10, 0, 0, 250_000, UTC).timestamp()
-    assert seen_message(message, "east") == Seen("west", "east", "", "a", 17, at)
+
+    def seen() -> Seen:
+        return replace(seen_message(message, "east"), content="")
+
+    assert seen() == Seen("west", "east", "", "a", 17, at, 3, now.timestamp())
     message.application_properties[b"repl-sequence"] = b"9" * 5000
-    assert seen_message(message, "east") == Seen("west", "east", "", "a", None, at)
+    assert seen() == Seen("west", "east", "", "a", None, at, 3, now.timestamp())
+    # It cannot have been sent after it arrived, and these name no other site.
+    message.application_properties[b"repl-enqueue-time"] = b"9999-12-31T00:00:00Z"
+    assert seen().enqueued is None
+    for path in (b"east", b"east;west", b"", b"west/0", b"west@east", b"w" * 65):
+        message.application_properties[b"repl-path"] = path
+        assert seen() == Seen("east", "east", "", "a", 3, now.timestamp())
     event = SimpleNamespace(
         message_id=None, sequence_number=3, enqueued_time=datetime.fromtimestamp(START, UTC), properties={}
     )
-    assert seen_event(event, "east", "2") == Seen("east", "east", "2", None, 3, START)
+    assert replace(seen_event(event, "east", "2"), content="") == Seen("east", "east", "2", None, 3, START)
 
 
 def test_agreeing_numbers_decide_exactly() -> None:
@@ -210,9 +220,100 @@ def test_malformed_mark_is_reported() -> None:
     store.write("k.c.s", [Write("mark", {"Open": 0, "Schema": 1, "Views": '["west/"]', "View0": "{}"})])
     with pytest.raises(JournalMalformed, match=r"k\.c\.s: the mark is not well formed"):
         books.load("s")
-    store.write("k.c.s", [Write("mark", {"Open": 0, "Schema": 2})])
-    with pytest.raises(JournalMalformed, match="has schema 2, expected 1"):
+    store.write("k.c.s", [Write("mark", {"Open": 0, "Schema": 3})])
+    with pytest.raises(JournalMalformed, match="has schema 3, expected 2"):
         books.load("s")
+
+
+def event(name: str, number: int, *, seconds: float, **properties: Any) -> Any:
+    """Return an event as the SDK gives it, with the body *name*."""
+    stamps = {f"repl-{key.replace('_', '-')}".encode(): value.encode() for key, value in properties.items()}
+    enqueued = datetime.fromtimestamp(START + seconds, UTC)
+    return SimpleNamespace(
+        message_id=name, sequence_number=number, enqueued_time=enqueued, properties=stamps, body=[name.encode()]
+    )
+
+
+def arrived(number: int, *, seconds: float, sent: float | None = None, name: str | None = None) -> Seen:
+    """Return what a consumer in east sees of a copy of west's event *number*, which arrives after *seconds*."""
+    time = datetime.fromtimestamp(START + (number if sent is None else sent), UTC).isoformat()
+    name = name or f"order-{number}"
+    copied = event(name, 1000 + number, seconds=seconds, path="west", sequence=str(number), enqueue_time=time)
+    return seen_event(copied, "east", "0")
+
+
+FORGED = {
+    "far": {"sequence": "9223372036854775807", "enqueue_time": "9999-12-31T00:00:00Z"},
+    "plausible": {"sequence": "400", "enqueue_time": datetime.fromtimestamp(START + 9, UTC).isoformat()},
+    "next": {"sequence": "3", "enqueue_time": datetime.fromtimestamp(START + 3, UTC).isoformat()},
+    "negative": {"sequence": "-1", "enqueue_time": "0001-01-01T00:00:00Z"},
+    "no numbers": {"sequence": "x;y", "enqueue_time": "soon"},
+}
+
+
+@pytest.mark.parametrize("numbers_agree", [True, False])
+@pytest.mark.parametrize("name", ["evil", "order-3", "order-4"])
+@pytest.mark.parametrize("stamps", FORGED)
+def test_a_forged_stamp_covers_no_other_message(stamps: str, name: str, *, numbers_agree: bool) -> None:
+    """Any producer at east can write repl-* properties, and ids of messages that have not arrived."""
+    forged = event(name, 1003, seconds=10, path="west", **FORGED[stamps])
+    forged.body = [b"forged"]
+    mark = marked(arrived(1, seconds=2), arrived(2, seconds=3), seen_event(forged, "east", "0"))
+    store = SqliteStore(":memory:")
+    OPENED.append(store)
+    store.open()
+    books = Bookmarks(store, "c")
+    books.save("0", mark)
+    translation = Translation(books.load("0"), {"west": ["0"], "east": ["0"]}, numbers_agree=numbers_agree)
+    for number in (3, 4, 100, 400, 500):
+        # It comes after the forged one, in east; or is read as the original, after a switch back.
+        late = replace(arrived(number, seconds=900, sent=number / 100 + 3), read_number=1004 + number)
+        own = seen_event(event(f"order-{number}", number, seconds=number / 100 + 3), "west", "0")
+        assert Place.DONE not in (translation.place(late), translation.place(own))
+    assert [translation.place(arrived(number, seconds=number + 1)) for number in (1, 2)] == [Place.DONE] * 2
+    # East's own events are not read yet.
+    assert translation.start("east") == translation.start("west") == {"0": "-1"}
+    quiet = {"east": datetime.fromtimestamp(START, UTC)}
+    begin = Translation(mark, {"east": ["0"]}, quiet_until=quiet).start("east")["0"]
+    assert isinstance(begin, datetime)
+    assert begin.timestamp() <= START + 10
+
+
+def test_a_copy_is_known_by_id_and_content_and_place() -> None:
+    mark = marked(*(arrived(number, seconds=number + 1) for number in range(300)))
+    again = Translation(mark, {"west": ["0"], "east": ["0"]})
+    # By their place in east, also those whose ids are no longer kept.
+    assert {again.place(arrived(number, seconds=number + 1)) for number in range(300)} == {Place.DONE}
+    assert again.place(arrived(300, seconds=301)) is Place.NEXT
+    back = [again.place(seen_event(event(f"order-{n}", n, seconds=n), "west", "0")) for n in range(310)]
+    assert set(back[:100]) == {Place.UNSURE}
+    assert set(back[100:300]) == {Place.DONE}
+    # East had read up to 300 s: it cannot have had what was sent after that.
+    assert set(back[306:]) == {Place.NEXT}
+    edited = event("order-299", 299, seconds=299)
+    edited.body = [b"another"]
+    assert again.place(seen_event(edited, "west", "0")) is Place.UNSURE
+
+
+def test_forged_origins_do_not_overflow_a_mark() -> None:
+    mark = Mark()
+    for number in range(3000):
+        forged = event(f"m{number}", number, seconds=number, path=f"evil-{number % 1000}", sequence="1")
+        mark = mark.after(seen_event(forged, "east", "0"))
+    row = mark_row(mark)
+    assert len(row.properties) < 252
+    assert sum(2 * len(str(each)) for each in row.properties.values()) < 2**20
+
+
+def test_the_positions_of_copies_in_a_mark_of_an_earlier_version_are_not_used() -> None:
+    store = SqliteStore(":memory:")
+    OPENED.append(store)
+    store.open()
+    books = Bookmarks(store, "c")
+    books.save("s", marked(native(1), copy(2)))
+    [row] = store.read("k.c.s", ["mark"])
+    store.write("k.c.s", [Write("mark", {**row.properties, "Schema": 1}, row.version)])
+    assert list(books.load("s").positions) == ["west/"]
 
 
 def test_asynchronous_bookmarks_are_the_same() -> None:
