@@ -32,12 +32,12 @@ class MoveEdits:
         self._share = share
         self._to = pair.target.entity if pair.is_gated else None
 
-    def resent(self, letter: Letter, place: Place) -> Message:
-        """Return the message to send for a letter of *place*; raises MessageRejected."""
+    def resent(self, letter: Letter, place: Place, ledger: Ledger) -> Message:
+        """Return the message to send for a letter of *place*, signed by *ledger*; raises MessageRejected."""
         if letter.message is None:
             raise MessageRejected("MalformedMessage", "its sections cannot be read")
         message = letter.message.copy()
-        changes: dict[str, Value | None] = {RESENT_FROM: string(stamp_of(place, letter.key or ""))}
+        changes: dict[str, Value | None] = {RESENT_FROM: stamp_of(place, letter.key or "", ledger)}
         if self._to is not None and self._share is not Share.SCHEDULED:
             changes[EVACUATED_TO] = string(self._to)
         message.set_properties(changes)
@@ -65,4 +65,6 @@ class MoveDelivery(TargetDelivery):
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
         """Return what a look at the target shows."""
-        return await answers_at(questions, self.place, self.pair.target, self.settings, stopping, gets_all=True)
+        return await answers_at(
+            questions, self.place, self.pair.target, self.settings, stopping, ledger=self.ledger, gets_all=True
+        )

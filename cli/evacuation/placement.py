@@ -114,7 +114,7 @@ class PlacementDelivery(MoveDelivery):
         waiting: dict[str | None, set[str]] = {}
         target = self.pair.target
         for place in (target, dead_letters_of(target)) if self.share is Share.DEAD else (target,):
-            async with contextlib.aclosing(copies_of(self.place, place, self.settings)) as copies:
+            async with contextlib.aclosing(copies_of(self.place, place, self.settings, self.ledger)) as copies:
                 async for key, letter, each in copies:
                     if place.is_dead_letter_queue or not each.is_active:
                         placed[key] = letter.number
@@ -133,7 +133,7 @@ class PlacementDelivery(MoveDelivery):
             while waiting and time.monotonic() < end:
                 mine: dict[str, tuple[LockedMessage, Letter]] = {}
                 for each in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
-                    key = None if each.letter is None else resent_key(each.letter, self.place)
+                    key = None if each.letter is None else resent_key(each.letter, self.place, self.ledger)
                     if key in waiting and key is not None and each.letter is not None:
                         mine[key] = each, each.letter
                     else:
@@ -156,11 +156,6 @@ class PlacementDelivery(MoveDelivery):
             return
         by_reason: dict[tuple[str | None, str | None], list[LockedMessage]] = {}
         for each, letter in copies:
-            by_reason.setdefault((_text(letter, REASON), _text(letter, DESCRIPTION)), []).append(each)
+            by_reason.setdefault((letter.text(REASON), letter.text(DESCRIPTION)), []).append(each)
         for (reason, description), held in by_reason.items():
             await receiver.dead_letter(held, reason, description)
-
-
-def _text(letter: Letter, name: str) -> str | None:
-    value = None if letter.message is None else letter.message.application_property(name)
-    return value.payload if value is not None and isinstance(value.payload, str) else None

@@ -60,7 +60,7 @@ class ScheduleDelivery(MoveDelivery):
         due = letter.message.arrival.scheduled_time
         if due is None:
             return "does not say when it is due"
-        made = self._edits.resent(letter, self.place)
+        made = self._edits.resent(letter, self.place, self.ledger)
         made.set_annotations({_SCHEDULED_TIME: timestamp(due)})
         self._marks[key] = mark_of(letter)
         return ready._replace(outgoing=replace(ready.outgoing, content=made.encode()))
@@ -147,7 +147,7 @@ class ScheduleDelivery(MoveDelivery):
         return Answer.NOT_SENT
 
     async def _copies(self) -> dict[str, int]:
-        async with contextlib.aclosing(copies_of(self.place, self.pair.target, self.settings)) as copies:
+        async with contextlib.aclosing(copies_of(self.place, self.pair.target, self.settings, self.ledger)) as copies:
             return {key: letter.number async for key, letter, _ in copies if letter.number is not None}
 
 

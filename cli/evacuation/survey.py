@@ -12,7 +12,7 @@ from shared.message.peeked import PeekedMessage
 from shared.resend.ledger import COMPLETED, Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
-from shared.resend.places import DEAD_LETTERS, Place
+from shared.resend.places import Place
 
 MARGIN_SECONDS = 60.0
 """A message that is due sooner is moved once it is active: it could become active on both sides."""
@@ -70,7 +70,7 @@ class Survey:
 
 def dead_letters_of(place: Place) -> Place:
     """Return the dead-letter queue of an entity."""
-    return place._replace(entity=place.entity + DEAD_LETTERS)
+    return place.dead_letters()
 
 
 async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tuple[Share, str]] = ()) -> Survey:

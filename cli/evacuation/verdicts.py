@@ -11,7 +11,7 @@ from cli.evacuation.sessions import STATE
 from cli.evacuation.survey import Share, dead_letters_of
 from cli.letters.ledger_file import ledger_of
 from shared.private_file import open_private
-from shared.resend.edits import RESENT_FROM, stamp_of
+from shared.resend.edits import resent_key
 from shared.resend.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
 from shared.resend.peek import peek
 from shared.resend.places import Place
@@ -33,7 +33,7 @@ async def write_verdicts(
 ) -> Counter[str]:
     """Write a line for each message that any run has moved or left, and return the number of each verdict."""
     counts: Counter[str] = Counter()
-    there = await _stamps(pair, settings)
+    there = await _copies(pair, ledgers, settings)
     with open_private(path, "w") as file:
         for place, ledger in ledgers.items():
             of_place = {
@@ -45,8 +45,8 @@ async def write_verdicts(
                     continue
                 line = _line(key, entry, of_place.get(key))
                 if line["verdict"] == MOVED:
-                    line["is_there"] = stamp_of(place, key) in there
-                    counts["there"] += stamp_of(place, key) in there
+                    line["is_there"] = (place, key) in there
+                    counts["there"] += (place, key) in there
                 counts[str(line["verdict"])] += 1
                 file.write(json.dumps({"entity": str(place), **line}) + "\n")
     return counts
@@ -69,13 +69,14 @@ def _is(place: Place) -> bool:
     return place.is_dead_letter_queue
 
 
-async def _stamps(pair: Pair, settings: Mapping[str, str]) -> set[str]:
-    """Return the stamps of the copies that are at the target now."""
-    found: set[str] = set()
-    for place in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
-        async with contextlib.aclosing(peek(place, settings)) as letters:
+async def _copies(pair: Pair, ledgers: Mapping[Place, Ledger], settings: Mapping[str, str]) -> set[tuple[Place, str]]:
+    """Return the places and keys of the messages whose copies are at the target now."""
+    found: set[tuple[Place, str]] = set()
+    for target in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
+        async with contextlib.aclosing(peek(target, settings)) as letters:
             async for letter, _ in letters:
-                stamp = None if letter.message is None else letter.message.application_property(RESENT_FROM)
-                if stamp is not None and isinstance(stamp.payload, str):
-                    found.add(stamp.payload)
+                for place, ledger in ledgers.items():
+                    key = resent_key(letter, place, ledger)
+                    if key is not None:
+                        found.add((place, key))
     return found

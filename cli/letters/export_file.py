@@ -69,7 +69,7 @@ def exported_letters(file: Path, place: Place, selection: Selection) -> Iterator
         if str(content[WHERE].get("entity")).lower() != wanted:
             continue
         try:
-            letter = Letter(base64.b64decode(content["raw"], validate=True), place.origin)
+            letter = Letter.at(place, base64.b64decode(content["raw"], validate=True))
         except (binascii.Error, TypeError, ValueError) as error:
             raise ConfigError([Problem(f"{file}: line {number}", "raw is not Base64")]) from error
         if letter.key is not None and selection.takes(letter):

@@ -1,9 +1,12 @@
-"""How messages are replayed: through the pipeline of the task, with a mark that names the replay and the message."""
+"""
+How messages are replayed: through the pipeline of the task, with a mark that names the replay and the message.
+
+Any producer can write such a mark. So only one with the proof of the ledger shows that a message was sent.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 
 from cli.replay.plan import Plan
 from shared.amqp import map_section, sections
@@ -39,9 +42,9 @@ class ReplayDelivery(PipelineDelivery):
         mark = f"{self._plan.name}/{key}"
         if self._plan.new_ids:
             message = Message(raw, Arrival(letter.origin) if letter.message is None else letter.message.arrival)
-            message.message_id = string(blake2b(mark.encode(), digest_size=16).hexdigest())
+            message.message_id = string(self.ledger.proof(f"id of {mark}"))
         raw.application_properties = map_section.edited(
-            raw.application_properties, _APPLICATION_PROPERTIES, {REPLAY: string(mark)}, string
+            raw.application_properties, _APPLICATION_PROPERTIES, {REPLAY: string(self.ledger.signed(mark))}, string
         )
         return self.for_task(self._plan.task, key, raw.encode(), letter.origin.partition)
 
@@ -57,8 +60,9 @@ class ReplayDelivery(PipelineDelivery):
             place = Place(target.connection, site, connection.setting, target.queue)
             async with contextlib.aclosing(peek(place, self._settings)) as letters:
                 async for letter, _ in letters:
-                    value = None if letter.message is None else letter.message.application_property(REPLAY)
-                    if value is not None and isinstance(value.payload, str) and value.payload.startswith(prefix):
-                        found.add(value.payload.removeprefix(prefix))
+                    signed = letter.text(REPLAY)
+                    mark = None if signed is None else self.ledger.text_of(signed)
+                    if mark is not None and mark.startswith(prefix):
+                        found.add(mark.removeprefix(prefix))
         unknown = await super().answers(to, [each for each in questions if each.key not in found], stopping)
         return {each.key: Answer.SENT for each in questions if each.key in found} | {**unknown}

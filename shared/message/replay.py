@@ -1,8 +1,8 @@
 """
 The mark of a message that `busway replay` sends again.
 
-Its value is TASK~ID/KEY: the task, the replay, and the message at its source. In the journal TASK~ID is a task of
-its own, so that a copy of a replay never counts as one of the original.
+Its value is TASK~ID/KEY#PROOF: the task, the replay, the message at its source, and what only the replay can write. In
+the journal TASK~ID is a task of its own, so that a copy of a replay never counts as one of the original.
 """
 
 import re

@@ -24,8 +24,8 @@ type Routing = Callable[[Letter], Awaitable[Destination | str]]
 class Changes(Protocol):
     """What is changed in a message that is sent again."""
 
-    def resent(self, letter: Letter, place: Place) -> Message:
-        """Return the message to send for a letter of *place*; raises MessageRejected."""
+    def resent(self, letter: Letter, place: Place, ledger: Ledger) -> Message:
+        """Return the message to send for a letter of *place*, signed by *ledger*; raises MessageRejected."""
         ...
 
 
@@ -107,7 +107,7 @@ class TargetDelivery:
         fit = self._scene.configuration.connections[destination.alias].end.fit(MESSAGE)
         target = Target(self._outputs[destination.alias], destination.site, destination.entity, fit)
         try:
-            outgoing = target.outgoing(self._edits.resent(letter, self._scene.place))
+            outgoing = target.outgoing(self._edits.resent(letter, self._scene.place, self.ledger))
         except MessageRejected as error:
             return str(error)
         return PreparedMessage(key, destination, outgoing)
@@ -140,7 +140,7 @@ class TargetDelivery:
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Return what a look at the destination shows."""
         destination = destination_of(to, self._scene.configuration)
-        return await answers(questions, self._scene, destination, stopping)
+        return await answers(questions, self._scene, destination, self.ledger, stopping)
 
 
 def was_answered(error: BuswayError) -> bool:

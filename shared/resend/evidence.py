@@ -1,7 +1,8 @@
 """
 What happened to messages whose send was interrupted: the target may have accepted them, or not.
 
-1. A copy that is in the target has the property RESENT_FROM with the identity of the message: it was sent.
+1. A copy that is in the target has the property RESENT_FROM with the identity of the message, and the proof of the
+   ledger: it was sent. Without the proof, any producer may have sent it.
 2. A queue delivers in order. So a message that is not there was not sent, if all that the same run had sent to the
    queue before is still there, and with sessions also one of the same session: a consumer would have taken those first.
 3. Otherwise it is unclear: it may have been consumed. It is not sent again, and reported.
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from shared.config.files import Configuration
 from shared.message.peeked import PeekedMessage
 from shared.resend.edits import resent_key
-from shared.resend.ledger import Entry
+from shared.resend.ledger import Entry, Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
@@ -46,7 +47,7 @@ class Question(NamedTuple):
 
 
 async def answers(
-    questions: Sequence[Question], scene: Scene, destination: Destination, stopping: asyncio.Event
+    questions: Sequence[Question], scene: Scene, destination: Destination, ledger: Ledger, stopping: asyncio.Event
 ) -> dict[str, Answer]:
     """
     Return what is known about messages of *scene* that may be in *destination*, nothing if it is *stopping*.
@@ -57,7 +58,9 @@ async def answers(
     if readable is None:
         return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
     gets_all = SUBSCRIPTION not in readable.entity.lower()
-    return await answers_at(questions, scene.place, readable, scene.settings, stopping, gets_all=gets_all)
+    return await answers_at(
+        questions, scene.place, readable, scene.settings, stopping, ledger=ledger, gets_all=gets_all
+    )
 
 
 async def answers_at(
@@ -67,12 +70,13 @@ async def answers_at(
     settings: Mapping[str, str],
     stopping: asyncio.Event,
     *,
+    ledger: Ledger,
     gets_all: bool,
 ) -> dict[str, Answer]:
     """Return what a look at *readable*, which *gets_all* that is sent or only some, shows; otherwise as `answers`."""
     if not await may_look(questions, stopping):
         return {}
-    there, sessions = await _resent(place, readable, settings)
+    there, sessions = await _resent(place, readable, settings, ledger)
     found: dict[str, Answer] = {}
     untouched: dict[int, bool] = {}
     for each in questions:
@@ -108,11 +112,13 @@ def _readable(place: Place, destination: Destination, configuration: Configurati
     return Place(destination.alias, destination.site, connection.setting, destination.entity)
 
 
-async def _resent(place: Place, readable: Place, settings: Mapping[str, str]) -> tuple[set[str], set[str]]:
+async def _resent(
+    place: Place, readable: Place, settings: Mapping[str, str], ledger: Ledger
+) -> tuple[set[str], set[str]]:
     """Return the keys of the messages of *place* whose copies are in *readable*, and the sessions of these copies."""
     keys: set[str] = set()
     sessions: set[str] = set()
-    async with contextlib.aclosing(copies_of(place, readable, settings)) as copies:
+    async with contextlib.aclosing(copies_of(place, readable, settings, ledger)) as copies:
         async for key, letter, _ in copies:
             keys.add(key)
             if letter.session_id is not None:
@@ -121,12 +127,12 @@ async def _resent(place: Place, readable: Place, settings: Mapping[str, str]) ->
 
 
 async def copies_of(
-    place: Place, readable: Place, settings: Mapping[str, str]
+    place: Place, readable: Place, settings: Mapping[str, str], ledger: Ledger
 ) -> AsyncGenerator[tuple[str, Letter, PeekedMessage]]:
-    """Yield what *readable* has of the messages of *place*, each with the key of the message; raises as `peek`."""
+    """Yield what runs with *ledger* sent to *readable* for messages of *place*, with their keys; raises as `peek`."""
     async with contextlib.aclosing(peek(readable, settings)) as found:
         async for letter, each in found:
-            key = resent_key(letter, place)
+            key = resent_key(letter, place, ledger)
             if key is not None:
                 yield key, letter, each
 

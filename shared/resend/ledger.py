@@ -5,10 +5,15 @@ A line is written to the store before each step: `sending` before messages are s
 has not accepted them) or, when they have left their entity, `completed`. `accepted` is a step before `sent`, where the
 target has to do more than to accept them. A message that is still `sending` or `accepted` when a process was killed may
 or may not have been sent: `shared.resend.evidence` finds out.
+
+A ledger has a secret, with which a run signs its copies: what somebody else sends with the same stamp proves nothing.
 """
 
 import contextlib
+import hashlib
+import hmac
 import json
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,6 +29,7 @@ DONE = (SENT, COMPLETED)
 """States of a message that was sent."""
 
 _VERSION = 1
+_PROOF = "#"
 
 
 class Entry(NamedTuple):
@@ -92,6 +98,7 @@ class Ledger:
         self.run = 0
         self.share = ""
         """What is noted from now on; see `Entry.share`."""
+        self._secret = secrets.token_hex(16)
         self._store = store
         self._name = name
 
@@ -105,7 +112,8 @@ class Ledger:
         async with contextlib.AsyncExitStack() as opened:
             self._read(await opened.enter_async_context(self._store.opened()))
             self.run += 1
-            await self._append({"ledger": _VERSION, "entity": self._name, "run": self.run, "at": time.time()})
+            head = {"ledger": _VERSION, "entity": self._name, "run": self.run, "at": time.time()}
+            await self._append(head | {"secret": self._secret})
             self._opened = opened.pop_all()
         return self
 
@@ -114,6 +122,20 @@ class Ledger:
     ) -> None:
         """Unlock it."""
         await self._opened.aclose()
+
+    def proof(self, text: str) -> str:
+        """Return what only a run with this ledger can write beside *text*; the same in each run."""
+        return hmac.new(self._secret.encode(), text.encode(), hashlib.sha256).hexdigest()[:32]
+
+    def signed(self, text: str) -> str:
+        """Return *text* with its proof."""
+        return f"{text}{_PROOF}{self.proof(text)}"
+
+    def text_of(self, signed: str) -> str | None:
+        """Return the text that a run with this ledger has *signed*, None if none has."""
+        text = signed.rpartition(_PROOF)[0]
+        is_own = hmac.compare_digest(self.signed(text).encode(errors="replace"), signed.encode(errors="replace"))
+        return text if is_own else None
 
     def state(self, key: str) -> str | None:
         """Return the state of a message, None for one that was never sent."""
@@ -177,6 +199,7 @@ class Ledger:
                 if "ledger" in content:
                     self._check(content)
                     self.run = content["run"]
+                    self._secret = str(content.get("secret", self._secret))
                 elif "key" in content:  # of a repair, until version 0.2
                     self._apply({"keys": [content["key"]], "state": content["state"], "at": 0.0, "to": ""})
                 else:

@@ -1,5 +1,11 @@
-"""One message that was given up: why, by what, and what it was before."""
+"""
+One message that was given up: why, by what, and what it was before.
 
+A task stamps what it rejects, but any producer can write such stamps. So they count only in the `rejects` of a task of
+the configuration, and only with the source of such a task. Elsewhere they mean nothing.
+"""
+
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from shared.amqp.values import Value
@@ -8,6 +14,7 @@ from shared.line import rejection
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.metadata import entity_that_gave_up
+from shared.resend.places import Place, RejectedSource
 
 REASON = "DeadLetterReason"
 DESCRIPTION = "DeadLetterErrorDescription"
@@ -26,8 +33,12 @@ _PARTITIONS = "/Partitions/"
 class Letter:
     """A message as a dead-letter queue or an entity with rejected messages has it."""
 
-    def __init__(self, content: bytes, origin: Origin) -> None:
-        """Read the encoded *content*; one that is not a message has no `message`."""
+    def __init__(self, content: bytes, origin: Origin, rejected: Sequence[RejectedSource] = ()) -> None:
+        """
+        Read the encoded *content*; one that is not a message has no `message`.
+
+        *rejected* are the sources of the tasks that send their rejected messages to *origin*.
+        """
         self.content = content
         self.origin = origin
         self.message: Message | None = None
@@ -43,9 +54,22 @@ class Letter:
             }
         except MessageRejected:
             self.session_id = self.message_id = None
+        self._rejected_at = next(
+            (
+                each
+                for each in rejected
+                if f"{each.site}/{each.entity}" == self._texts.get(rejection.SOURCE, "").partition(_PARTITIONS)[0]
+            ),
+            None,
+        )
         arrival = None if self.message is None else self.message.arrival
         self.number = None if arrival is None else arrival.sequence_number
         self.enqueued_time = None if arrival is None else arrival.enqueued_time
+
+    @classmethod
+    def at(cls, place: Place, content: bytes) -> "Letter":
+        """Return the message of *place* with this *content*."""
+        return cls(content, place.origin, place.rejected)
 
     @property
     def key(self) -> str | None:
@@ -57,25 +81,27 @@ class Letter:
         """Why it was given up, for people."""
         if self.message is None:
             return UNREADABLE
-        return self._texts.get(rejection.REASON) or self._texts.get(REASON) or NO_REASON
+        return self._text(rejection.REASON, REASON) or NO_REASON
 
     @property
     def description(self) -> str | None:
         """The sentence beside the reason."""
-        return self._texts.get(rejection.DESCRIPTION) or self._texts.get(DESCRIPTION)
+        return self._text(rejection.DESCRIPTION, DESCRIPTION)
+
+    def _text(self, stamp: str, own: str) -> str | None:
+        """Return the text of a *stamp* if a task has written it, otherwise that of the service's *own* property."""
+        return (self._texts.get(stamp) if self._rejected_at else None) or self._texts.get(own)
 
     @property
     def task(self) -> str | None:
         """The task that rejected it."""
-        return self._texts.get(rejection.TASK)
+        return self._texts.get(rejection.TASK) if self._rejected_at else None
 
     @property
     def source(self) -> tuple[str, str] | None:
         """Site and path of the entity that gave it up or that a task had received it from; None if unknown."""
-        place = self._texts.get(rejection.SOURCE)
-        if place is not None:
-            site, _, path = place.partition(_PARTITIONS)[0].partition("/")
-            return (site, path) if path else None
+        if self._rejected_at is not None:
+            return self._rejected_at.site, self._rejected_at.entity
         entity = None if self.message is None else entity_that_gave_up(self.message.arrival)
         return None if entity is None else (self.origin.site, entity)
 
@@ -84,7 +110,7 @@ class Letter:
         """Whether the message is the body of the one that is there."""
         return (
             self.message is not None
-            and rejection.REASON in self._texts
+            and self._rejected_at is not None
             and self.message.content_type == rejection.WRAPPED_CONTENT_TYPE
         )
 
@@ -100,6 +126,14 @@ class Letter:
             stamps = {}
         made.set_properties({**stamps, **_service_properties(made)})
         return made
+
+    def text(self, name: str) -> str | None:
+        """Return an application property that is text, None for another one or without it."""
+        try:
+            value = None if self.message is None else self.message.application_property(name)
+        except MessageRejected:
+            return None
+        return value.payload if value is not None and isinstance(value.payload, str) else None
 
     def age(self, now: datetime) -> float | None:
         """Return the seconds since it was enqueued."""

@@ -26,7 +26,7 @@ async def peek(
         last, seen = first - 1, 0
         while messages := await _page(opened, last + 1, MESSAGES_AT_ONCE if most is None else most - seen):
             for each in messages:
-                yield Letter(each.content, place.origin), each
+                yield Letter.at(place, each.content), each
             seen += len(messages)
             highest = max((each.sequence_number for each in messages if each.sequence_number is not None), default=last)
             if highest <= last or seen == most:

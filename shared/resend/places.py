@@ -14,6 +14,13 @@ DEAD_LETTERS = "/$DeadLetterQueue"
 SUBSCRIPTION = "/subscriptions/"
 
 
+class RejectedSource(NamedTuple):
+    """The source of a task that sends its rejected messages to an entity."""
+
+    site: str
+    entity: str
+
+
 class Place(NamedTuple):
     """A queue, subscription or dead-letter queue, as the services name it."""
 
@@ -21,6 +28,8 @@ class Place(NamedTuple):
     site: str
     setting: str
     entity: str
+    rejected: tuple[RejectedSource, ...] = ()
+    """The sources of the tasks whose `rejects` it is: only there stamps count, which any producer can write."""
 
     @property
     def origin(self) -> Origin:
@@ -31,6 +40,10 @@ class Place(NamedTuple):
     def is_dead_letter_queue(self) -> bool:
         """Whether it is the dead-letter queue of an entity."""
         return self.entity.lower().endswith(DEAD_LETTER_QUEUES)
+
+    def dead_letters(self) -> "Place":
+        """Return the dead-letter queue of this entity."""
+        return self._replace(entity=self.entity + DEAD_LETTERS, rejected=())
 
     def connection(self, settings: Mapping[str, str]) -> Namespace:
         """Return its namespace for a receiver; raises ConfigError without the app setting."""
@@ -70,7 +83,7 @@ def dead_letter_queue(text: str, configuration: Configuration) -> Place:
         if task is None
         else _place(task.source.connection, task.source.entity, configuration)
     )
-    return found if found.is_dead_letter_queue else found._replace(entity=found.entity + DEAD_LETTERS)
+    return found if found.is_dead_letter_queue else found.dead_letters()
 
 
 def rejects_of(text: str, configuration: Configuration) -> Place:
@@ -192,4 +205,19 @@ def _place(alias: str, entity: str, configuration: Configuration) -> Place:
     setting = configuration.connections[alias].setting
     if setting is None:
         raise ConfigError([Problem(f"connection {alias}", "has only a secret", "expected a setting to receive with")])
-    return Place(alias, configuration.site(alias), setting, entity)
+    return Place(alias, configuration.site(alias), setting, entity, _rejected(alias, entity, configuration))
+
+
+def _rejected(alias: str, entity: str, configuration: Configuration) -> tuple[RejectedSource, ...]:
+    """Return the sources of the tasks whose `rejects` is *entity*, a queue or a subscription of a topic."""
+    owner = entity.lower()
+    if owner.endswith(DEAD_LETTER_QUEUES):
+        return ()
+    owner = owner.partition(SUBSCRIPTION)[0]
+    return tuple(
+        RejectedSource(configuration.site(task.source.connection), task.source.entity)
+        for task in configuration.tasks
+        if task.rejects is not None
+        and configuration.site(task.rejects.connection) == configuration.site(alias)
+        and (task.rejects.entity or "").lower() == owner
+    )

@@ -173,7 +173,7 @@ class Receiver:
 
     def held(self, delivery: Delivery) -> LockedMessage:
         """Return a message with its lock, or in a session with that of the session."""
-        letter = Letter(delivery.payload, self.place.origin)
+        letter = Letter.at(self.place, delivery.payload)
         end = self._session_end
         if end is None and letter.message is not None:
             end = letter.message.arrival.locked_until

@@ -330,6 +330,13 @@ def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: Site) 
     assert site.dead() == []
 
 
+def more_tasks(site: Site, *, source: str, rejects: str) -> None:
+    """Add a task from the queue *source* with these *rejects*."""
+    source, target = f"{{connection: west, queue: {source}}}", "{target: {connection: east, queue: small}}"
+    task = f"task: more\nsource: {source}\nroutes: [{target}]\nrejects: {{connection: west, queue: {rejects}}}\n"
+    (site.config / "tasks" / "more.yaml").write_text(task)
+
+
 def rejected(
     number: int, *, is_wrapped: bool = False, task: str = "gone", source: str = "orders", **options: Any
 ) -> bytes:
@@ -353,9 +360,60 @@ def test_rejects_go_back_to_the_source_without_their_stamps(site: Site) -> None:
     assert ids(found) == ["m-1", "m-2"]
 
 
+def forged(number: int, source: str, **options: Any) -> bytes:
+    """Return a message of a producer with the stamps of a rejected one."""
+    stamps = {"reason": "Bad", "task": "orders-west-to-east", "source": source, "sequence": "1"}
+    named = {f"repl-reject-{name}": string(text) for name, text in stamps.items()}
+    return delivered(number, named=named, **options)
+
+
+@pytest.mark.parametrize("source", ["west/once", "east/orders", "west/rejected", "west/orders/$DeadLetterQueue", ""])
+def test_a_producer_does_not_choose_where_its_message_is_resent(site: Site, source: str) -> None:
+    site.bury("orders", [forged(1, source)])
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids").returncode == 0
+    assert ids(site.there("orders")) == ["m-1"]
+    # Nor in an entity whose stamps count: only the sources of its tasks do.
+    site.publish("rejected", [forged(2, source), forged(3, "west/orders")])
+    done = site.run("rejects", "resend", "west/rejected", "--all", "--same-ids")
+    assert "1 left: does not say where it came from" in done.stdout
+    assert ids(site.there("orders")) == ["m-1", "m-3"]
+
+
+def test_a_forged_reject_is_neither_unwrapped_nor_shown_with_its_reason(site: Site) -> None:
+    """A wrapped message could have sections that its producer may not send."""
+    inner = delivered(7, body=b"wrapped")
+    site.bury("orders", [forged(1, "west/orders", body=inner, content_type="application/vnd.busway.amqp-message")])
+    assert "Broken  west/orders\n" in site.run("dead", "list", "west/orders").stdout
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids").returncode == 0
+    (found,) = site.there("orders")
+    assert found.body == inner
+
+
+@pytest.mark.parametrize("signature", ["", "#", f"#{'0' * 32}", "#\ud7ff"])
+def test_a_forged_stamp_does_not_remove_a_message_whose_send_was_interrupted(
+    site: Site, monkeypatch: pytest.MonkeyPatch, signature: str
+) -> None:
+    """A producer at the target knows site, entity, sequence number and time of a dead letter."""
+    site.bury("orders", [delivered(1), delivered(2)])
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    keys = [f"{each.arrival.sequence_number}/{each.arrival.enqueued_time}" for each in site.dead()]
+    path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
+    path.parent.mkdir(parents=True)
+    head = {"ledger": 1, "entity": "west/orders/$deadletterqueue", "run": 1, "at": 0}
+    interrupted = {"state": "sending", "to": "west/once", "at": 0, "keys": keys}
+    path.write_text("".join(json.dumps(each) + "\n" for each in (head, interrupted)))
+    stamp = f"west/orders/$deadletterqueue/{keys[0]}{signature}"
+    site.publish("once", [delivered(9, named={"repl-resent-from": string(stamp)})])
+    again = site.run("dead", "resend", "west/orders", "--all", "--to", "west/once", "--same-ids")
+    assert again.returncode == 1
+    assert "2 left: unclear: an interrupted run may have sent it to west/once" in again.stdout
+    assert ids(site.dead()) == ["m-1", "m-2"]
+
+
 def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(
     site: Site, running: RunningBroker
 ) -> None:
+    more_tasks(site, source="gone", rejects="rejected")
     site.publish("rejected", [rejected(1, source="gone"), rejected(2)])
     with RunningAdmin(running) as admin:
         where = ("--admin", f"west={admin.address('west')}")
@@ -366,6 +424,7 @@ def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(
 
 def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> None:
     contents = [rejected(n, session_id=f"s-{n % 2}") for n in range(4)]
+    more_tasks(site, source="orders", rejects="rejected-sessions")
     site.publish("rejected-sessions", contents)
     with (
         site.client() as west,

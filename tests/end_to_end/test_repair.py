@@ -292,7 +292,7 @@ def test_a_full_disk_ends_the_repair_before_the_next_message(site: Site) -> None
     # The limit on the size of files leaves room for the line of the run, and for a part of the next one.
     site.missing(rows)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 100, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 160, limits[1]))
     try:
         ended = site.repair("--apply")
     finally:
