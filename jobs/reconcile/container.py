@@ -26,7 +26,7 @@ from jobs.reconcile.journal.address import ADDRESS_FILE
 from jobs.reconcile.journal.hours import hour_of, hours_between
 from jobs.reconcile.lease import leased
 from jobs.reconcile.read.due_hours import recent_hours
-from jobs.reconcile.read.staging import container, stage
+from jobs.reconcile.read.staging import container, path_below, stage
 from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.settings import Settings, Window
 
@@ -166,7 +166,7 @@ class Results:
         return status.st_size, status.st_mtime_ns
 
     def _download_blob(self, name: str) -> tuple[str, tuple[int, int]]:
-        path = self._folder / name
+        path = path_below(self._folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._client.download_blob(f"{self._prefix}{name}").readall())
         return name, self._state(name)

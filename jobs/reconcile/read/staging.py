@@ -20,6 +20,8 @@ from jobs.reconcile.storage import StoredFile
 
 _CONCURRENT = 16
 _PREFIX = "task="
+_LONGEST_NAME = 200
+"""Bytes of a name; file systems take 255, and some files get a suffix."""
 
 
 class JournalUnreachable(OSError):
@@ -49,6 +51,22 @@ def container(journal: str, connection_string: str | None) -> tuple[ContainerCli
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - needed only without key and SAS
 
     return ContainerClient(account, name, credential=DefaultAzureCredential()), prefix
+
+
+def path_below(folder: Path, name: str) -> Path:
+    """
+    Return the path of the file *name* below *folder*; raises JournalUnreachable if it would be elsewhere.
+
+    A server, or a writer of the container, chooses the names of blobs.
+    """
+    parts = name.split("/")
+    is_plain = all(
+        each not in {"", ".", ".."} and len(each.encode(errors="replace")) <= _LONGEST_NAME for each in parts
+    )
+    # On Windows a backslash separates folders.
+    if not is_plain or "\\" in name or not name.isprintable():
+        raise JournalUnreachable(f"the container lists {name[:100]!r}, which is no name of a file below a folder")
+    return folder.joinpath(*parts)
 
 
 def stage(
@@ -83,6 +101,9 @@ def stage(
             list(pool.map(lambda blob: _convert(client, blob, folder), new_of_capture))
     except AzureError as error:
         raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        text = f"{client.url.split('?')[0]}: lists the same name as a file and as a folder"
+        raise JournalUnreachable(text) from error
     return len(new) + len(new_of_capture)
 
 
@@ -130,7 +151,7 @@ def _hour(blob: BlobProperties) -> str:
 
 
 def _local(blob: BlobProperties, folder: Path, prefix: str) -> Path:
-    return folder / str(blob.name).removeprefix(f"{prefix}/" if prefix else "")
+    return path_below(folder, str(blob.name).removeprefix(f"{prefix}/" if prefix else ""))
 
 
 def _is_downloaded(blob: BlobProperties, folder: Path, prefix: str) -> bool:
