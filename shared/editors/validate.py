@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
 from shared.amqp.values import string
-from shared.codecs.json import read
 from shared.editors.content.body import content_of, size_of
 from shared.editors.content.formats import AvroFile, AvroForm, avro_reader
 from shared.editors.content.json_schema import JsonSchema, SchemaFile
@@ -100,7 +99,7 @@ class Validate:
         schema: JsonSchema | None = options.body_schema
         self._check_body: Callable[[bytes], object] | None = None
         if schema is not None:
-            self._check_body = lambda content: schema.check(read(content))
+            self._check_body = schema.check
         elif options.avro is not None:
             self._check_body = avro_reader(options.avro, options.form)
         self._required = options.required_properties or ()

@@ -39,6 +39,7 @@ DISTRIBUTIONS = {
     "jmespath": "jmespath",
     "grpc": "grpcio",
     "jsonschema": "jsonschema",
+    "jsonschema_specifications": "jsonschema-specifications",
     "msgpack": "msgpack",
     "msgspec": "msgspec",
     "opentelemetry": "opentelemetry-api",
@@ -47,6 +48,7 @@ DISTRIBUTIONS = {
     "pydantic": "pydantic",
     "pydantic_core": "pydantic",
     "referencing": "referencing",
+    "regex": "regex",
     "yaml": "PyYAML",
     "zstandard": "zstandard",
 }

@@ -36,6 +36,7 @@ ONLY_THERE = {
     "joserfc": ("shared.editors",),
     "duckdb": ("shared.editors",),
     "jsonschema": ("shared.editors",),
+    "jsonschema_specifications": ("shared.editors",),
     "msgpack": ("shared.codecs",),
     "msgspec": (
         "shared.codecs",
@@ -56,6 +57,7 @@ ONLY_THERE = {
     "pydantic": ("shared.config", "shared.editors"),
     "pydantic_core": ("shared.config",),
     "referencing": ("shared.editors",),
+    "regex": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
         "shared.access",

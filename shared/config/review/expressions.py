@@ -6,6 +6,7 @@ from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network
 from shared.config.review.quantifiers import nested_quantifier
+from shared.editors.content.ecma_patterns import python_pattern
 from shared.editors.validate import ValidateStep
 
 
@@ -15,7 +16,7 @@ def findings(network: Network) -> Iterator[Finding]:
         for number, step in enumerate(task.editors):
             schema = step.options.body_schema if isinstance(step, ValidateStep) else None
             for each in () if schema is None else schema.patterns:
-                problem = nested_quantifier(each.expression)
+                problem = nested_quantifier(python_pattern(each.expression))
                 if problem is not None:
                     path = network.place(task, f"editors[{number}].validate.schema")
                     yield Finding(

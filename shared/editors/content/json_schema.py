@@ -9,27 +9,33 @@ Source: JSON Schema draft 2020-12, core and validation.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.protocols import Validator
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
 from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
 from referencing import Registry, Resource
 from referencing.exceptions import NoSuchResource, Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from shared.codecs.json import Json, read
+from shared.codecs.json import ExactJson, read, read_exact
+from shared.codecs.plain import Plain
+from shared.codecs.plain_json import PlainJson
+from shared.editors.content.ecma_patterns import NotAPattern, python_pattern
+from shared.editors.content.exact_schema import Schema, UnknownVocabulary, readable, validator_of, vocabularies_of
 from shared.editors.options import configured_file
 from shared.errors import MessageRejected
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The configuration folder is the root of this address, so that relative references work as on the web.
 _ROOT = "file:///"
-# Keywords that contain values and no schemas.
-_VALUES = frozenset(("const", "default", "enum", "examples"))
 _REFERENCES = ("$ref", "$dynamicRef")
 # One of them is reported; a body can have a million errors.
 _MOST_ERRORS = 20
@@ -40,12 +46,11 @@ _JSON_TYPES: Mapping[type, str] = {
     str: "a string",
     bool: "a boolean",
     int: "a number",
-    float: "a number",
+    Decimal: "a number",
     type(None): "null",
 }
 
 
-type Schema = Any
 type Resolver = Any
 """A resolver of the library, which does not export the class."""
 
@@ -53,16 +58,16 @@ type Resolver = Any
 class JsonSchema:
     """A schema, compiled once, whose references are checked."""
 
-    def __init__(
-        self, validator: Draft202012Validator, names: frozenset[str], patterns: Sequence["Pattern"] = ()
-    ) -> None:
+    def __init__(self, validator: Validator, names: frozenset[str], patterns: Sequence["Pattern"] = ()) -> None:
         """Check with *validator*; *names* are the property names in the schema, *patterns* its expressions."""
         self.patterns = patterns
         self._validator = validator
         self._names = names
+        self._originals = {python_pattern(each.expression): each.expression for each in patterns}
 
-    def check(self, value: Json) -> None:
-        """Raise MessageRejected with the path and the expectation if *value* does not match the schema."""
+    def check(self, body: bytes) -> None:
+        """Raise MessageRejected if *body* is no JSON that matches the schema, with the path and the expectation."""
+        value = cast("Any", read_exact(body))  # the library does not know that Decimals are numbers
         try:
             errors = list(islice(self._validator.iter_errors(value), _MOST_ERRORS))
         except RecursionError as error:
@@ -79,13 +84,16 @@ class JsonSchema:
     def _describe(self, error: ValidationError) -> str:
         place = "$" + "".join(map(self._step, error.absolute_path))
         if error.validator == "required":
-            present = cast("dict[str, Json]", error.instance)
+            present = cast("dict[str, ExactJson]", error.instance)
             missing = [name for name in cast("list[str]", error.validator_value) if name not in present]
             return f"{place}: has no {', '.join(missing)}"
         seen = f"{place}: got {_JSON_TYPES[type(error.instance)]}"
         if error.validator is None:
             return f"{seen}, expected nothing"
-        expected = "" if _has_schemas(error.validator_value) else f" {_written(error.validator_value)}"
+        wanted: object = error.validator_value
+        if error.validator == "pattern":
+            wanted = self._originals.get(str(wanted), wanted)
+        expected = "" if _has_schemas(wanted) else f" {_written(wanted)}"
         return f"{seen}, expected {error.validator}{expected}"
 
     def _step(self, step: str | int) -> str:
@@ -103,7 +111,7 @@ def load_schema(name: object, info: ValidationInfo) -> JsonSchema:
     files = _SchemaFiles(main.parents[len(PurePosixPath(name).parts) - 1], PurePosixPath(name).parent)
     address = files.address(PurePosixPath(name))
     names = frozenset(files.names(address))
-    return JsonSchema(Draft202012Validator({"$ref": address}, registry=files.registry()), names, files.patterns())
+    return JsonSchema(files.validator(address), names, files.patterns())
 
 
 type SchemaFile = Annotated[JsonSchema, PlainValidator(load_schema), WithJsonSchema({"type": "string", "minLength": 1})]
@@ -130,15 +138,28 @@ class _SchemaFiles:
         self._beside = beside
         self._read: dict[str, Resource[Any]] = {}
         self._patterns: dict[Pattern, None] = {}
+        self._dialects: dict[str, PurePosixPath] = {}
+        """The dialects that the files name, each with the first file that does."""
 
     @staticmethod
     def address(name: PurePosixPath) -> str:
         """Return the address of a file, in which the configuration folder is the root."""
         return _ROOT + quote(name.as_posix())
 
-    def registry(self) -> Registry[Any]:
-        """Return the files that were read."""
-        return Registry[Any]().with_resources(self._read.items())
+    def validator(self, address: str) -> Validator:
+        """Return the validator of the schema at *address*, after its files were read; raises ValueError."""
+        self._dialects.setdefault(_DIALECT, PurePosixPath())
+        others = [each for each in self._dialects if each != _DIALECT]
+        vocabularies = None
+        if others:
+            name = self._dialects[others[0]]
+            if len(others) > 1:
+                raise _FileAtFault(f"{name}: $schema: names another dialect than {self._dialects[others[1]]}")
+            vocabularies = self._vocabularies(others[0], name)
+        # Its files may be referenced, and resources in them, as a whole.
+        registry = Registry[Any]().with_resources(self._read.items()).crawl()
+        made = validator_of(vocabularies)
+        return made({"$ref": address}, registry=registry)
 
     def patterns(self) -> tuple[Pattern, ...]:
         """Return the regular expressions in the files that were read."""
@@ -148,7 +169,7 @@ class _SchemaFiles:
         """Yield the property names in the schemas; raises ValueError for an invalid file or reference."""
         # The type checker does not see the arguments that attrs gives the class.
         registry = Registry[Any](retrieve=self._retrieve)  # type: ignore[call-arg]
-        # The address of a schema, the schema, and the resolver of its references.
+        # The address of a schema, the schema, and the resolver of its references: below its own `$id`.
         waiting = [(address, *_resolved(registry.resolver(), address, address))]
         known: set[int] = set()
         while waiting:
@@ -156,17 +177,18 @@ class _SchemaFiles:
             if not isinstance(schema, dict) or id(schema) in known:
                 continue
             known.add(id(schema))
-            resource = DRAFT202012.create_resource(schema)
-            resolver = resolver.in_subresource(resource)
-            yield from schema.get("properties", {})
+            properties = schema.get("properties", {})
+            yield from properties if isinstance(properties, dict) else ()
             references = [schema[key] for key in _REFERENCES if key in schema]
             waiting += [(each, *_resolved(resolver, each, place)) for each in references]
-            parts = resource.subresources()
-            waiting += [(place, each.contents, resolver) for each in parts]
+            parts = DRAFT202012.create_resource(schema).subresources()
+            waiting += [(place, each.contents, resolver.in_subresource(each)) for each in parts]
 
     def _retrieve(self, address: str) -> Resource[Any]:
         if address not in self._read:
-            if address.startswith(_ROOT):
+            if address in SPECIFICATIONS:
+                self._keep(address, readable(SPECIFICATIONS.contents(address), lambda *_: None))
+            elif address.startswith(_ROOT):
                 name = PurePosixPath(unquote(urlsplit(address).path)[1:])
                 if ".." in name.parts:
                     raise NoSuchResource(address)
@@ -187,14 +209,15 @@ class _SchemaFiles:
         """Keep a schema under its address and under its `$id`, from which the library resolves references."""
         identity = urljoin(address, schema.get("$id", "")) if isinstance(schema, dict) else address
         if identity != address:
+            schema = {**schema, "$id": identity}
             self._read[address] = DRAFT202012.create_resource({"$ref": identity})
-            schema = {key: value for key, value in schema.items() if key != "$id"}
         self._read.setdefault(identity, DRAFT202012.create_resource(schema))
 
     def _schema(self, name: PurePosixPath) -> Schema:
         """Return the schema in one file, which is a valid schema by itself."""
         try:
-            schema = read((self._folder / name).read_bytes())
+            content = (self._folder / name).read_bytes()
+            schema, exact = read(content), read_exact(content)
         except FileNotFoundError as error:
             raise _FileAtFault(f"{name}: the file is missing") from error
         except OSError as error:
@@ -204,14 +227,33 @@ class _SchemaFiles:
         if not isinstance(schema, dict | bool):
             raise _FileAtFault(f"{name}: is not a JSON schema, expected an object")
         dialect = schema.get("$schema", _DIALECT) if isinstance(schema, dict) else _DIALECT
-        if not isinstance(dialect, str) or dialect.rstrip("#") != _DIALECT:
+        if not isinstance(dialect, str):
             raise _FileAtFault(f"{name}: $schema: names another dialect, expected {_DIALECT}")
+        self._dialects.setdefault(dialect.rstrip("#"), name)
         try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
+            Draft202012Validator(Draft202012Validator.META_SCHEMA).validate(schema)
+        except ValidationError as error:
             raise _FileAtFault(f"{name}: {error.json_path}: {error.message}") from error
-        self._patterns |= dict.fromkeys(_patterns(schema, name.as_posix(), "$"))
-        return schema
+        try:
+            return readable(exact, partial(self._note, name.as_posix()))
+        except NotAPattern as error:
+            raise _FileAtFault(f"{name}: {error}") from error
+
+    def _note(self, file: str, path: str, expression: str) -> None:
+        self._patterns[Pattern(file, path, expression)] = None
+
+    def _vocabularies(self, dialect: str, name: PurePosixPath) -> frozenset[str]:
+        """Return the vocabularies of a *dialect* that a file of the folder defines, which the file *name* uses."""
+        for path in sorted((self._folder / self._beside).glob("*.json")):
+            try:
+                found = read(path.read_bytes())
+                if isinstance(found, dict) and found.get("$id") == dialect and "$vocabulary" in found:
+                    return vocabularies_of(found)
+            except (MessageRejected, OSError):
+                continue  # another file, which may be anything
+            except UnknownVocabulary as error:
+                raise _FileAtFault(f"{path.name}: {error}") from error
+        raise _FileAtFault(f"{name}: $schema: names another dialect, expected {_DIALECT}")
 
 
 def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, Resolver]:
@@ -229,26 +271,11 @@ def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, R
     return found.contents, found.resolver
 
 
-def _patterns(schema: Json, file: str, path: str) -> Iterator[Pattern]:
-    """Yield the regular expressions of a schema, and of what it contains."""
-    if isinstance(schema, list):
-        for number, each in enumerate(schema):
-            yield from _patterns(each, file, f"{path}[{number}]")
-    if not isinstance(schema, dict):
-        return
-    for key, each in schema.items():
-        if key == "pattern" and isinstance(each, str):
-            yield Pattern(file, f"{path}.pattern", each)
-        elif key == "patternProperties" and isinstance(each, dict):
-            for expression, inner in each.items():
-                yield Pattern(file, f"{path}.patternProperties", expression)
-                yield from _patterns(inner, file, f"{path}.patternProperties[{expression!r}]")
-        elif key not in _VALUES:
-            yield from _patterns(each, file, f"{path}.{key}")
-
-
 def _written(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except TypeError:  # a Decimal
+        text = PlainJson().write(cast("Plain", value)).decode()
     return text if len(text) <= _LONGEST_EXPECTATION else f"{text[:_LONGEST_EXPECTATION]}…"
 
 

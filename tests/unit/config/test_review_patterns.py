@@ -99,7 +99,7 @@ def test_check_names_file_path_and_remedy(tmp_path: Path) -> None:
         "examples": [{"pattern": "^(b+)+$"}],
     }
     (tmp_path / "schemas" / "order.json").write_text(json.dumps(schema))
-    line = {"patternProperties": {r"^(\w|.)*$": {"type": "string"}}}
+    line = {"patternProperties": {r"^(\w+|.)*$": {"type": "string"}}}
     (tmp_path / "schemas" / "line.json").write_text(json.dumps(line))
     result = CliRunner().invoke(app, ["check", str(tmp_path)])
     assert result.exit_code == 0
