@@ -136,7 +136,7 @@ async def running_stack(
             environment["BUSWAY_CONFIG"] = str(folder)
         ports = [] if port else ["--http-port", "0"]
         host = await started("host", [*busway("host"), *ports], app, environment)
-        (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
+        (line,) = await host.matches(r"^ready(.*)$", 1, _READY_SECONDS)
         http = host.match(r"^http (\S+)$")
         address = "" if http is None else http[1]
         for setting, grid in grids.items() if address else ():

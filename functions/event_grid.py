@@ -12,7 +12,6 @@ Source: CloudEvents 1.0.2, HTTP 1.1 Web Hooks; Microsoft Learn, "Webhook event d
 """
 
 import asyncio
-import hmac
 import json
 import logging
 from collections import Counter
@@ -23,6 +22,7 @@ from typing import Any
 import azure.functions as func
 
 from functions.answers import failure, response
+from shared.azure.event_grid_endpoint import SERVICES
 from shared.clock import Clock, SystemClock
 from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key, in_order
@@ -33,7 +33,6 @@ from shared.printable import printable
 
 _LOGGER = logging.getLogger("busway.event_grid")
 
-ORIGIN = "eventgrid.azure.net"
 MOST_BYTES = 2 * 1024 * 1024
 _PAUSE_SECONDS = 60.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,10 +84,12 @@ def register_webhook(
 
 def _handshake(request: func.HttpRequest, refusals: _Refusals) -> func.HttpResponse:
     """Agree to get events from Event Grid, and from nobody else."""
-    origin = request.headers.get("WebHook-Request-Origin", "")
-    if not hmac.compare_digest(origin.encode(), ORIGIN.encode()):
-        return refusals.answer(f"WebHook-Request-Origin: expected {ORIGIN}", 403)
-    return response(b"", _JSON, headers={"WebHook-Allowed-Origin": ORIGIN, "WebHook-Allowed-Rate": "*"})
+    origin = request.headers.get("WebHook-Request-Origin", "").strip().lower()
+    if origin not in SERVICES:
+        return refusals.answer(
+            f"WebHook-Request-Origin: expected {SERVICES[0]}, or that of another cloud of Azure", 403
+        )
+    return response(b"", _JSON, headers={"WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*"})
 
 
 async def _received(request: func.HttpRequest, task: str, intake: Intake, refusals: _Refusals) -> func.HttpResponse:

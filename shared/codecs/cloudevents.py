@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
@@ -40,11 +41,55 @@ _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 
 
+_SPECVERSION = re.compile(r"1\.0(?:\.\d+)?")
+_NOT_IN_URI = re.compile(r"%(?![0-9A-Fa-f]{2})|[^!#$%&-;=?-Z_a-z~\[\]]")
+
+
 class Event(NamedTuple):
     """Attributes by name, without those that are null, and the bytes of the data, None without data."""
 
     attributes: Mapping[str, Attribute]
     data: bytes | None
+
+
+def received(attributes: Mapping[str, Attribute | float | Decimal]) -> dict[str, Attribute]:
+    """
+    Return the *attributes* of an event that was received as the specification has them; they are still to be checked.
+
+    Common producers send a source with letters beyond ASCII, `"dataschema": "#"` (Event Grid), empty attributes,
+    numbers of more than 32 bits, and names with capitals.
+    """
+    found: dict[str, Attribute] = {}
+    for name, value in attributes.items():
+        label = name if name in _REQUIRED or name in _OPTIONAL or name.lower() in attributes else name.lower()
+        if value == "" and name in _OPTIONAL:
+            continue
+        if isinstance(value, float | Decimal) or (not isinstance(value, str) and not _has_32_bits(value)):
+            # As for other attributes, the text stays wrong where only text is expected.
+            found[label] = value if label in _REQUIRED or label in _OPTIONAL else str(value)  # type: ignore[assignment]
+        elif isinstance(value, str) and name in {"source", "dataschema"}:
+            address = _NOT_IN_URI.sub(_encoded_char, value)
+            # Without a scheme it names no schema.
+            if name == "source" or _ABSOLUTE.match(address):
+                found[name] = address
+        elif isinstance(value, str) and name == "specversion" and _SPECVERSION.fullmatch(value):
+            found[name] = "1.0"
+        elif isinstance(value, str) and name == "time" and value[10:11] == " ":
+            found[name] = f"{value[:10]}T{value[11:]}"
+        else:
+            found[label] = value
+    return found
+
+
+def _has_32_bits(value: int) -> bool:
+    return -_LARGEST_INTEGER <= value < _LARGEST_INTEGER
+
+
+def _encoded_char(found: re.Match[str]) -> str:
+    try:
+        return "".join(f"%{byte:02X}" for byte in found[0].encode())
+    except UnicodeEncodeError as error:
+        raise MessageRejected(INVALID, "source: has a character that is not allowed in attributes") from error
 
 
 def check(attributes: Mapping[str, Attribute]) -> None:
@@ -65,7 +110,7 @@ def check(attributes: Mapping[str, Attribute]) -> None:
                 raise MessageRejected(INVALID, f"{label}: has a character that is not allowed in attributes")
         elif label == name:
             raise MessageRejected(INVALID, f"{label}: expected text")
-        elif not isinstance(value, bool) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
+        elif not _has_32_bits(value):
             raise MessageRejected(INVALID, f"{label}: got a number out of range, expected 32 bits")
     for name in (*_REQUIRED, *_OPTIONAL):
         if name in attributes:
@@ -102,14 +147,15 @@ def read(content: bytes) -> Event:
     members = _JSON.read(content)
     if not isinstance(members, dict):
         raise MessageRejected(INVALID, "body is not a JSON object, expected an event")
-    attributes: dict[str, Attribute] = {}
+    given: dict[str, Attribute | float | Decimal] = {}
     for name, value in members.items():
         if name in {"data", "data_base64"} or value is None:
             continue
-        if not isinstance(value, (str, bool, int)):
+        if not isinstance(value, str | bool | int | float | Decimal):
             label = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
-            raise MessageRejected(INVALID, f"{label}: expected text, a boolean or a whole number")
-        attributes[name] = value
+            raise MessageRejected(INVALID, f"{label}: expected text, a boolean or a number")
+        given[name] = value
+    attributes = received(given)
     check(attributes)
     if members.get("data_base64") is not None:
         if "data" in members:

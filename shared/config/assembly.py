@@ -199,7 +199,7 @@ def _task(
         settlement=settlement if source.settles_singly else None,
         hold=file.limits.hold if file.source.webhook is None else min(file.limits.hold, LONGEST_REQUEST),
         rate=file.limits.rate,
-        rejects_in_a_row=file.limits.rejects_in_a_row or None,
+        rejects_in_a_row=file.most_rejects_in_a_row,
         edit_seconds=file.limits.edit_time.total_seconds(),
         heartbeat_targets=[target(each) for each in heartbeat_targets(file)],
         dry_run=facts.dry_run,

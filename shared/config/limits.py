@@ -34,7 +34,8 @@ class Limits(Strict):
     ] = DEFAULT_REJECTS_IN_A_ROW
     """
     Number of rejected messages that stops the task: in a row before the first good message, and again that number for
-    each good one, up to a hundred times (ten times for what a target refuses); `off` for no limit.
+    each good one, up to a hundred times (ten times for what a target refuses); `off` for no limit. A webhook has none
+    by default, because it has many senders.
     """
     edit_time: Annotated[timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60))] = (
         timedelta(seconds=DEFAULT_SECONDS)

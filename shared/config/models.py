@@ -410,6 +410,14 @@ class TaskFile(Strict):
         """Return the names of the task's functions, one for each lane."""
         return [self.task, *(f"{self.task}-lane-{number}" for number in range(2, self.levers.lanes + 1))]
 
+    @property
+    def most_rejects_in_a_row(self) -> int | None:
+        """The number of rejected messages that stops the task, None for no limit."""
+        # One of the many senders of a webhook must not stop it for the others.
+        if self.source.webhook is not None and "rejects_in_a_row" not in self.limits.model_fields_set:
+            return None
+        return self.limits.rejects_in_a_row or None
+
     def targets(self) -> list[Target]:
         """Return every target of the task, `rejects` last."""
         return [route.target for route in self.routes] + ([self.rejects] if self.rejects is not None else [])

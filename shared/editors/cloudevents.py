@@ -80,6 +80,10 @@ class CloudEvents:
     cloudEvents_specversion or cloudEvents:specversion; it keeps its attributes. For another message, id, source, type,
     subject, time (when it was enqueued) and datacontenttype come from the message and the options.
 
+    What common producers send is read, and written as the specification says: a source beyond ASCII is percent-encoded,
+    empty attributes and a dataschema without a scheme (`#`, of Event Grid) are left out, numbers beyond 32 bits become
+    text, and names small letters.
+
     JSON data is in a structured event as it is, text (text/*, XML) as a string, other data as Base64, also without a
     content type. Batches of events, and formats other than JSON, are rejected.
 
@@ -155,7 +159,7 @@ class CloudEvents:
             raise MessageRejected(
                 self._codec.INVALID, "event has datacontenttype as a property, expected the content type"
             )
-        return self._checked(message, attributes)
+        return self._checked(message, self._codec.received(attributes))
 
     def _create(self, message: Message) -> "Event":
         options, arrival = self._options, message.arrival

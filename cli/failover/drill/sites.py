@@ -55,7 +55,7 @@ async def running_sites(work: Path) -> AsyncIterator[Sites]:
         environment = {**settings, "BUSWAY_CONFIG": str(folder), "PYTHONPATH": PACKAGES}
         host = await Child.start("host", busway("host"), work / "host.log", ROOT, environment)
         sites.children["host"] = host
-        await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
+        await host.matches(r"^ready(.*)$", 1, _READY_SECONDS)
         yield sites
     finally:
         for child in reversed(list(sites.children.values())):

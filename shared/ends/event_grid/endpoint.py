@@ -11,6 +11,11 @@ from shared.errors import TargetRefused
 ADDRESS_SUFFIX = "__topicEndpointUri"
 """After the name of a setting: the address for managed identity, as in the Functions host."""
 EXPECTED = "expected Endpoint=https://TOPIC.REGION-1.eventgrid.azure.net/api/events;SharedAccessKey=KEY"
+SERVICES = (
+    *("eventgrid.azure.net", "eventgrid.azure.us", "eventgrid.azure.cn"),
+    *("eventgrid.azure.eaglex.ic.gov", "eventgrid.azure.microsoft.scloud"),
+)
+"""The names of Event Grid: that of Azure's public cloud, and those of the other clouds."""
 _TOPIC_PATH = "/api/events"
 _WITHOUT_TLS = "has an endpoint without TLS", "expected https://"
 

@@ -13,7 +13,7 @@ v1.0 schema with Azure Event Grid"; CloudEvents 1.0.2, HTTP Protocol Binding.
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from azure.core import AsyncPipelineClient
 from azure.core.credentials import AzureKeyCredential
@@ -40,7 +40,6 @@ _BATCH = "application/cloudevents-batch+json; charset=utf-8"
 _BATCH_BYTES = 1_000_000
 _MOST_EVENTS = 1000
 _BATCHES_AT_ONCE = 8
-_SCOPE = "https://eventgrid.azure.net/.default"
 _TOPIC_VERSION, _NAMESPACE_VERSION = "2018-01-01", "2024-06-01"
 _BY_STATUS = {
     400: INVALID,
@@ -161,11 +160,18 @@ def _batches(messages: Sequence[Outgoing]) -> list[list[int]]:
     return batches
 
 
+def scope_of(url: str) -> str:
+    """Return the scope of tokens for the topic at *url*, in its cloud of Azure."""
+    host = f".{(urlsplit(url).hostname or '').lower()}"
+    service = next((each for each in SERVICES if host.endswith(f".{each}")), SERVICES[0])
+    return f"https://{service}/.default"
+
+
 def _opened(endpoint: EventGridEndpoint) -> _Client:
     """Return a client that authenticates each request and does not retry: the pipeline does."""
     policy: Any
     if endpoint.key is None:
-        policy = AsyncBearerTokenCredentialPolicy(async_credential(), _SCOPE)
+        policy = AsyncBearerTokenCredentialPolicy(async_credential(), scope_of(endpoint.url))
     elif endpoint.is_namespace:
         policy = AzureKeyCredentialPolicy(AzureKeyCredential(endpoint.key), "Authorization", prefix="SharedAccessKey")
     else:
