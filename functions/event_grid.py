@@ -22,10 +22,10 @@ from typing import Any
 import azure.functions as func
 
 from functions.answers import failure, response
-from shared.azure.event_grid_endpoint import SERVICES
 from shared.clock import Clock, SystemClock
 from shared.codecs.cloudevents import BATCH, INVALID, split_batch
 from shared.codecs.envelope import event_key, in_order
+from shared.ends.event_grid.endpoint import SERVICES
 from shared.errors import BuswayError, MessageRejected
 from shared.line.intake import Intake
 from shared.message.text_messages import event_message, fault_message

@@ -32,7 +32,7 @@ from shared.ends.conditions import (
     after_requested_wait,
     as_error,
 )
-from shared.ends.event_grid.endpoint import EventGridEndpoint
+from shared.ends.event_grid.endpoint import SERVICES, EventGridEndpoint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 

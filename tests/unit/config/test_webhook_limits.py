@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from shared.azure.senders.event_grid import scope_of
 from shared.config.models import TaskFile
+from shared.ends.event_grid.output import scope_of
 
 TASK = """
 task: grid-to-orders

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from cli.letters.ledger_file import LedgerFile
 
+from cli.letters.ledger_file import LedgerFile
 from shared.amqp.values import Value, string
 from shared.message.message import Message
 from shared.resend.edits import RESENT_FROM, Edits, resent_key
