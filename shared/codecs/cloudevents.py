@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from shared.codecs.plain_json import PlainJson
+from shared.codecs.text import charset_in
 from shared.errors import MessageRejected
 
 INVALID = "InvalidEvent"
@@ -33,7 +34,7 @@ _URI_REFERENCE = re.compile(r"(?:[!#$&-;=?-Z_a-z~\[\]]|%[0-9A-Fa-f]{2})+")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
 _MEDIA_TYPE = re.compile(r"[^\s/;]+/[^\s/;]+(?:\s*;.*)?")
-_CHARSET = re.compile(r'charset\s*=\s*"?([^\s;"]+)', re.IGNORECASE)
+_LONGEST_DECLARATION = 1000
 _LARGEST_INTEGER = 2**31
 _JSON = PlainJson()
 _RAW_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -169,7 +170,8 @@ def read(content: bytes) -> Event:
     declared = attributes.setdefault("datacontenttype", "application/json")
     if is_json(str(declared)):
         # The text of the body itself, so that numbers keep their spelling.
-        return Event(attributes, bytes(_RAW.decode(content)["data"]))
+        text = bytes(_RAW.decode(content)["data"])
+        return Event(attributes, text if _is_utf8(str(declared), text) else _encoded(text.decode(), str(declared)))
     if not isinstance(members["data"], str):
         raise MessageRejected(INVALID, "data: expected text, as datacontenttype is not JSON")
     return Event(attributes, _encoded(members["data"], str(declared)))
@@ -189,7 +191,7 @@ def write(event: Event) -> bytes:
     if event.data is None:
         return head
     declared = event.attributes.get("datacontenttype")
-    if isinstance(declared, str) and _is_utf8(declared):
+    if isinstance(declared, str) and _is_utf8(declared, event.data):
         if is_json(declared):
             _JSON.read(event.data)
             return b'%b,"data":%b}' % (head[:-1], event.data.strip(b" \t\r\n"))
@@ -211,9 +213,12 @@ def is_text(media_type: str) -> bool:
     return name.startswith("text/") or name.endswith(("/xml", "+xml"))
 
 
-def _is_utf8(media_type: str) -> bool:
-    named = _CHARSET.search(media_type)
-    return named is None or named[1].lower() in {"utf-8", "utf8", "us-ascii"}
+def _is_utf8(media_type: str, content: bytes) -> bool:
+    """Return whether *content* is in UTF-8 by its media type, or what the declaration of XML says."""
+    try:
+        return charset_in(media_type, content) in {None, "utf-8", "ascii"}
+    except MessageRejected:
+        return False  # as Base64 nothing of it changes
 
 
 def _text(content: bytes) -> str | None:
@@ -224,8 +229,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _encoded(text: str, media_type: str) -> bytes:
-    named = _CHARSET.search(media_type)
     try:
-        return text.encode(named[1] if named else "utf-8")
-    except (UnicodeError, LookupError, ValueError) as error:
+        return text.encode(charset_in(media_type, text[:_LONGEST_DECLARATION].encode()) or "utf-8")
+    except (UnicodeError, MessageRejected) as error:
         raise MessageRejected(INVALID, "data: expected text in the character set of datacontenttype") from error

@@ -9,7 +9,7 @@ Shape:   mappings of texts to values, lists, text, booleans, integers of any siz
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from shared.errors import MessageRejected
@@ -46,6 +46,15 @@ class Codec(Protocol):
 
     def write(self, value: Plain) -> bytes:
         """Return *value* in this format; raises MessageRejected if the format cannot represent it."""
+        ...
+
+
+@runtime_checkable
+class TextCodec(Protocol):
+    """A format that is text, so that its bodies can be in another character set than UTF-8."""
+
+    def read_text(self, content: bytes, charset: str) -> Plain:
+        """Return the value in *content*, which is in *charset*; raises MessageRejected."""
         ...
 
 

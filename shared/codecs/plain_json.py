@@ -13,6 +13,7 @@ import msgspec
 
 from shared.codecs.json import read_exact
 from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, not_writable
+from shared.codecs.text import recode
 
 
 class _HasDecimals(Exception):
@@ -36,6 +37,10 @@ class PlainJson:
         if content.count(b"[") + content.count(b"{") > DEEPEST:
             check_depth(value)
         return value
+
+    def read_text(self, content: bytes, charset: str) -> Plain:
+        """Return the value in *content*, which is in *charset*; raises MessageRejected."""
+        return self.read(content if charset in {"utf-8", "ascii"} else recode(content, charset, "utf-8"))
 
     def write(self, value: Plain) -> bytes:
         """Return *value* as JSON without white space."""

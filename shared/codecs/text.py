@@ -1,6 +1,7 @@
 """Character sets: strict conversion of text from one to another."""
 
 import codecs
+import re
 
 from shared.errors import MessageRejected
 
@@ -8,6 +9,10 @@ from shared.errors import MessageRejected
 _NO_CHARSETS = frozenset(
     ("idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined", "mbcs", "oem", "utf-7", "palmos")
 )
+
+_LONGEST_DECLARATION = 1000
+_PARAMETER = re.compile(r';\s*charset\s*=\s*"?([^\s;"]+)', re.IGNORECASE)
+_DECLARATION = re.compile(r"""(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 
 
 def charset(name: str) -> str:
@@ -20,6 +25,24 @@ def charset(name: str) -> str:
     if found in _NO_CHARSETS:
         raise ValueError(f"names {name}, which is not a character set")
     return found
+
+
+def charset_in(content_type: str | None, content: bytes = b"") -> str | None:
+    """
+    Return the character set that a content type names, or for XML the declaration in *content*; None without one.
+
+    Raises: MessageRejected for a name that is unknown.
+    """
+    named = _PARAMETER.search(content_type or "")
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    if named is None and media_type.endswith(("/xml", "+xml")):
+        named = _DECLARATION.match(content[:_LONGEST_DECLARATION].decode("latin-1"))
+    if named is None:
+        return None
+    try:
+        return charset(named[1])
+    except ValueError as error:
+        raise MessageRejected("WrongContentType", "names an unknown character set") from error
 
 
 def recode(content: bytes, before: str, after: str) -> bytes:

@@ -10,15 +10,18 @@ A document type declaration is rejected, and so are entities other than the five
 expands.
 """
 
+import codecs
 from collections.abc import Collection, Mapping
 from typing import Never
 from xml.parsers import expat
 
 from shared.codecs.plain import DEEPEST, Plain, too_deep
+from shared.codecs.text import recode
 from shared.errors import MessageRejected
 
 NOT_XML = "NotXml"
 _BLANKS = " \t\r\n"
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _TEXT = "#text"
 
 
@@ -38,8 +41,22 @@ class Xml:
 
     def read(self, content: bytes) -> Plain:
         """Return the document in *content* as a mapping with its root element; raises MessageRejected."""
+        return self._read(content, expat.ParserCreate())
+
+    def read_text(self, content: bytes, charset: str) -> Plain:
+        """
+        Return the document in *content*, which is in *charset* whatever it declares, unless it begins with a mark.
+
+        Source: RFC 7303, 3: a byte order mark comes first, then the charset of the content type, then the declaration.
+        """
+        for mark, marked in _MARKS.items():
+            if content.startswith(mark):
+                charset = marked
+                break
+        return self._read(recode(content, charset, "utf-8"), expat.ParserCreate("utf-8"))
+
+    def _read(self, content: bytes, parser: expat.XMLParserType) -> Plain:
         document = _Document(self._lists)
-        parser = expat.ParserCreate()
         parser.buffer_text = True
         parser.StartElementHandler = document.start
         parser.EndElementHandler = document.end

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from shared.amqp.values import Described, Value, boolean, long, string
-from shared.editors.content.body import content_of
+from shared.editors.content.body import content_of, labelled_content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -185,7 +185,7 @@ class CloudEvents:
         if message.content_type is not None:
             attributes["datacontenttype"] = message.content_type
         self._codec.check(attributes)
-        data = content_of(message) if message.sections.body else None
+        data = labelled_content_of(message) if message.sections.body else None
         # Empty data is no data.
         return self._codec.Event(attributes, data or None)
 

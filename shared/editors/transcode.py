@@ -1,15 +1,15 @@
 """The transcode editor: converts bodies to another format."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from shared.codecs.plain import Codec
-from shared.codecs.text import charset, recode
-from shared.editors.content.body import content_of
-from shared.editors.content.formats import Format, TextFormat
+from shared.codecs.plain import Codec, Plain, TextCodec
+from shared.codecs.text import charset, charset_in, recode
+from shared.editors.content.body import content_of, is_string
+from shared.editors.content.formats import AvroFormat, Format, TextFormat
 from shared.editors.options import MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -58,7 +58,10 @@ class TranscodeStep(Step):
         if isinstance(before, TextFormat) and isinstance(after, TextFormat):
             return Recode(before.charset, after.charset, options.content_type, checks=not options.ignore_content_type)
         reader, writer = before.codec(after.format), after.codec(before.format)
-        return Transcode(reader, writer, options.content_type, checks=not options.ignore_content_type)
+        made = Transcode(reader, writer, options.content_type, checks=not options.ignore_content_type)
+        if isinstance(before, AvroFormat) and before.form == "raw":
+            made.expect_schema(before.schema_id)
+        return made
 
 
 class Transcode:
@@ -77,6 +80,14 @@ class Transcode:
         self._write = writer.write
         self._media_type = media_type or writer.media_type
         self._checks = checks
+        self._check_schema: Callable[[str], None] | None = None
+        self._read_text = reader.read_text if isinstance(reader, TextCodec) else None
+
+    def expect_schema(self, schema_id: str | None) -> None:
+        """Reject bodies whose content type names another schema of a registry."""
+        from shared.codecs.avro import check_schema_id  # noqa: PLC0415 - loaded by tasks that need it
+
+        self._check_schema = lambda content_type: check_schema_id(content_type, schema_id)
 
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message; raises MessageRejected if its body cannot be read, or not be written."""
@@ -84,14 +95,25 @@ class Transcode:
         try:
             if self._checks and seen is not None:
                 self._check(seen)
-            message.body = self._write(self._reader.read(content_of(message)))
+            message.body = self._write(self._read(message))
         except MessageRejected as error:
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
         if seen != self._media_type:
             message.content_type = self._media_type
         return (message,)
 
+    def _read(self, message: Message) -> Plain:
+        content = content_of(message)
+        if self._read_text is not None:
+            # A string has no encoding any more, whatever the content type or a declaration in it says.
+            named = "utf-8" if is_string(message) else charset_in(message.content_type)
+            if named is not None:
+                return self._read_text(content, named)
+        return self._reader.read(content)
+
     def _check(self, content_type: str) -> None:
+        if self._check_schema is not None:
+            self._check_schema(content_type)
         media_type = content_type.partition(";")[0].strip().lower()
         if media_type != _UNKNOWN and not self._reader.claims(media_type):
             raise MessageRejected(

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 
 from shared.amqp.values import string
 from shared.editors.content.body import content_of, size_of
-from shared.editors.content.formats import AvroFile, AvroForm, avro_reader
+from shared.editors.content.formats import AvroFile, AvroForm, SchemaId, avro_reader
 from shared.editors.content.json_schema import JsonSchema, SchemaFile
 from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
@@ -44,6 +44,8 @@ class ValidateOptions(Strict):
     """File with an Avro schema for the body: its path in the folder of connections.yaml; not together with `schema`."""
     form: AvroForm = Field("container", alias="as")
     """Form of Avro: `container` (its own schema may differ if Avro can resolve it), `single_object` or `raw`."""
+    schema_id: SchemaId | None = None
+    """For `as: raw`: the id of the Avro schema in a registry, for bodies of the content type `avro/binary+ID`."""
     required_properties: Annotated[tuple[PropertyName, ...], Field(strict=False, min_length=1)] | None = None
     """Application properties, in any case, or broker properties as sys.MessageId; null counts as missing."""
     content_type: MediaType | None = None
@@ -65,6 +67,8 @@ class ValidateOptions(Strict):
             raise ValueError("has schema and avro, expected one: a body is either JSON or Avro")
         if self.avro is None and "form" in self.model_fields_set:
             raise ValueError("has `as` without avro, expected both")
+        if self.schema_id is not None and self.form != "raw":
+            raise ValueError("has schema_id without `as: raw`, expected both: other forms name their schema themselves")
         return self
 
 
@@ -102,6 +106,8 @@ class Validate:
             self._check_body = schema.check
         elif options.avro is not None:
             self._check_body = avro_reader(options.avro, options.form)
+        self._is_raw_avro = options.avro is not None and options.form == "raw"
+        self._schema_id = options.schema_id
         self._required = options.required_properties or ()
         self._content_type = options.content_type
         self._max_size = options.max_size
@@ -134,6 +140,10 @@ class Validate:
             size = size_of(message)
             if size > self._max_size:
                 raise MessageRejected("BodyTooLarge", f"body has {size} bytes, expected at most {self._max_size}")
+        if self._is_raw_avro:
+            from shared.codecs.avro import check_schema_id  # noqa: PLC0415 - loaded by tasks that need it
+
+            check_schema_id(message.content_type, self._schema_id)
         if self._check_body is not None:
             self._check_body(content_of(message))
 

@@ -3,6 +3,7 @@
 from shared.amqp import sections
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, binary, string
+from shared.codecs.text import charset_in, recode
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
@@ -54,6 +55,26 @@ def put_content(message: Message, content: bytes) -> None:
 def body_or_nothing(message: Message) -> bytes:
     """Return what `content_of` returns, and b"" without a body: Azure's host turns one into the other."""
     return content_of(message) if message.sections.body else b""
+
+
+def is_string(message: Message) -> bool:
+    """Return whether the body is an amqp-value that is a string: characters, in no encoding of the sender."""
+    body = message.sections.body
+    if not body or sections.descriptor(body, 0)[0] != sections.VALUE:
+        return False
+    number, value = sections.body_parts(body)[0]
+    return number == sections.VALUE and value.kind == "string"
+
+
+def labelled_content_of(message: Message) -> bytes:
+    """
+    Return what `content_of` returns, for a string in the character set that its content type or XML declaration names.
+
+    So the bytes are what a reader of that content type expects. Raises MessageRejected, also if it lacks a character.
+    """
+    content = content_of(message)
+    named = charset_in(message.content_type, content) if is_string(message) else None
+    return content if named is None else recode(content, "utf-8", named)
 
 
 def size_of(message: Message) -> int:

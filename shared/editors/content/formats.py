@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shared.codecs.avro import AvroSchema
 
 type AvroForm = Literal["container", "raw", "single_object"]
+type SchemaId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 
 
 def _content(name: object, info: ValidationInfo) -> bytes:
@@ -95,6 +96,8 @@ class AvroFormat(Strict):
     """File with the schema: its path in the folder of connections.yaml; optional for reading containers."""
     form: AvroForm = Field("container", alias="as")
     """`container` includes the schema, `single_object` its fingerprint, `raw` neither."""
+    schema_id: SchemaId | None = None
+    """For `raw`: the id of the schema in a registry, for bodies of the content type `avro/binary+ID`."""
 
     @field_validator("form")
     @classmethod
@@ -103,9 +106,16 @@ class AvroFormat(Strict):
             raise ValueError(f"{form} needs a schema, expected `schema`, or `as: container`")
         return form
 
+    @field_validator("schema_id")
+    @classmethod
+    def _is_needed(cls, schema_id: str | None, info: ValidationInfo) -> str | None:
+        if schema_id is not None and info.data.get("form") != "raw":
+            raise ValueError("is only for `as: raw`: other forms name their schema themselves")
+        return schema_id
+
     def codec(self, _: str) -> Codec:
         """Return the codec."""
-        return avro_codec(self.avro_schema, self.form)
+        return avro_codec(self.avro_schema, self.form, self.schema_id)
 
 
 class ProtobufFormat(Strict):
@@ -150,14 +160,18 @@ class XmlFormat(Strict):
         return Xml(self.lists)
 
 
-def avro_codec(schema: Any, form: AvroForm) -> Codec:  # noqa: ANN401 - an AvroSchema, whose library is not loaded here
+def avro_codec(
+    schema: Any,  # noqa: ANN401 - an AvroSchema, whose library is not loaded here
+    form: AvroForm,
+    schema_id: str | None = None,
+) -> Codec:
     """Return the codec for Avro of *form*; only a container includes its schema."""
     from shared.codecs.avro import RawAvro, SingleObject  # noqa: PLC0415 - loaded by tasks that need it
     from shared.codecs.avro_container import Container  # noqa: PLC0415 - likewise
 
     match form:
         case "raw":
-            return RawAvro(schema)
+            return RawAvro(schema, schema_id)
         case "single_object":
             return SingleObject(schema)
     return Container(schema)
