@@ -57,6 +57,13 @@ with problems_on_standard_error():
     ):
         _source = _configuration.connections[_task.source.connection]
         _has_texts = _source.end.texts is not None
+        if _task.source.reader == "app":
+            # Import lazily: only apps that read hubs themselves need this.
+            from functions.hub_reader import register_hub_reader
+            from shared.config.hub_reader_assembly import hub_reader
+
+            register_hub_reader(app, _task.task, hub_reader(_configuration, os.environ, _task, _pipeline, _shutdown))
+            continue
         register(app, _task, _pipeline, _source.key, _journals.binding(), has_texts=_has_texts, sessions=_settlement)
     for _file, _tap in _journals.taps():
         _key = _configuration.connections[_file.source.connection].key

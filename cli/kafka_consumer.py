@@ -24,6 +24,9 @@ _COMMIT_SECONDS = 5.0
 _REPORT_SECONDS = 60.0
 _OLD_TOKEN_SECONDS = 10.0
 _SAME_OUTAGE_SECONDS = 1.0
+# In milliseconds. Then another member takes over the partitions of one that was killed. With 10,000 Event Hubs
+# ends the members while they join, again and again (azure-event-hubs-for-kafka 72; its CONFIGURATION.md: 30,000).
+_SESSION, _EVENT_HUBS_SESSION = 10_000, 30_000
 _END = "_PARTITION_EOF"
 _NO_SUCH_OFFSET = "_AUTO_OFFSET_RESET"
 # For a name that is not UTF-8, confluent-kafka returns a list without the name and also raises. A call in Python's code
@@ -131,13 +134,17 @@ class GroupReader:
         self._last_error = ""
         self._error_time = self._outage_time = -math.inf
         self._without_token = -math.inf
+        self._ends: dict[int, int] = {}
+        """Up to where a partition has been read: beyond its last record there may be markers of transactions."""
+        self._committed: dict[int, int] = {}
         options, self._tokens = _client_options(where, setting, settings)
+        self.is_event_hub = setting is not None and kafka_endpoint_of(setting, settings).is_event_hubs
         self._consumer = confluent_kafka.Consumer(
             {
                 **options,
                 "group.id": group,
                 "auto.offset.reset": "error",  # with "earliest", nobody would learn that records were deleted unread
-                "session.timeout.ms": 10_000,  # then another member takes over the partitions of one that was killed
+                "session.timeout.ms": _EVENT_HUBS_SESSION if self.is_event_hub else _SESSION,
                 "allow.auto.create.topics": False,
                 "topic.metadata.propagation.max.ms": 1_000,
                 "error_cb": self._note,
@@ -175,8 +182,11 @@ class GroupReader:
 
     def commit(self, next_offsets: Mapping[int, int]) -> TargetUnavailable | None:
         """Commit where the partitions go on, a lost one excepted; return why the group may not have it."""
+        waiting = {each.partition() for each in self._waiting}
         places = [
-            confluent_kafka.TopicPartition(self._topic, partition, offset)
+            confluent_kafka.TopicPartition(
+                self._topic, partition, offset if partition in waiting else max(offset, self._ends.get(partition, 0))
+            )
             for partition, offset in next_offsets.items()
             if partition not in self.lost
         ]
@@ -191,8 +201,15 @@ class GroupReader:
                 raise self._problem(error.args[0]) from error
             return TargetUnavailable(f"{self._where}: cannot commit: {error.args[0].str()}")
         if {each.partition: each.offset for each in found} == {each.partition: each.offset for each in places}:
+            self._committed |= {each.partition: each.offset for each in places}
             return None
         return TargetUnavailable(f"{self._where}: cannot commit: the group has not taken the offsets")
+
+    def passed(self) -> dict[int, int]:
+        """Return the ends of the partitions that the group does not have yet; all before them has been taken."""
+        if self._waiting:
+            return {}
+        return {each: end for each, end in self._ends.items() if end > self._committed.get(each, 0)}
 
     def close(self) -> None:
         """Leave the group."""
@@ -207,6 +224,7 @@ class GroupReader:
                 self._positions[message.partition()] = message.offset() + 1
             elif error.name() == _END:
                 self._unread.discard(message.partition())
+                self._ends[message.partition()] = message.offset()
             elif error.name() == _NO_SUCH_OFFSET:
                 self._unplaced.add(message.partition())
             elif reaction_to(error.name()).error is TargetRefused:
@@ -253,11 +271,14 @@ class GroupReader:
         self._unread = set(self._assigned)
         self._positions.clear()
         self._unplaced.clear()
+        self._ends.clear()
+        self._committed.clear()
 
     def _lose(self, _consumer: object, partitions: Sequence[Any]) -> None:
         self.lost.update(each.partition for each in partitions)
         self._assigned = None
         self._waiting.clear()
+        self._ends.clear()
         # A partition would still be paused when it comes back.
         self._consumer.resume(partitions)
 

@@ -69,6 +69,7 @@ FROM_EVENT_HUBS = (
     Sections(properties=properties(session_id=string("g"))),
     Sections(),
     Sections(message_annotations=annotations({"iothub-connection-device-id": string("d")})),
+    Sections(message_annotations=annotations({"x-opt-kafka-key": binary(b"k")})),
     Sections(properties=_OTHERS),
     Sections(application_properties=application_properties({"n": int_(1)})),
     Sections(application_properties=application_properties({"p": binary(b"\x00\xff")})),

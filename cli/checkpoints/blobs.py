@@ -18,11 +18,10 @@ from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNot
 from azure.storage.blob import ContainerClient
 
 from shared.errors import TargetRefused
-from shared.stores.storage_account import BLOB_SUFFIX, synchronous_container
+from shared.stores.host_checkpoints import CONTAINER
+from shared.stores.storage_account import HOST_STORAGE, host_storage, synchronous_container
 from shared.stores.storage_errors import translated
 
-CONTAINER = "azure-webjobs-eventhub"
-_SETTING = "AzureWebJobsStorage"
 _CHECKPOINT, _OWNERSHIP = "checkpoint/", "ownership/"
 # A host writes its ownership every 10 to 30 s, and takes one over that is older than two minutes.
 _OWNED = timedelta(minutes=2)
@@ -54,7 +53,12 @@ class CheckpointStore:
         """Return all checkpoints, the newer form before the older one."""
         with _translated(self._prefix):
             try:
-                found = [self._checkpoint(each) for each in self._client.list_blobs(self._prefix, include=["metadata"])]
+                # The earlier form kept the case of the names, and names of blobs have one (azure-sdk-for-net 17392).
+                found = [
+                    self._checkpoint(each)
+                    for each in self._client.list_blobs(include=["metadata"])
+                    if str(each.name).lower().startswith(self._prefix)
+                ]
             except ResourceNotFoundError:
                 return []
         return sorted((each for each in found if each is not None), key=lambda each: len(each.blob), reverse=True)
@@ -93,7 +97,7 @@ class CheckpointStore:
                 raise TargetRefused(f"{checkpoint.blob}: {text}") from error
 
     def _checkpoint(self, blob: Any) -> Checkpoint | None:  # noqa: ANN401 - the SDK's properties of a blob
-        path = str(blob.name).removeprefix(self._prefix)
+        path = str(blob.name)[len(self._prefix) :]
         if path.startswith(_OWNERSHIP):
             return None
         if path.startswith(_CHECKPOINT):
@@ -117,10 +121,7 @@ def opened_store(
     settings: Mapping[str, str], namespace: str, hub: str, consumer_group: str
 ) -> Iterator[CheckpointStore]:
     """Open the storage account of the app; raises ConfigError."""
-    account = settings.get(f"{_SETTING}__accountName")
-    if account and _SETTING + BLOB_SUFFIX not in settings:
-        settings = {**settings, _SETTING + BLOB_SUFFIX: f"https://{account}.blob.core.windows.net"}
-    with synchronous_container(_SETTING, settings, CONTAINER) as client:
+    with synchronous_container(HOST_STORAGE, host_storage(settings), CONTAINER) as client:
         yield CheckpointStore(client, namespace, hub, consumer_group)
 
 

@@ -58,9 +58,11 @@ class Taken:
         )
 
 
-def taken(record: TakenRecord, site: str, topic: str, journal: Journal) -> tuple[Taken, MessageRejected | None]:
+def taken(
+    record: TakenRecord, site: str, topic: str, journal: Journal, *, is_event_hub: bool = False
+) -> tuple[Taken, MessageRejected | None]:
     """Return a record of a *topic* as the message that a hub gets, and why no hub can get it."""
-    message = message_of(record, site, topic)
+    message = message_of(record, site, topic, is_event_hub=is_event_hub)
     arrived = journal.arriving(message)
     error = MessageRejected("MalformedMessage", "the name of a header is not UTF-8") if record.headers is None else None
     try:

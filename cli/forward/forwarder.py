@@ -64,6 +64,7 @@ class Forwarder:
         self._limit = asyncio.timeout_at(None)
         self._in_hand: Batch | None = None
         self._waits_for = ""
+        self._is_event_hub = False
         self._is_stopping = False
         self.is_stopped = False
         """It ended because of `stop`, with nothing in hand."""
@@ -87,6 +88,7 @@ class Forwarder:
             topic, loop = self._topic, asyncio.get_running_loop()
             setting = topic.connection.setting
             reader = GroupReader(str(topic), setting, os.environ, topic.path, self._group, report=_print_error)
+            self._is_event_hub = reader.is_event_hub
 
             async def waiting[T](function: Callable[..., T], *arguments: object) -> T:
                 return await loop.run_in_executor(thread, function, *arguments)
@@ -117,6 +119,10 @@ class Forwarder:
             if records or not reader.has_seen_the_end:
                 quiet_since = now
             if not records:
+                passed = reader.passed()
+                if passed:
+                    # Otherwise markers of transactions, once they are deleted, would be reported as unread records.
+                    await waiting(reader.commit, passed)
                 if self._idle is not None and now - quiet_since >= self._idle:
                     return
                 continue
@@ -144,7 +150,9 @@ class Forwarder:
         await hold("the topic", lambda: waiting(reader.commit, batch.next_offsets()))
 
     def _taken(self, record: TakenRecord) -> Taken:
-        found, error = taken(record, self._site, self._topic.path, self._records.journal)
+        found, error = taken(
+            record, self._site, self._topic.path, self._records.journal, is_event_hub=self._is_event_hub
+        )
         if error is not None:
             self._set_aside(found, error)
         return found

@@ -118,6 +118,8 @@ class Source(Strict):
     """Partitions of the hub to take from; by default all. Needs a consumer group that nothing else uses."""
     binary_properties: bool | None = None
     """For a hub: `false` if no sender uses binary, list or map properties; Azure's host cannot pass those raw."""
+    reader: Literal["host", "app"] = "host"
+    """For a hub: `app` reads it without the host, which cannot pass some events to a function, as Kafka's with keys."""
     dead_letter: bool | Literal["transfer"] = False
     """Take from the dead-letter queue of the queue or subscription; `transfer`: from its transfer dead-letter queue."""
     sessions: bool = False
@@ -145,6 +147,9 @@ class Source(Strict):
             raise ValueError(msg)
         if self.hub is None and self.binary_properties is not None:
             msg = "has binary_properties, expected only for a hub"
+            raise ValueError(msg)
+        if self.hub is None and self.reader == "app":
+            msg = "has `reader: app`, expected only for a hub"
             raise ValueError(msg)
         if self.hub is not None and (self.dead_letter or self.sessions):
             msg = "has dead_letter or sessions for a hub, expected only for a queue or subscription"
@@ -309,6 +314,12 @@ class TaskFile(Strict):
         if self._has_bindings:
             msg = "has `dispatch: single` and `via: binding`, expected one of them: a binding sends for one invocation"
             raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _can_read_by_itself(self) -> Self:
+        if self.source.reader == "app" and self._has_bindings:
+            raise ValueError("has `reader: app` and `via: binding`, expected one of them: a binding needs a trigger")
         return self
 
     @model_validator(mode="after")

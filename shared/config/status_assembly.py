@@ -36,7 +36,7 @@ from shared.status.report import GONE_SECONDS
 from shared.status.store import FoundHour, Reports, StatusStore, hour_of
 from shared.status.times import iso
 from shared.status.verdict import verdict
-from shared.stores.storage_account import BLOB_SUFFIX, SETTING_FORM, open_container
+from shared.stores.storage_account import HOST_STORAGE, SETTING_FORM, host_storage, open_container
 
 if TYPE_CHECKING:
     from shared.stores.container import BlobContainer
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 # Set by Azure for every instance of an app.
 _INSTANCE, _APP, _REGION = "WEBSITE_INSTANCE_ID", "WEBSITE_SITE_NAME", "REGION_NAME"
 _SUFFIX = "-status"
-_HOST_STORAGE = "AzureWebJobsStorage"
 # Azure Storage, "Naming and referencing containers".
 _LONGEST_NAME = 63
 _CLOCK_SECONDS = 5.0
@@ -68,10 +67,7 @@ def _storage(configuration: Configuration, settings: Mapping[str, str]) -> _Stor
     if journal is not None and journal.blob is not None:
         name = f"{journal.blob.container[: _LONGEST_NAME - len(_SUFFIX)].rstrip('-')}{_SUFFIX}"
         return _Storage(journal.blob.setting, name, settings)
-    account = settings.get(f"{_HOST_STORAGE}__accountName")
-    if account and _HOST_STORAGE + BLOB_SUFFIX not in settings:
-        settings = {**settings, _HOST_STORAGE + BLOB_SUFFIX: f"https://{account}.blob.core.windows.net"}
-    return _Storage(_HOST_STORAGE, f"busway{_SUFFIX}", settings)
+    return _Storage(HOST_STORAGE, f"busway{_SUFFIX}", host_storage(settings))
 
 
 def store_problem(configuration: Configuration, settings: Mapping[str, str]) -> str | None:

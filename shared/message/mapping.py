@@ -17,6 +17,8 @@ from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list
 from shared.amqp.values import NULL, TRUE, Malformed, Value, binary, string, uint
+from shared.message.kafka_key import ANNOTATION as _KAFKA_KEY
+from shared.message.kafka_key import restore_key
 from shared.message.message import Message
 
 TIME_TO_LIVE = "repl-sb-time-to-live"
@@ -57,11 +59,13 @@ def restore_event(message: Message) -> None:
     """
     Restore the broker properties of an event that was in Service Bus before.
 
-    An event of IoT Hub gets the device it is from as its partition key. Raises Malformed if a stored property is not in
-    the form that Busway writes.
+    An event of a Kafka producer gets its key as its partition key, one of IoT Hub the device it is from. Raises
+    Malformed if a stored property is not in the form that Busway writes.
     """
     if b"repl-sb-" in message.sections.application_properties:
         _restore_broker_properties(message)
+    if _KAFKA_KEY.encode() in message.sections.message_annotations:
+        restore_key(message)
     if b"iothub-" in message.sections.message_annotations and message.partition_key is None:
         device = message.annotation(_IOT_DEVICE)
         if device is not None and isinstance(device.payload, str):

@@ -8,10 +8,13 @@ from shared.access.setting_form import Fault, SettingForm
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient as SynchronousContainer
+    from azure.storage.blob.aio import ContainerClient
 
     from shared.stores.container import BlobContainer
 
 BLOB_SUFFIX = "__blobServiceUri"
+HOST_STORAGE = "AzureWebJobsStorage"
+"""The app setting with the storage account of the Functions host."""
 # An append takes milliseconds, and the locks of a batch are held meanwhile.
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10
@@ -39,15 +42,28 @@ SETTING_FORM = SettingForm(
 )
 
 
+def host_storage(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *settings* in which the host's account, where only its name is set, has the address of its blobs."""
+    account = settings.get(f"{HOST_STORAGE}__accountName")
+    if not account or HOST_STORAGE + BLOB_SUFFIX in settings:
+        return settings
+    return {**settings, HOST_STORAGE + BLOB_SUFFIX: f"https://{account}.blob.core.windows.net"}
+
+
 def open_container(
     setting: str, settings: Mapping[str, str], container: str, *, errors_name: str = "blob "
 ) -> "BlobContainer":
     """Return a container in the account that an app setting names: with its key, or the app's identity."""
-    from azure.storage.blob.aio import ContainerClient  # noqa: PLC0415 - imports the SDK
-
     from shared.stores.container import BlobContainer  # noqa: PLC0415 - imports the SDK
 
-    client = _open(
+    return BlobContainer(container_client(setting, settings, container), errors_name=errors_name)
+
+
+def container_client(setting: str, settings: Mapping[str, str], container: str) -> "ContainerClient":
+    """Return the SDK's client of a container; otherwise as `open_container`."""
+    from azure.storage.blob.aio import ContainerClient  # noqa: PLC0415 - imports the SDK
+
+    return _open(
         ContainerClient,
         setting,
         settings,
@@ -57,7 +73,6 @@ def open_container(
         connection_timeout=_CONNECT_SECONDS,
         read_timeout=_ANSWER_SECONDS,
     )
-    return BlobContainer(client, errors_name=errors_name)
 
 
 def synchronous_container(setting: str, settings: Mapping[str, str], container: str) -> "SynchronousContainer":

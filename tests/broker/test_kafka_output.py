@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ PARTITIONS = 4
 _topics = itertools.count()
 MSG_SIZE_TOO_LARGE, NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED, INVALID_RECORD, STORAGE = 10, 19, 29, 87, 56
 DISCONNECTED = -195
+POLICY_VIOLATION = 44
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,10 @@ async def sending(
     *calls: Sequence[Outgoing],
     seconds: float = SECONDS,
     between: Callable[[], None] | None = None,
+    is_event_hubs: bool = False,
 ) -> list[list[BuswayError | None]]:
-    output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
+    endpoint = replace(kafka_endpoint(f"kafka://{cluster.servers}"), is_event_hubs=is_event_hubs)
+    output = KafkaOutput("there", endpoint)
     answers = []
     try:
         for messages in calls:
@@ -229,3 +234,38 @@ def test_a_batch_for_many_partitions_takes_one_round_trip(cluster: KafkaCluster)
         await output.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("is_event_hubs", "expected", "retry_after"),
+    [(True, TargetUnavailable, timedelta(seconds=4)), (False, TargetRefused, None)],
+)
+def test_a_policy_violation_of_event_hubs_is_throttling(
+    cluster: KafkaCluster,
+    topic: str,
+    is_event_hubs: bool,
+    expected: type[BuswayError],
+    retry_after: timedelta | None,
+) -> None:
+    # EH26: Microsoft Learn, "Apache Kafka troubleshooting guide for Event Hubs"
+    cluster.fail_requests(POLICY_VIOLATION)
+    [[answer], [again]] = asyncio.run(
+        sending(cluster, topic, [outgoing(1, "k")], [outgoing(1, "k")], is_event_hubs=is_event_hubs)
+    )
+    assert isinstance(answer, expected)
+    assert getattr(answer, "retry_after", None) == retry_after
+    assert again is None
+
+
+def test_a_record_that_event_hubs_would_answer_by_closing_the_connection_is_rejected_before(
+    cluster: KafkaCluster, topic: str
+) -> None:
+    # EH03: azure-event-hubs-for-kafka 255
+    messages = [outgoing(1, "k"), outgoing(2, "large", b"x" * 1_046_528), outgoing(3, "k"), outgoing(4, "k")]
+    answers: list[BuswayError | None] = []
+    while len(answers) < len(messages):
+        [found] = asyncio.run(sending(cluster, topic, messages[len(answers) :], is_event_hubs=True))
+        answers += found[: next((at for at, each in enumerate(found) if isinstance(each, TargetUnavailable)), 9)]
+    assert [None if each is None else type(each) for each in answers] == [None, MessageRejected, None, None]
+    assert isinstance(answers[1], MessageRejected)
+    assert answers[1].reason == "MessageSizeExceeded"

@@ -18,7 +18,7 @@ from cli.places import Place
 from cli.sdk_receive import lines
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.partition_hash import partition_hash
+from local.broker.core.partition_hash import partition_of_key
 from local.broker.core.sequence_numbers import PARTITIONS
 from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
@@ -125,7 +125,7 @@ def test_busway_receive_peeks_at_the_messages_of_all_partitions(
 
 
 def test_the_oldest_message_of_a_partitioned_entity_is_that_of_all_partitions() -> None:
-    keys = {partition_hash(f"{number}") % PARTITIONS: f"{number}" for number in range(100)}
+    keys = {partition_of_key(f"{number}", PARTITIONS): f"{number}" for number in range(100)}
     parts = QueueConfig(name="parts", enable_partitioning=True)
     with RunningBroker([NamespaceConfig(name="n", queues=(parts,))], ManualClock(START)) as broker:
         with (

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import certifi
 import pytest
+from confluent_kafka import Producer, TopicPartition
 from typer.testing import CliRunner
 
 import cli.kafka_consumer
@@ -116,6 +117,47 @@ def test_a_second_process_takes_partitions_and_nothing_is_lost(
         each.communicate(timeout=_SECONDS)
         assert each.returncode == 0
     assert_nothing_lost_or_reordered(broker)
+
+
+def test_markers_of_transactions_that_retention_deletes_are_no_loss(
+    kafka: Kafka, broker: RunningBroker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAM", kafka.url)
+    topic = kafka.create("transactions", partitions=1)
+
+    def transaction(name: str, *, commits: bool) -> None:
+        producer = Producer({**kafka.options, "transactional.id": name})
+        producer.init_transactions(_SECONDS)
+        producer.begin_transaction()
+        producer.produce(topic, b"1", key=b"k0", partition=0)
+        producer.flush()
+        _ = producer.commit_transaction(_SECONDS) if commits else producer.abort_transaction(_SECONDS)
+
+    def forward() -> tuple[str, list[str]]:
+        options = ["--group", topic, "--idle", "1", "--rejects", str(folder / "rejects.jsonl")]
+        settings = {"PLANT": broker.connection_string("plant"), "BUSWAY_CONFIG": str(folder)}
+        result = CliRunner().invoke(app, ["forward", f"stream/{topic}", "plant/returned", *options], env=settings)
+        *reports, last = result.output.splitlines()
+        return last.partition(" ")[0], reports
+
+    def delete_everything() -> None:
+        end = TopicPartition(topic, 0, -1)
+        kafka.admin.delete_records([end])[end].result(_SECONDS)
+
+    transaction("committed", commits=True)
+    assert forward() == ("1", [])
+    delete_everything()
+    transaction("again", commits=True)
+    assert forward() == ("1", [])
+    transaction("aborted", commits=False)
+    assert forward() == ("0", [])
+    delete_everything()
+    assert forward() == ("0", [])
+    transaction("unread", commits=True)
+    delete_everything()
+    count, reports = forward()
+    assert count == "0"
+    assert ["were deleted before they were read" in each for each in reports] == [True]
 
 
 def test_an_identity_reads_the_topic_and_sends_to_the_hub(

@@ -15,7 +15,7 @@ from typing import Protocol
 from local.broker import errors
 from local.broker.config import HubConfig
 from local.broker.core.event import Event, EventContent
-from local.broker.core.partition_hash import partition_hash
+from local.broker.core.partition_hash import partition_of_key
 from local.broker.core.recording import Recorder
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
@@ -240,7 +240,7 @@ class Hub:
         """Return the partition that a key always maps to, or the next one in turn without a key."""
         if partition_key is None:
             return next(self._turns)
-        return self.partitions[abs(partition_hash(partition_key) % len(self.partitions))]
+        return self.partitions[partition_of_key(partition_key, len(self.partitions))]
 
 
 def _offset(event: Event) -> int:

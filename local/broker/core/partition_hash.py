@@ -1,7 +1,8 @@
 """
-The hash of a partition key that Event Hubs and its SDKs use: a key has the same partition as in Azure.
+The partition of a key, as Event Hubs and its SDKs compute it: a key has the same partition as in Azure.
 
-Source: Bob Jenkins, lookup3.c (public domain), hashlittle2 with both seeds zero.
+Sources: Bob Jenkins, lookup3.c (public domain), hashlittle2 with both seeds zero; the buffered producers of
+azure-sdk-for-net, azure-sdk-for-java and azure-sdk-for-js (PartitionResolver, partitionKeyToIdMapper).
 """
 
 _MASK = 0xFFFFFFFF
@@ -11,11 +12,12 @@ _MIX = ((0, 2, 4), (1, 0, 6), (2, 1, 8), (0, 2, 16), (1, 0, 19), (2, 1, 4))
 _FINAL = ((2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24))
 
 
-def partition_hash(partition_key: str) -> int:
-    """Return a signed number of 16 bits; the partition is its remainder by the number of partitions."""
+def partition_of_key(partition_key: str, partitions: int) -> int:
+    """Return the index of the partition of a key, of this number of *partitions*."""
     first, second = _hash_pair(partition_key.encode())
     short = (first ^ second) & 0xFFFF
-    return short - 0x10000 if short & 0x8000 else short
+    # The hash is a signed number of 16 bits, and the remainder truncates toward zero as in C#, Java and JavaScript.
+    return abs(short - 0x10000 if short & 0x8000 else short) % partitions
 
 
 def _hash_pair(data: bytes) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from local.broker.core.content import NULL, Content
-from local.broker.core.partition_hash import partition_hash
+from local.broker.core.partition_hash import partition_of_key
 
 PARTITIONS = 16
 _PARTITION_BITS = 48
@@ -90,7 +90,7 @@ class PartitionedNumbers(SequenceNumbers):
         key = _key(content)
         if not key and self._by_message_id:
             key = content.message_id.hex()
-        return partition_hash(key) % PARTITIONS if key else next(self._turns)
+        return partition_of_key(key, PARTITIONS) if key else next(self._turns)
 
 
 def _key(content: Content) -> str:

@@ -233,11 +233,11 @@ PARTITION_MISSING = _check(
 BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
-    "Azure's Functions host cannot pass events with binary, list, array or map properties to a function. A batch "
-    "with such an event fails before Busway is called and is retried endlessly: nothing is lost, but the "
-    "partition is stuck.",
-    "if no sender uses such properties, set `binary_properties: false` in the source; if one does, have it send "
-    "them as text, such as base64",
+    "Azure's Functions host cannot pass events with binary, list, array or map properties to a function, and none of "
+    "a Kafka producer that has a key or a header. A batch with such an event fails before Busway is called and is "
+    "retried endlessly: nothing is lost, but the partition is stuck.",
+    "if no sender uses such properties and none is a Kafka client, set `binary_properties: false` in the source; "
+    "otherwise set `reader: app`, or have senders send them as text, such as base64",
 )
 MISSING_REJECTS = _check(
     _WARNING,

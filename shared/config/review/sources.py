@@ -23,7 +23,8 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _partitions(network, task)
         yield from _forwarding(network, task)
         yield from _rejects(network, task)
-        if task.source.hub is not None and task.source.binary_properties is not False:
+        by_host = task.source.hub is not None and task.source.reader == "host"
+        if by_host and task.source.binary_properties is not False:
             yield Finding(
                 checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"receives from the hub {task.source.hub}"
             )

@@ -1,6 +1,16 @@
 """The errors of Kafka brokers and of librdkafka, and Busway's reaction: a table, shown in docs/kafka.md."""
 
-from shared.ends.conditions import INVALID, MISSING, TOO_LARGE, UNAUTHORIZED, UNREACHABLE, Reaction
+from datetime import timedelta
+
+from shared.ends.conditions import (
+    INVALID,
+    MISSING,
+    THROTTLED,
+    TOO_LARGE,
+    UNAUTHORIZED,
+    UNREACHABLE,
+    Reaction,
+)
 from shared.errors import TargetRefused
 
 UNTRUSTED = Reaction("untrusted", (), TargetRefused, "no trusted connection is possible")
@@ -22,6 +32,8 @@ _REACTIONS = {
     UNTRUSTED: ("_SSL",),
     FORBIDDEN: ("POLICY_VIOLATION", "UNSUPPORTED_VERSION", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "_UNSUPPORTED_FEATURE"),
 }
+# What Event Hubs asks for in its answers over AMQP (azure-sdk-for-java 11003); over Kafka it names no time.
+_THROTTLED_HUB = THROTTLED._replace(retry_after=timedelta(seconds=4))
 _BY_NAME = {name: reaction for reaction, names in _REACTIONS.items() for name in names}
 # They say that something else failed: another message of the batch, or another batch before this one.
 _CONSEQUENCES = frozenset(
@@ -31,8 +43,15 @@ _CONSEQUENCES = frozenset(
 LASTING = frozenset(("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "_SSL"))
 
 
-def reaction_to(name: str) -> Reaction:
-    """Return the row of an error by its name; an unknown one is taken as passing."""
+def reaction_to(name: str, *, is_event_hubs: bool = False) -> Reaction:
+    """
+    Return the row of an error by its name; an unknown one is taken as passing.
+
+    Event Hubs answers POLICY_VIOLATION when it would have to delay a request for longer than its timeout (Microsoft
+    Learn, "Apache Kafka troubleshooting guide for Event Hubs").
+    """
+    if is_event_hubs and name == "POLICY_VIOLATION":
+        return _THROTTLED_HUB
     return _BY_NAME.get(name, UNREACHABLE)
 
 

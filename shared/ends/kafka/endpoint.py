@@ -37,6 +37,7 @@ class KafkaEndpoint:
     """The SASL mechanism, None without authentication; OAUTHBEARER for the app's identity."""
     user: str | None = None
     password: str = field(default="", repr=False)
+    is_event_hubs: bool = False
 
     @property
     def namespace(self) -> str:
@@ -76,7 +77,7 @@ def kafka_endpoint_of(setting: str, settings: Mapping[str, str]) -> KafkaEndpoin
     if text:
         return kafka_endpoint(text)
     namespace = settings[setting + NAMESPACE_SUFFIX]
-    return KafkaEndpoint(f"{namespace}:{_EVENT_HUBS_PORT}", is_encrypted=True, mechanism=TOKENS)
+    return KafkaEndpoint(f"{namespace}:{_EVENT_HUBS_PORT}", is_encrypted=True, mechanism=TOKENS, is_event_hubs=True)
 
 
 SETTING_FORM = SettingForm(lambda text, _: kafka_fault(text), EXPECTED, NAMESPACE_SUFFIX)
@@ -118,7 +119,7 @@ def _event_hubs(text: str) -> KafkaEndpoint | Fault:
     host = endpoint.partition("://")[2].rstrip("/").partition(":")[0]
     is_emulator = _EMULATOR.lower() in text.lower()
     port = _PORTS["kafka"] if is_emulator else _EVENT_HUBS_PORT
-    return KafkaEndpoint(f"{host}:{port}", not is_emulator, "PLAIN", "$ConnectionString", text)
+    return KafkaEndpoint(f"{host}:{port}", not is_emulator, "PLAIN", "$ConnectionString", text, True)
 
 
 def _server(text: str, port: int) -> str | None:

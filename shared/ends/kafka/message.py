@@ -1,15 +1,22 @@
 """
 A Kafka record as a message: what `shared.ends.kafka.record` wrote gets its types and places back.
 
-A header that was written by another producer becomes an application property: text, or binary if it is not UTF-8. So
-does one that does not have the type which `repl-types` gives it. Nothing of a record is an error here.
+A header that was written by another producer becomes an application property: text, or Base64 if it is not UTF-8,
+because Azure's host can pass no binary property to a function. So does one that does not have the type which
+`repl-types` gives it. Nothing of a record is an error here.
+
+Event Hubs shows events of AMQP senders to Kafka clients with application properties in AMQP encoding, without a mark,
+and most other properties as text under their AMQP names.
+
+Sources: Microsoft Learn, "Exchange events between consumers and producers that use different protocols";
+azure-event-hubs-for-kafka 56 and 185.
 """
 
+import base64
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from typing import NamedTuple
 
 from shared.amqp import sections
@@ -36,12 +43,10 @@ from shared.ends.kafka.record import (
     is_reserved,
 )
 from shared.message.arrival import Arrival, Origin
+from shared.message.kafka_key import partition_key_of
+from shared.message.mapping import BASE64, ENCODING
 from shared.message.message import SERVICE_ASSIGNED, Message
 
-KEY = "kafka-key"
-"""The property with a key that Event Hubs does not take as a partition key."""
-
-_LONGEST_PARTITION_KEY = 128  # Event Hubs
 _PARTITION_KEY = "x-opt-partition-key"
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION = (b"\x00\x53" + bytes([code]) for code in (0x70, 0x72, 0x73, 0x74))
 _VALUE = b"\x00\x53\x77"
@@ -54,6 +59,17 @@ _FIELDS = {
     for place, fields in ((0, HEADER_FIELDS), (1, PROPERTY_FIELDS))
     for index, (name, expected) in enumerate(fields)
 }
+# The properties of an event that its Kafka clients get under their AMQP names.
+_OF_EVENTS = {
+    "message-id": "amqp-message-id",
+    "user-id": "amqp-user-id",
+    "to": "amqp-to",
+    "reply-to": "amqp-reply-to",
+    "content-type": "content-type",
+    "content-encoding": "amqp-content-encoding",
+    "creation-time": "amqp-creation-time",
+}
+_SERVICE = "x-opt-"
 # What AMQP allows in a message id and a correlation id.
 _ID_TYPES = frozenset(("string", "ulong", "uuid", "binary"))
 _IDS = frozenset(("amqp-message-id", "amqp-correlation-id"))
@@ -102,9 +118,11 @@ class TakenRecord(NamedTuple):
     """None if they cannot be read: the name of one is not UTF-8."""
 
 
-def message_of(record: TakenRecord, site: str, topic: str) -> Message:
-    """Return the message in a record of a *topic*."""
+def message_of(record: TakenRecord, site: str, topic: str, *, is_event_hub: bool = False) -> Message:
+    """Return the message in a record of a *topic*, which may be an event hub."""
     headers = record.headers or ()
+    if is_event_hub:
+        headers = _headers_of_event(headers)
     found = _Found(headers)
     if record.key is not None:
         found.take_key(record.key)
@@ -130,18 +148,17 @@ class _Found:
         self._footer = b""
         for name, content in headers:
             if name not in _OWN and not self._is_placed(name, content):
-                self._add_property(name, _foreign(content))
+                self._add_foreign(name, content)
 
     def take_key(self, key: bytes) -> None:
         """Let the partition be that of the *key*, also if a header has another: a program may have changed the key."""
         header = self._annotations.get(_PARTITION_KEY)
         if header is not None and header.payload == key.decode(errors="replace"):
             return
-        value = _foreign(key)
-        if not isinstance(value.payload, str) or not 0 < len(value.payload) <= _LONGEST_PARTITION_KEY:
-            self._add_property(KEY, value)
-            value = amqp.string(blake2b(key, digest_size=16).hexdigest())
-        self._annotations[_PARTITION_KEY] = value
+        self._annotations[_PARTITION_KEY], kept = partition_key_of(key)
+        for name, value in kept.items():
+            if self._properties.get(name) != value:
+                self._add_property(name, value)
 
     def sections(self, body: bytes) -> Sections:
         """Return the message with this *body*."""
@@ -199,8 +216,15 @@ class _Found:
         except (ValueError, KeyError, TypeError, OverflowError, Malformed):
             return None
 
-    def _add_property(self, name: str, value: Value) -> None:
-        """Add a property; a name that is there already gets a number."""
+    def _add_foreign(self, name: str, content: bytes | None) -> None:
+        try:
+            self._add_property(name, NULL if content is None else amqp.string(content.decode()))
+        except UnicodeDecodeError:
+            free = self._add_property(name, amqp.string(base64.b64encode(content or b"").decode()))
+            self._add_property(f"{ENCODING}{free}", amqp.string(BASE64))
+
+    def _add_property(self, name: str, value: Value) -> str:
+        """Add a property; a name that is there already gets a number. Return its name."""
         free, number = name, self._numbers.get(name, 1)
         while free in self._properties:
             number += 1
@@ -208,6 +232,7 @@ class _Found:
         # A record of 1 MB has room for 200 000 headers of one name: each search goes on where the last one ended.
         self._numbers[name] = number
         self._properties[free] = value
+        return free
 
 
 def _types(headers: Sequence[Header]) -> dict[str, str]:
@@ -224,13 +249,50 @@ def _events(headers: Sequence[Header]) -> str:
     return next((each for each in CLOUD_EVENTS if each.encode() == given), CLOUD_EVENTS[0])
 
 
-def _foreign(content: bytes | None) -> Value:
-    if content is None:
-        return NULL
+def _headers_of_event(headers: Sequence[Header]) -> Sequence[Header]:
+    """Return the headers that Event Hubs makes of an AMQP sender's event as Busway writes them; others unchanged."""
+    if any(name in {AMQP_MARK, TYPES} for name, _ in headers):
+        return headers
+    named = {name: content for name, content in headers if name in _OF_EVENTS or name.startswith(_SERVICE)}
+    others = [(name, content) for name, content in headers if name not in named]
+    # Text of a Kafka producer may be an AMQP encoding by chance, but not when one header of a record cannot be text.
+    is_amqp = bool(others) and all(_is_encoded(content) for _, content in others)
+    if others and not (is_amqp and any(not _is_text(content) for _, content in others)):
+        return headers
+    restored: list[Header] = [(AMQP_MARK, b""), *others]
+    for name, content in named.items():
+        if content is not None and name not in SERVICE_ASSIGNED:
+            place = _OF_EVENTS.get(name) or f"{ANNOTATION}{name}"
+            encoded = encode(_field_of_event(name, content.decode())) if _is_text(content) else content
+            restored.append((place, encoded))
+    return restored
+
+
+def _field_of_event(name: str, text: str) -> Value:
+    if name == "user-id":
+        return amqp.binary(text.encode())
+    if name in {"content-type", "content-encoding"} and text.isascii():
+        return amqp.symbol(text)
+    if name == "creation-time":
+        try:
+            return amqp.timestamp(int(text)) if text.isdecimal() else _timestamp(text)
+        except (ValueError, TypeError, OverflowError):
+            pass  # `_Found` makes a property of it
+    return amqp.string(text)
+
+
+def _is_encoded(content: bytes | None) -> bool:
     try:
-        return amqp.string(content.decode())
+        return content is not None and decode_all(content) is not None
+    except (ValueError, OverflowError, Malformed):
+        return False
+
+
+def _is_text(content: bytes | None) -> bool:
+    try:
+        return content is not None and content.decode().isprintable()
     except UnicodeDecodeError:
-        return amqp.binary(content)
+        return False
 
 
 def _body(value: bytes | None, kind: bytes | None) -> bytes:

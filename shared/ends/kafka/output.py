@@ -7,6 +7,7 @@ later one with its key is sent, and the answers to those that were held back say
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from shared.access.identity import credential
@@ -23,6 +24,9 @@ from shared.protocols import Outgoing
 
 _BATCH_BYTES = 1_000_000
 _SMALLEST_BATCH = 16_384
+# Event Hubs closes the connection at a request above 1,046,528 bytes, and names no reason
+# (azure-event-hubs-for-kafka, CONFIGURATION.md and issue 255). The rest is for what a request has around the records.
+_EVENT_HUBS_BYTES = 1_046_528 - 1_024
 _LONGEST_TEXT = 200
 _UNANSWERED = Failure("_TIMED_OUT", "no answer in time; a partition may have no leader or too few in-sync replicas")
 
@@ -52,7 +56,14 @@ class KafkaOutput:
         topic = self._topics.get(entity)
         if topic is None:
             options, tokens = client_options(self._endpoint, self._identity)
-            topic = self._topics[entity] = _Topic(f"{self._site}/{entity}", entity, self._form, options, tokens)
+            topic = self._topics[entity] = _Topic(
+                f"{self._site}/{entity}",
+                entity,
+                self._form,
+                options,
+                tokens,
+                is_event_hubs=self._endpoint.is_event_hubs,
+            )
         return await topic.send(messages, deadline)
 
     async def close(self) -> None:
@@ -66,12 +77,20 @@ class _Topic:
     """A topic, and the producers for it, which are opened when they are needed."""
 
     def __init__(
-        self, name: str, entity: str, form: HeaderForm, options: Mapping[str, object], tokens: Tokens | None
+        self,
+        name: str,
+        entity: str,
+        form: HeaderForm,
+        options: Mapping[str, object],
+        tokens: Tokens | None,
+        *,
+        is_event_hubs: bool,
     ) -> None:
         self._name = name
         self._entity = entity
         self._form: HeaderForm = form
-        self._options = options
+        self._options = {**options, "message.max.bytes": _EVENT_HUBS_BYTES} if is_event_hubs else options
+        self._reaction_to = partial(reaction_to, is_event_hubs=is_event_hubs)
         self._tokens = tokens
         self._producers: dict[int, KafkaProducer] = {}
         self._partitions = Partitions()
@@ -219,7 +238,7 @@ class _Topic:
         failures = [each for each in call.answers.values() if each is not None]
         causes = [each for each in failures if not is_consequence(each.name)]
         cause = causes[0] if causes else producer.last_error
-        is_refused = not causes and cause is not None and reaction_to(cause.name).error is TargetRefused
+        is_refused = not causes and cause is not None and self._reaction_to(cause.name).error is TargetRefused
         for position in call.positions:
             failure = call.answers.get(position, producer.last_error or _UNANSWERED)
             if is_refused and failure is not None:
@@ -232,7 +251,9 @@ class _Topic:
                 text = _UNANSWERED.text if cause is None else _text(cause)
                 yield position, TargetUnavailable(f"{self._name}: held back behind another message: {text}")
             else:
-                answer = as_error(reaction_to(failure.name), self._name, _text(failure), KafkaFailed(failure.name))
+                answer = as_error(
+                    self._reaction_to(failure.name), self._name, _text(failure), KafkaFailed(failure.name)
+                )
                 count = producer.failures[failure.name, failure.partition]
                 if isinstance(answer, MessageRejected) and count > 1:
                     answer = TargetUnavailable(f"{self._name}: one of {count} messages is refused, {_text(failure)}")
@@ -241,11 +262,11 @@ class _Topic:
 
     def _note_refused(self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer) -> None:
         for (name, partition), count in producer.failures.items():
-            if count == 1 or is_consequence(name) or reaction_to(name).error is not MessageRejected:
+            if count == 1 or is_consequence(name) or self._reaction_to(name).error is not MessageRejected:
                 continue
             batch = [messages[at] for at, each in call.answers.items() if each and each[::2] == (name, partition)]
             self._suspects.update(map(hash, batch))
-            if reaction_to(name) is TOO_LARGE:
+            if self._reaction_to(name) is TOO_LARGE:
                 size = sum(len(each.content) for each in batch)
                 self._smaller = min(size, self._batch_bytes) // 2 if batch else self._smaller
 

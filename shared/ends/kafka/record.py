@@ -22,6 +22,7 @@ from shared.amqp.scan import extent_bytes
 from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Value
 from shared.errors import MessageRejected
+from shared.message.kafka_key import kafka_key_of
 from shared.protocols import Outgoing
 
 type HeaderForm = Literal["text", "amqp"]
@@ -99,7 +100,6 @@ def record_of(message: Outgoing, form: HeaderForm) -> Record:
     """Return the record of a message; raises MessageRejected for one that Kafka cannot hold."""
     raw = sections.split(message.content)
     value, body_kind = _value(raw.body)
-    key = key_of(message)
     headers, types = _text_headers(raw) if form == "text" else (_amqp_headers(raw), ())
     if raw.footer:
         headers.append((FOOTER, raw.footer))
@@ -107,7 +107,7 @@ def record_of(message: Outgoing, form: HeaderForm) -> Record:
         headers.append((BODY, body_kind.encode()))
     if types:
         headers.append((TYPES, _types(tuple(types))))
-    return Record(key.encode() if key else None, value, headers)
+    return Record(kafka_key_of(key_of(message), raw.application_properties), value, headers)
 
 
 def _text_headers(raw: sections.Sections) -> tuple[list[Header], list[tuple[str, str]]]:

@@ -13,6 +13,7 @@ from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig
 from local.broker.core.content import read_content
 from local.broker.core.message import StoredMessage
 from local.broker.core.namespace import Namespace
+from local.broker.core.partition_hash import partition_of_key
 from local.broker.core.store import MessageStore
 from local.broker.storage.database import StorageError
 from local.broker.storage.namespace_storage import NamespaceStorage
@@ -204,3 +205,15 @@ def test_partitioning_of_a_stored_entity_cannot_change(tmp_path: Path) -> None:
     other = NamespaceConfig(name="n", queues=(QueueConfig(name="parts"),))
     with pytest.raises(StorageError, match="enable_partitioning is False, expected True"):
         NamespaceStorage(tmp_path, other, clock, is_synced=False)
+
+
+@pytest.mark.parametrize(
+    ("key", "of_four", "of_five"),
+    [
+        *(("", 0, 0), ("key-0", 0, 2), ("key-1", 2, 1), ("key-2", 1, 1), ("key-3", 3, 0), ("ü", 1, 1), ("日本", 0, 3)),
+        *(("7149583486996073602", 1, 2), ("FWfAT", 1, 1), ("alphabet", 2, 3)),
+    ],
+)
+def test_a_key_has_the_partition_that_the_sdks_compute(key: str, of_four: int, of_five: int) -> None:
+    # Answers of partitionKeyToIdMapper in @azure/event-hubs 6: its remainder truncates toward zero.
+    assert (partition_of_key(key, 4), partition_of_key(key, 5)) == (of_four, of_five)

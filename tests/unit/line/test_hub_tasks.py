@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from local.host.dotnet_message import reencode
 from shared.amqp.values import Value, binary, int_, long, string, uint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import KEEP_PARTITION, Route, Router, Target
 from shared.line.task import Task
 from shared.message.arrival import Origin
+from shared.message.kafka_key import kafka_key_of
 from shared.message.mapping import event_into_message, message_into_event, restore_event
 from shared.message.message import Message
 from shared.message.ttl import Keep
@@ -169,3 +171,40 @@ def test_an_iot_hub_event_without_a_key_gets_its_device_as_key() -> None:
         message = messages.message(1, annotated=annotated, origin=SOMEWHERE)
         restore_event(message)
         assert message.partition_key == key
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (binary(b"press-7"), "press-7"),
+        (string("press-7"), "press-7"),
+        (binary("日本".encode()), "日本"),
+        (binary(b"\xff\x00"), None),
+        (binary(b""), None),
+        (binary(b"k" * 129), None),
+    ],
+)
+def test_an_event_of_a_kafka_producer_gets_its_key_as_partition_key(key: Value, expected: str | None) -> None:
+    message, other = (
+        messages.message(number, annotated={"x-opt-kafka-key": key}, origin=SOMEWHERE) for number in (1, 2)
+    )
+    for each in (message, other):
+        restore_event(each)
+    assert message.partition_key
+    assert message.partition_key == other.partition_key
+    assert message.partition_key == (expected or message.partition_key)
+    assert message.annotation("x-opt-kafka-key") is None
+    # Nothing of it stops Azure's host when a task takes the event from the target.
+    reencode(message.encode(), 0)
+    if expected is None:
+        event_into_message(message)
+        message_into_event(message)
+        assert isinstance(key.payload, bytes)
+        assert kafka_key_of(message.partition_key, message.sections.application_properties) == key.payload
+
+
+def test_a_kafka_key_does_not_replace_a_partition_key() -> None:
+    keys = {"x-opt-kafka-key": binary(b"press-7"), "x-opt-partition-key": string("k")}
+    message = messages.message(1, annotated=keys, origin=SOMEWHERE)
+    restore_event(message)
+    assert message.partition_key == "k"

@@ -1,0 +1,116 @@
+"""
+Reads a hub without the host, for events that Azure's host cannot pass to a function.
+
+The host decodes each event with .NET and fails at binary keys and headers of Kafka producers, at lists with null and
+others (docs/mapping.md): the event's partition stops. Here the bytes go from the link to the line. The checkpoint moves
+on after the line has the outcome of a batch, as the host's does. Only one reader per partition is connected: it opens
+its link with the host's epoch, which disconnects others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.sdk_amqp.raw_link import LinkClosed
+from shared.errors import BuswayError, TargetUnavailable
+from shared.line.shutdown import Shutdown
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
+from shared.printable import printable
+from shared.stores.host_checkpoints import HostCheckpoint, HostCheckpoints
+
+_LOGGER = logging.getLogger("busway.reader")
+
+_BATCH = 250
+_PREFETCH = 300
+_EPOCH = 0
+_BEGINNING = "-1"
+_LOOK_SECONDS = 0.5
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
+_STOLEN = "amqp:link:stolen"
+
+
+class Run(Protocol):
+    """Processes a batch of a partition, such as `Pipeline.run`."""
+
+    def __call__(self, batch: Sequence[bytes], partition: str | None = None) -> Awaitable[object]:
+        """Raise BuswayError if the batch must come again."""
+        ...
+
+
+class HubReader:
+    """Reads all partitions of the source of one task, side by side, each in its order."""
+
+    def __init__(
+        self,
+        task: str,
+        hub: EventHub,
+        checkpoints: HostCheckpoints,
+        run: Run,
+        shutdown: Shutdown,
+        *,
+        partitions: Sequence[str] | None = None,
+    ) -> None:
+        """Read only these *partitions*, None for all."""
+        self._task = task
+        self._hub = hub
+        self._checkpoints = checkpoints
+        self._run = run
+        self._shutdown = shutdown
+        self._partitions = partitions
+        self._failing: set[str] = set()
+
+    async def read(self, seconds: float) -> None:
+        """Read for *seconds*, and to the end of the batch in hand; raises TargetUnavailable, TargetRefused."""
+        end = asyncio.get_running_loop().time() + seconds
+        names = self._partitions or await self._hub.partition_ids()
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(self._partition(name, end))
+
+    async def _partition(self, name: str, end: float) -> None:
+        loop = asyncio.get_running_loop()
+        pause = _SHORTEST_PAUSE
+        while not self._shutdown.is_requested and loop.time() < end:
+            try:
+                await self._batches(name, end)
+            except BuswayError as error:
+                if isinstance(error, LinkClosed) and error.condition == _STOLEN:
+                    _LOGGER.warning("%s: another reader has partition %s", self._task, name)
+                    return
+                if name not in self._failing:
+                    text = "cannot be read; the reader tries again"
+                    _LOGGER.warning("%s: partition %s %s: %s", self._task, name, text, printable(str(error)))
+                self._failing.add(name)
+                await self._shutdown.sleep(min(pause, max(end - loop.time(), 0)))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _batches(self, name: str, end: float) -> None:
+        loop = asyncio.get_running_loop()
+        checkpoint = await self._checkpoints.read(name)
+        opened = await self._hub.open(
+            name, _BEGINNING if checkpoint is None else checkpoint.position, _PREFETCH, epoch=_EPOCH
+        )
+        try:
+            while not self._shutdown.is_requested and loop.time() < end:
+                batch = await opened.link.receive(_BATCH, _LOOK_SECONDS)
+                if not batch:
+                    continue
+                await self._run([each.payload for each in batch], name)
+                last = _arrival_of(batch[-1].payload)
+                if last.offset is None or last.sequence_number is None:
+                    raise TargetUnavailable(f"{self._hub.where}/{name}: an event came without its place")
+                version = None if checkpoint is None else checkpoint.version
+                version = await self._checkpoints.write(name, last.offset, last.sequence_number, version)
+                checkpoint = HostCheckpoint(last.offset, version)
+                if name in self._failing:
+                    self._failing.discard(name)
+                    _LOGGER.info("%s: partition %s is read again", self._task, name)
+        finally:
+            await opened.close()
+
+
+def _arrival_of(event: bytes) -> Arrival:
+    return Message.received(event, Origin("", "")).arrival
