@@ -134,6 +134,7 @@ class HubConfig:
     consumer_groups: tuple[str, ...] = ()
     message_retention: timedelta = timedelta(days=1)
     retention_size: int | None = None
+    status: EntityStatus = EntityStatus.ACTIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +142,14 @@ class LinkLimits:
     """
     How long links and connections last, and how much they carry; None means no limit.
 
-    link_idle ends a link to an entity after this time without use, connection_idle a connection this time after its
-    last link has ended, and after a fifth of it one that never had a link. For session_handover after a receiver has
-    closed, its session is locked for all. An update of an entity ends its links if updates_detach.
+    link_idle ends a link to an entity after this time without use, publisher_idle one that sends to a hub,
+    connection_idle a connection this time after its last link has ended, and after a fifth of it one that never had a
+    link. For session_handover after a receiver has closed, its session is locked for all. An update of an entity ends
+    its links if updates_detach.
     """
 
     link_idle: timedelta | None = timedelta(minutes=10)
+    publisher_idle: timedelta | None = timedelta(minutes=30)
     connection_idle: timedelta | None = timedelta(minutes=5)
     session_handover: timedelta = timedelta(milliseconds=100)
     updates_detach: bool = True

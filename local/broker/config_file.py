@@ -7,7 +7,7 @@ Any number of namespaces in any number of files. Keys beyond those of the emulat
   releases behind all others), `LockGroupSize` (the messages of a partition that share a lock), `AcceptsEntraTokens` and
   `SharedAccessKeys`, a list of `Name`, `Key` and `Rights` (Listen, Send, Manage; all by default); without keys, every
   client is accepted
-- queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
+- queue, topic, subscription, hub: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
   `EnablePartitioning`; subscription: `DeadLetteringOnFilterEvaluationExceptions`
 - namespace of hubs: `GeoReplication`, for the offsets that hubs have with it
 - hub: `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
@@ -126,6 +126,7 @@ def _read_links(reader: Reader) -> LinkLimits:
     default = LinkLimits()
     return LinkLimits(
         link_idle=reader.optional_duration("LinkIdle", default.link_idle),
+        publisher_idle=reader.optional_duration("PublisherIdle", default.publisher_idle),
         connection_idle=reader.optional_duration("ConnectionIdle", default.connection_idle),
         session_handover=reader.optional_duration("SessionHandover", default.session_handover) or timedelta(),
         updates_detach=reader.flag("UpdatesDetach", default=default.updates_detach),
@@ -262,6 +263,7 @@ def _read_hub(reader: Reader) -> HubConfig:
         consumer_groups=tuple(groups),
         message_retention=reader.duration("MessageRetention", "P1D"),
         retention_size=_kilobytes(reader, "RetentionSizeInKilobytes", 1024 * 1024),
+        status=_status(reader),
     )
     reader.finish()
     return config

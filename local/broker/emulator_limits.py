@@ -40,7 +40,7 @@ _UNSUPPORTED = {
     QueueConfig: ("enable_partitioning", "max_message_size", "max_size", "status"),
     TopicConfig: ("enable_partitioning", "max_message_size", "max_size", "status"),
     SubscriptionConfig: ("dead_lettering_on_filter_evaluation_exceptions", "status"),
-    HubConfig: ("message_retention", "retention_size"),
+    HubConfig: ("message_retention", "retention_size", "status"),
     NamespaceConfig: (
         "accepts_entra_tokens",
         "geo_replicated",

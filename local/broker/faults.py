@@ -85,6 +85,12 @@ _REFUSALS = {
     Effect.DISABLE: Refusal(errors.ENTITY_DISABLED, "the messaging entity is disabled"),
     Effect.FILL: Refusal(errors.RESOURCE_LIMIT_EXCEEDED, "the messaging entity has reached its maximum size"),
 }
+# azure-sdk-for-java 11003
+_BUSY_HUB = Refusal(
+    errors.SERVER_BUSY,
+    "The request was terminated because the entity is being throttled. Error code : 50002. "
+    "Please wait 4 seconds and try again.",
+)
 _BREAKS_OR_REFUSES = frozenset((Effect.DROP_CONNECTION, Effect.REFUSE, *_REFUSALS))
 
 
@@ -151,9 +157,10 @@ class Fault:
         """Return the operations that it strikes."""
         return self.operations or _POSSIBLE[self.effect] - _ON_REQUEST
 
-    @property
-    def refusal(self) -> Refusal | None:
-        """Return the refusal that is answered, None if the effect is not a refusal."""
+    def refusal(self, *, is_hub: bool = False) -> Refusal | None:
+        """Return the refusal that is answered, by a hub or another entity; None if the effect is not a refusal."""
+        if is_hub and self.effect is Effect.THROTTLE:
+            return _BUSY_HUB
         if self.effect is Effect.CLOSE_LINK and not self.condition:
             return None
         if self.effect in (Effect.REFUSE, Effect.CLOSE_LINK):

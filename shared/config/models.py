@@ -118,6 +118,8 @@ class Source(Strict):
     """Partitions of the hub to take from; by default all. Needs a consumer group that nothing else uses."""
     binary_properties: bool | None = None
     """For a hub: `false` if no sender uses binary, list or map properties; Azure's host cannot pass those raw."""
+    compacted: bool = False
+    """For a hub with log compaction, which removes events: its sequence numbers have gaps that are no losses."""
     reader: Literal["host", "app"] = "host"
     """For a hub: `app` reads it without the host, which cannot pass some events to a function, as Kafka's with keys."""
     dead_letter: bool | Literal["transfer"] = False
@@ -147,6 +149,9 @@ class Source(Strict):
             raise ValueError(msg)
         if self.hub is None and self.binary_properties is not None:
             msg = "has binary_properties, expected only for a hub"
+            raise ValueError(msg)
+        if self.hub is None and self.compacted:
+            msg = "has compacted, expected only for a hub"
             raise ValueError(msg)
         if self.hub is None and self.reader == "app":
             msg = "has `reader: app`, expected only for a hub"

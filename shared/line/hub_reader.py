@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.event_hubs.receiver import EventHub, PartitionConnection
 from shared.ends.sdk_amqp.raw_link import LinkClosed
 from shared.errors import BuswayError, TargetUnavailable
 from shared.line.shutdown import Shutdown
@@ -30,6 +30,7 @@ _BEGINNING = "-1"
 _LOOK_SECONDS = 0.5
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
 _STOLEN = "amqp:link:stolen"
+_INVALID_OFFSET = "com.microsoft:georeplication:invalid-offset"
 
 
 class Run(Protocol):
@@ -90,9 +91,7 @@ class HubReader:
     async def _batches(self, name: str, end: float) -> None:
         loop = asyncio.get_running_loop()
         checkpoint = await self._checkpoints.read(name)
-        opened = await self._hub.open(
-            name, _BEGINNING if checkpoint is None else checkpoint.position, _PREFETCH, epoch=_EPOCH
-        )
+        opened = await self._opened(name, checkpoint)
         try:
             while not self._shutdown.is_requested and loop.time() < end:
                 batch = await opened.link.receive(_BATCH, _LOOK_SECONDS)
@@ -104,12 +103,22 @@ class HubReader:
                     raise TargetUnavailable(f"{self._hub.where}/{name}: an event came without its place")
                 version = None if checkpoint is None else checkpoint.version
                 version = await self._checkpoints.write(name, last.offset, last.sequence_number, version)
-                checkpoint = HostCheckpoint(last.offset, version)
+                checkpoint = HostCheckpoint(last.offset, last.sequence_number, version)
                 if name in self._failing:
                     self._failing.discard(name)
                     _LOGGER.info("%s: partition %s is read again", self._task, name)
         finally:
             await opened.close()
+
+    async def _opened(self, name: str, checkpoint: HostCheckpoint | None) -> PartitionConnection:
+        position = _BEGINNING if checkpoint is None else checkpoint.position
+        try:
+            return await self._hub.open(name, position, _PREFETCH, epoch=_EPOCH)
+        except LinkClosed as error:
+            if error.condition != _INVALID_OFFSET or checkpoint is None or checkpoint.number is None:
+                raise
+            # The offset is of before the geo-replication; the number stays the same.
+            return await self._hub.open(name, checkpoint.number, _PREFETCH, epoch=_EPOCH)
 
 
 def _arrival_of(event: bytes) -> Arrival:

@@ -105,13 +105,15 @@ def task_status(
             if report.task == places.task
         ]
         _add_reports(status, seen, reports, history, now)
-    _add_source(status, look, seen, now)
+    misplaced = _add_source(status, look, seen, now)
     control = None if isinstance(reports, str) else reports.controls.get(places.task)
     is_paused = control is not None and control.paused
     if places.heartbeats:
         _add_heartbeats(status, places, seen, reports, now, is_paused=is_paused)
     if control is not None and is_paused:
         _pause(status, control)
+    elif misplaced is not None:
+        _set(status, State.STOPPED, misplaced)
     else:
         _decide(status, look, seen, reports, now)
     return status
@@ -235,7 +237,8 @@ def _minutes(history: Iterable[FoundHour], reports: Reports | None, task: str) -
     return [total[number] for number in sorted(total)]
 
 
-def _add_source(status: TaskStatus, look: Look, seen: Sequence[_Seen], now: datetime) -> None:
+def _add_source(status: TaskStatus, look: Look, seen: Sequence[_Seen], now: datetime) -> str | None:
+    """Add what waits at the source; return why the positions of a hub are not of this hub, None if they may be."""
     source = look.source
     if isinstance(source, str):
         status.unknown |= {"backlog": source, "lag": source}
@@ -248,20 +251,31 @@ def _add_source(status: TaskStatus, look: Look, seen: Sequence[_Seen], now: date
         else:
             status.lag = _age(source.oldest, now)
     else:
-        _add_partitions(status, source, seen, now)
+        return _add_partitions(status, source, seen, now)
+    return None
 
 
-def _add_partitions(status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: Sequence[_Seen], now: datetime) -> None:
+def _add_partitions(
+    status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: Sequence[_Seen], now: datetime
+) -> str | None:
     """Add the backlog of a hub: what follows the last settled number of each partition."""
     positions: dict[str, int] = {}
     for each in seen:
         for partition, number in each.report.positions.items():
             positions[partition] = max(number, positions.get(partition, number))
+    ahead = sorted(name for name, end in ends.items() if positions.get(name, -1) > end.last)
+    if ahead:
+        # The service refuses to read there until the hub has passed the position; what came before is never read.
+        name = ahead[0]
+        place = f"partition {name} has been read to sequence number {positions[name]}, and ends at {ends[name].last}"
+        text = "the hub was created again, or its namespace has failed over; `busway checkpoints` shows and resets it"
+        status.unknown |= dict.fromkeys(("backlog", "lag"), "the positions of the app are those of an earlier hub")
+        return f"{place}: {text}"
     unknown = sorted(name for name, end in ends.items() if not end.is_empty and name not in positions)
     if unknown:
         reason = f"no instance has reported how far it has read partition {', '.join(unknown)}"
         status.unknown |= {"backlog": reason, "lag": reason}
-        return
+        return None
     behind = {
         name: end.last - max(positions[name], end.first - 1)
         for name, end in ends.items()
@@ -270,7 +284,7 @@ def _add_partitions(status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: 
     status.backlog = sum(behind.values())
     if not status.backlog:
         status.lag = 0.0
-        return
+        return None
     # Events of a partition are taken in their order, so that the oldest is in progress if anything is.
     in_hand = [time for each in seen if each.is_alive and (time := each.time(each.report.oldest_in_hand)) is not None]
     last = [end.last_enqueued for name in behind if (end := ends[name]).last_enqueued is not None]
@@ -281,6 +295,7 @@ def _add_partitions(status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: 
         status.lag_is_minimum = not in_hand and status.backlog > len(behind)
     else:
         status.unknown["lag"] = f"{status.source}: its events have no enqueued time"
+    return None
 
 
 def _pause(status: TaskStatus, control: Control) -> None:

@@ -22,6 +22,8 @@ class HostCheckpoint(NamedTuple):
     """Where a partition goes on: after the event with this offset, or this number if its blob has no offset."""
 
     position: str | int
+    number: int | None
+    """The number of that event, if its blob has it."""
     version: str | None
     """The ETag of its blob, None if only the earlier form has it."""
 
@@ -54,8 +56,8 @@ class HostCheckpoints:
         # Versions 6.1 to 6.4 of the extension wrote an empty or invented offset of a geo-replicated hub.
         offset, number = metadata.get("offset", ""), metadata.get("sequencenumber", "")
         if not offset.removeprefix("-").replace(":", "").isdecimal():
-            return HostCheckpoint(int(number), str(found.etag)) if number.isdecimal() else None
-        return HostCheckpoint(offset, str(found.etag))
+            return HostCheckpoint(int(number), int(number), str(found.etag)) if number.isdecimal() else None
+        return HostCheckpoint(offset, int(number) if number.isdecimal() else None, str(found.etag))
 
     async def write(self, partition: str, offset: str, number: int, version: str | None) -> str:
         """Replace *version*, None for a new one, and return the new one; raises Changed."""
@@ -90,4 +92,4 @@ class HostCheckpoints:
         except (ResourceNotFoundError, ValueError):
             return None
         offset = content.get("Offset") if isinstance(content, dict) else None
-        return HostCheckpoint(str(offset), None) if offset else None
+        return HostCheckpoint(str(offset), None, None) if offset else None

@@ -1,18 +1,31 @@
 """Retention of events by time and by size, and who may read a partition when."""
 
+import asyncio
 import datetime as dt
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub.exceptions import EventHubError
 
 from local.broker import errors
-from local.broker.config import HubConfig, NamespaceConfig
-from local.broker.core.hub import MAX_READERS, Hub, Partition
+from local.broker.config import EntityStatus, HubConfig, LinkLimits, NamespaceConfig
+from local.broker.core.event import read_event
+from local.broker.core.hub import MAX_READERS, Coordinate, Hub, Partition, Position
 from local.broker.errors import Refusal
+from local.broker.faults import Effect, Fault, Operation
+from local.broker.protocol.hub_links import position_of
 from local.broker.thread import RunningBroker
+from shared.amqp.values import string
 from shared.clock import ManualClock
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.output import EventHubsOutput
+from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.namespace import Namespace
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing
+from tests.messages import delivered
 
 type OpenProducer = Callable[[str], EventHubProducerClient]
 
@@ -26,7 +39,9 @@ HUBS = (
 @pytest.fixture
 def broker() -> Iterator[RunningBroker]:
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    with RunningBroker([NamespaceConfig(name="hubs", hubs=HUBS)], clock) as running:
+    # The SDK leaks the socket of a connection that ends while it is idle.
+    links = LinkLimits(publisher_idle=None, connection_idle=None)
+    with RunningBroker([NamespaceConfig(name="hubs", hubs=HUBS, links=links)], clock) as running:
         yield running
 
 
@@ -71,6 +86,7 @@ class Reader:
 
     def __init__(self, epoch: int | None = None) -> None:
         self.epoch = epoch
+        self.name = "nil"
         self.reason: Refusal | None = None
 
     def wake(self) -> None:
@@ -132,4 +148,166 @@ def test_the_client_raises_for_a_reader_that_is_refused(broker: RunningBroker, p
 
     consumer.receive(lambda *_: None, on_error=on_error, partition_id="0", owner_level=1)
     assert isinstance(seen[0], EventHubError)
-    assert "epoch 5" in str(seen[0])
+    assert "higher epoch '5'" in str(seen[0])
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "value", "is_inclusive", "expected"),
+    [
+        (
+            Coordinate.OFFSET,
+            1_000_000,
+            False,
+            "The supplied offset '1000000' is invalid. The last offset in the system is",
+        ),
+        (
+            Coordinate.SEQUENCE_NUMBER,
+            3,
+            False,
+            "The supplied sequence number '3' is invalid. The last sequence number in the system is '2'",
+        ),
+        (Coordinate.SEQUENCE_NUMBER, 3, True, "The supplied sequence number '3' is invalid."),
+        (Coordinate.SEQUENCE_NUMBER, 2, False, None),
+        (Coordinate.ENQUEUED_TIME, 2**60, False, None),
+        (Coordinate.OFFSET, None, False, None),
+    ],
+)
+def test_a_position_behind_the_last_event_is_refused(
+    partition: Partition,
+    coordinate: Coordinate,
+    value: int | None,
+    is_inclusive: bool,
+    expected: str | None,
+) -> None:
+    # EH04: azure-sdk-for-python 30931, azure-sdk-for-net 9213
+    partition.append([read_event(delivered(number)) for number in range(3)])
+    position = Position(coordinate, value, is_inclusive)
+    if expected is None:
+        assert partition.start(position) == 3
+        return
+    with pytest.raises(Refusal, match=re.escape(expected)) as refused:
+        partition.start(position)
+    assert refused.value.condition == errors.ARGUMENT_ERROR
+    # One offset beyond the last event is enough.
+    last = partition.last
+    assert last is not None
+    assert partition.start(Position(Coordinate.OFFSET, last.offset, is_inclusive=False)) == 3
+    with pytest.raises(Refusal, match=f"The last offset in the system is '{last.offset}'"):
+        partition.start(Position(Coordinate.OFFSET, last.offset + 1, is_inclusive=False))
+
+
+def test_an_empty_partition_begins_and_ends_at_minus_one_and_takes_no_position(partition: Partition) -> None:
+    # EH46: azure-sdk-for-net 43642
+    assert (partition.begin_sequence_number, partition.is_empty) == (-1, True)
+    assert partition.start(Position(Coordinate.OFFSET, -1, is_inclusive=False)) == 0
+    with pytest.raises(
+        Refusal, match=re.escape("The supplied offset '0' is invalid. The last offset in the system is '-1'")
+    ):
+        partition.start(Position(Coordinate.OFFSET, 0, is_inclusive=False))
+
+
+def test_refused_readers_get_the_texts_of_the_service(partition: Partition) -> None:
+    # EH17, EH41, EH42
+    for _ in range(MAX_READERS):
+        partition.join("$default", Reader())
+    with pytest.raises(
+        Refusal, match=re.escape("in a consumer group which is 5. List of connected receivers - nil, nil, nil")
+    ):
+        partition.join("$default", Reader())
+    partition.join("$default", Reader(3))
+    with pytest.raises(Refusal, match=re.escape("created with epoch of '3', and so non-epoch receiver is not allowed")):
+        partition.join("$default", Reader())
+    with pytest.raises(
+        Refusal, match=re.escape("A receiver with a higher epoch '3' already exists. A new receiver with epoch 0")
+    ):
+        partition.join("$default", Reader(0))
+
+
+def test_a_link_that_sends_to_a_hub_ends_after_half_an_hour_without_use() -> None:
+    # EH30: azure-sdk-for-java 10682, azure-event-hubs-python 88
+    clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    now = 0.0
+
+    async def scenario(broker: RunningBroker) -> None:
+        nonlocal now
+        settings = {"HUBS": broker.connection_string("hubs")}
+        output = EventHubsOutput("hubs", lambda name: event_hub_client("HUBS", settings, name), now=lambda: now)
+        event = Outgoing(delivered(1), None, None, "k")
+        assert await output.send("by-time", [event], timeout_seconds=10) == [None]
+        for seconds in (31 * 60, 8 * 3600):
+            broker.advance(seconds)
+            now += seconds
+            # The first event after a quiet night is neither refused nor late.
+            assert await output.send("by-time", [event], timeout_seconds=10) == [None]
+        broker.advance(31 * 60)
+        [error] = await output.send("by-time", [event], timeout_seconds=10)  # the output does not know of the time
+        assert error is not None
+        await output.close()
+
+    with RunningBroker([NamespaceConfig(name="hubs", hubs=HUBS)], clock) as broker:
+        asyncio.run(scenario(broker))
+
+
+@pytest.mark.parametrize(
+    ("status", "sends", "reads"),
+    [
+        (EntityStatus.ACTIVE, True, True),
+        (EntityStatus.SEND_DISABLED, False, True),
+        (EntityStatus.RECEIVE_DISABLED, True, False),
+        (EntityStatus.DISABLED, False, False),
+    ],
+)
+def test_a_hub_can_be_disabled(
+    status: EntityStatus,
+    sends: bool,
+    reads: bool,
+) -> None:
+    # EH59: EntityStatus of azure-mgmt-eventhub
+    async def scenario(settings: Mapping[str, str]) -> tuple[bool, bool]:
+        output = EventHubsOutput("hubs", lambda name: event_hub_client("HUBS", settings, name))
+        [answer] = await output.send("h", [Outgoing(delivered(1), None, None, None)], timeout_seconds=10)
+        assert answer is None or (isinstance(answer, TargetRefused) and "it is disabled" in str(answer))
+        await output.close()
+        hub = EventHub(Namespace("HUBS", settings["HUBS"]), "h", "$Default")
+        if not reads:
+            with pytest.raises(TargetRefused, match="entity-disabled"):
+                await hub.open("0", "-1", 0)
+            return answer is None, False
+        await (await hub.open("0", "-1", 0)).close()
+        return answer is None, True
+
+    with RunningBroker([NamespaceConfig(name="hubs", hubs=(HubConfig(name="h", status=status),))]) as broker:
+        assert asyncio.run(scenario({"HUBS": broker.connection_string("hubs")})) == (sends, reads)
+
+
+def test_a_throttled_hub_asks_for_four_seconds() -> None:
+    # EH28: azure-sdk-for-java 11003
+    with RunningBroker([NamespaceConfig(name="hubs", hubs=HUBS)]) as broker:
+        broker.faults("hubs").add(
+            Fault(effect=Effect.THROTTLE, entity="by-time*", operations=frozenset((Operation.SEND,)))
+        )
+        with (
+            EventHubProducerClient.from_connection_string(
+                broker.connection_string("hubs"), eventhub_name="by-time", retry_total=0
+            ) as client,
+            pytest.raises(EventHubError, match=re.escape("Error code : 50002. Please wait 4 seconds and try again")),
+        ):
+            client.send_batch([EventData("x")])
+
+        async def sent() -> BuswayError | None:
+            settings = {"HUBS": broker.connection_string("hubs")}
+            output = EventHubsOutput("hubs", lambda name: event_hub_client("HUBS", settings, name))
+            [answer] = await output.send("by-time", [Outgoing(delivered(1), None, None, None)], timeout_seconds=10)
+            await output.close()
+            return answer
+
+        answer = asyncio.run(sent())
+        assert isinstance(answer, TargetUnavailable)
+        assert answer.retry_after == dt.timedelta(seconds=4)
+
+
+def test_the_filter_of_earlier_tools_is_a_time() -> None:
+    # EH44: Azure/iothub-explorer 57
+    selector = string("amqp.annotation.x-opt-enqueuedtimeutc > '1700000000000'")
+    expected = Position(Coordinate.ENQUEUED_TIME, 1_700_000_000_000, is_inclusive=False)
+    assert position_of(selector, is_replicated=False) == expected

@@ -47,8 +47,8 @@ def host(broker: RunningBroker, tmp_path: Path) -> Iterator[HostProcess]:
         assert process.stop() == 0
 
 
-def publish(broker: RunningBroker, *events: EventData) -> None:
-    connection = broker.connection_string("site")
+def publish(broker: RunningBroker, *events: EventData, namespace: str = "site") -> None:
+    connection = broker.connection_string(namespace)
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="hub") as producer:
         producer.send_batch(list(events))
 

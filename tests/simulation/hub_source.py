@@ -23,6 +23,7 @@ class _Reader:
     """A reader of a partition at the service."""
 
     epoch = 0
+    name = "nil"
 
     def __init__(self, consumer: Consumer, partition: HubPartition, start: int) -> None:
         self.consumer = consumer

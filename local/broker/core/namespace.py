@@ -148,6 +148,10 @@ class Namespace:
         """Return an event hub by name."""
         return self._found(self.hubs.get(name.lower()), name)
 
+    def is_hub(self, path: str) -> bool:
+        """Return whether a path, as `path_of` returns it, is that of a hub or of a part of one."""
+        return any(path.partition(part)[0] in self.hubs for part in ("/consumergroups/", "/partitions/"))
+
     def entity(self, path: str) -> Entity:
         """Return the queue, topic or subscription at a path."""
         topic, separator, subscription = path.lower().partition("/subscriptions/")

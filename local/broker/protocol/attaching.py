@@ -103,6 +103,9 @@ def _registered(link: Link, path: str, use: Use) -> Link:
     link.rights = _RIGHTS[use]
     link.session.connection.claims.check(path, link.rights)
     if isinstance(link, HubReaderLink | HubPublisherLink):
+        _CHECKS[use](link.hub.path, link.hub.config.status)
+        if use is Use.SEND and limits.publisher_idle is not None:
+            link.idle_limit = limits.publisher_idle // timedelta(milliseconds=1)
         namespace.links.join(link.hub.key, use, link)
     else:
         entity = namespace.entity_of(path)

@@ -19,7 +19,7 @@ def apply_fault[Answer](
     refuse: Callable[[Refusal], Answer],
 ) -> Answer | None:
     """Apply *fault* to an operation on the entity at *path*; return the operation's answer, None for no answer."""
-    refusal = fault.refusal
+    refusal = fault.refusal(is_hub=connection.namespace.is_hub(path))
     if refusal is not None:
         if fault.takes_effect:
             carry_out()

@@ -18,10 +18,13 @@ from shared.amqp.codec import encode
 from shared.amqp.performatives import Attach
 from shared.amqp.values import Value, long, map_, string, symbol, timestamp
 
-MAX_EVENT_SIZE = 1024 * 1024
+# What a Standard namespace announces (azure-sdk-for-java 10682).
+MAX_EVENT_SIZE = 1_046_528
 
 _METRICS = "com.microsoft:enable-receiver-runtime-metric"
 _SELECTOR = re.compile(r"amqp\.annotation\.(?P<name>x-opt-[a-z-]+)\s*(?P<comparator>>=?)\s*'?(?P<value>[^']*)'?")
+# Of Microsoft's older tools (Azure/iothub-explorer 57).
+_EARLIER_TIME = "x-opt-enqueuedtimeutc"
 _GEO_REPLICATION = "com.microsoft:georeplication"
 _BEGINNING_OFFSET = "-1"
 _MAX_SHOWN = 40
@@ -30,6 +33,9 @@ _BEGINNING = Position(Coordinate.OFFSET, -1, is_inclusive=False)
 
 class HubPublisherLink(IncomingLink):
     """A sender to a hub, or to one partition of it."""
+
+    publisher_kind = "AmqpEventHubPublisher"
+    ends_when_too_large = False
 
     def __init__(self, session: LinkSession, attach: Attach, hub: Hub, partition_id: str | None) -> None:
         super().__init__(session, attach, MAX_EVENT_SIZE)
@@ -52,12 +58,14 @@ class HubReaderLink(OutgoingLink):
         self._consumer_group = hub.consumer_group(consumer_group)
         properties = {} if attach.properties is None else by_text(attach.properties)
         epoch = properties.get("com.microsoft:epoch")
+        name = properties.get("com.microsoft:receiver-name")
+        self.name = name.payload if name is not None and isinstance(name.payload, str) else "nil"
         self.epoch = epoch.payload if epoch is not None and isinstance(epoch.payload, int) else None
         self._sends_metrics = _METRICS in attach.desired_capabilities
         self._region = session.connection.namespace.region
         self.capabilities = _offered(session, attach)
         selector = filters_of(attach.source).get(SELECTOR_FILTER)
-        self._next = self._partition.start(_position(selector, is_replicated=self._region is not None))
+        self._next = self._partition.start(position_of(selector, is_replicated=self._region is not None))
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
@@ -120,19 +128,20 @@ def _offered(session: LinkSession, attach: Attach) -> tuple[str, ...]:
     return (_GEO_REPLICATION,) if is_offered else ()
 
 
-def _position(selector: Value | None, *, is_replicated: bool) -> Position:
+def position_of(selector: Value | None, *, is_replicated: bool) -> Position:
     """Return the starting position of a selector, by default the beginning; with geo-replication, offsets are texts."""
     if selector is None:
         return _BEGINNING
     match = _SELECTOR.fullmatch(str(selector.payload).strip())
-    if match is None or match["name"] not in Coordinate:
+    name = Coordinate.ENQUEUED_TIME if match is not None and match["name"] == _EARLIER_TIME else match and match["name"]
+    if match is None or name not in Coordinate:
         raise Refusal(
             errors.ARGUMENT_ERROR, "the selector has no position, expected an offset, a sequence number or a time"
         )
     value = match["value"]
     if value == "@latest":
         return Position(Coordinate.OFFSET, None, is_inclusive=False)
-    coordinate, is_inclusive = Coordinate(match["name"]), match["comparator"] == ">="
+    coordinate, is_inclusive = Coordinate(name), match["comparator"] == ">="
     if is_replicated and coordinate is Coordinate.OFFSET and value != _BEGINNING_OFFSET:
         number = sequence_number_in(value)
         if number is None:
@@ -142,7 +151,7 @@ def _position(selector: Value | None, *, is_replicated: bool) -> Position:
                 f"the supplied offset '{value[:_MAX_SHOWN]}' is invalid: the hub is geo-replicated, expected the "
                 "offset of an event that was received since",
             )
-        return Position(Coordinate.SEQUENCE_NUMBER, number, is_inclusive)
+        return Position(Coordinate.SEQUENCE_NUMBER, number, is_inclusive, value[:_MAX_SHOWN])
     try:
         return Position(coordinate, int(value), is_inclusive)
     except ValueError as error:

@@ -58,7 +58,6 @@ def _hub_properties(hub: Hub, *, is_replicated: bool) -> dict[str, Value]:
 
 def _partition_properties(hub: Hub, partition: Partition) -> dict[str, Value]:
     last = partition.last
-    is_empty = partition.begin_sequence_number == partition.next_sequence_number
     return {
         "name": string(hub.path),
         "type": string(_PARTITION),
@@ -68,7 +67,7 @@ def _partition_properties(hub: Hub, partition: Partition) -> dict[str, Value]:
         # Geo-replication or not: azeventhubs for Go tests that no reader can start at it then.
         "last_enqueued_offset": string("-1" if last is None else str(last.offset)),
         "last_enqueued_time_utc": timestamp(0 if last is None else last.enqueued_time),
-        "is_partition_empty": boolean(is_empty),
+        "is_partition_empty": boolean(partition.is_empty),
     }
 
 

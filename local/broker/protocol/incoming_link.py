@@ -25,11 +25,14 @@ class IncomingLink(Link):
     """
     A link on which the peer delivers.
 
-    A delivery that is too large is dropped as it arrives, and ends the link; so do other faults of a message or its
-    entity (`LinkRefusal`). What was sent after it gets no answer (Azure/azure-sdk-for-python issue 37916).
+    A delivery that is too large is dropped as it arrives, and ends the link, except to a hub; so do other faults
+    of a message or its entity (`LinkRefusal`). What was sent after it gets no answer (Azure/azure-sdk-for-python issue 37916).
     Credit is granted again before it runs out, unless the peer does not read its answers; sending without credit ends
     the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
     """
+
+    ends_when_too_large = True
+    """Whether a delivery that is too large ends the link, or is only rejected."""
 
     def __init__(self, session: LinkSession, attach: Attach, max_message_size: int) -> None:
         super().__init__(session, attach)
@@ -136,7 +139,7 @@ class IncomingLink(Link):
         if fault is None:
             return self._outcome_or_end(message, size, message_format, transaction)
         if fault.effect in _ENDING:
-            self.detach(fault.refusal)
+            self.detach(fault.refusal())
             return None
         return apply_fault(
             fault,
@@ -159,11 +162,15 @@ class IncomingLink(Link):
     def _outcome(self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None) -> bytes:
         limit = self._max_message_size
         if size > limit:
-            raise LinkRefusal(
+            # azure-event-hubs-python 106
+            refusal = LinkRefusal(
                 errors.MESSAGE_SIZE_EXCEEDED,
                 f"The received message (delivery-id:{self._delivery_count}, size:{size} bytes) exceeds the limit "
                 f"({limit} bytes) currently allowed on the link.",
             )
+            if not self.ends_when_too_large:
+                return performatives.rejected(refusal)
+            raise refusal
         try:
             if transaction is None:
                 self.accept(message, message_format)

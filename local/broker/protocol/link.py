@@ -40,6 +40,9 @@ class Link:
         self.idle_limit: int | None = None
         self.used_at = 0
 
+    publisher_kind = "AmqpMessagePublisher"
+    """What the service calls a link of this kind when it ends one that is idle."""
+
     @property
     def keeps_connection(self) -> bool:
         """Return whether the connection is in use while this link is open."""
@@ -120,7 +123,7 @@ class Link:
     def advance(self, now: int) -> None:
         """End the link if it was not used for too long."""
         if self.idle_limit is not None and self.used_at + self.idle_limit <= now:
-            kind = "AmqpMessageConsumer" if self.peer.role else "AmqpMessagePublisher"
+            kind = "AmqpMessageConsumer" if self.peer.role else self.publisher_kind
             limit = format_span(timedelta(milliseconds=self.idle_limit))
             self.end_forced(f"{kind}.IdleTimerExpired: Idle timeout: {limit}.")
 

@@ -45,7 +45,7 @@ class OutgoingLink(Link):
         if fault is None:
             return True
         if fault.effect is Effect.CLOSE_LINK:
-            self.detach(fault.refusal)
+            self.detach(fault.refusal())
             return False
         passes = apply_fault(fault, self.session.connection, self.path, lambda: True, self._refuse_transfer)
         # The message is lost with the connection: for the entity it was sent.

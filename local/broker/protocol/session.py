@@ -17,7 +17,7 @@ from shared.amqp.performatives import Attach, Begin, Flow, Transfer
 from shared.amqp.serial import numbers_between
 
 INCOMING_WINDOW = 5000
-HANDLE_MAX = 4999
+HANDLE_MAX = 255  # a begin of the service: vcabbage/amqp 43
 
 
 class Session(amqp.Session):

@@ -6,6 +6,9 @@ failed, after its retry policy is exhausted. A function that takes one event is 
 batch in turn. An event that .NET cannot read blocks its partition: the receive call fails again and again. One that it
 cannot bind fails its invocation, and the checkpoint advances.
 
+A position behind the last event is refused each time, until the hub has passed it; the host then goes on in the middle
+(azure-sdk-for-net 53741). An offset of before a geo-replication resets the partition to its default position (47303).
+
 Another owner of a partition starts at the last checkpoint at once. The old one learns of it at its next read: until
 then both process the same events. It has no retry and no checkpoint any more, and does not take the partition back
 (EH13, EH14: azure-sdk-for-net 17651, 42299; FN25: 29335).
@@ -28,7 +31,7 @@ from local.host.settings import EventHubsOptions
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
 from shared.clock import Clock
-from shared.ends.event_hubs.receiver import EventHub, Position
+from shared.ends.event_hubs.receiver import EventHub, PartitionConnection, Position
 from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.errors import TargetUnavailable
 
@@ -38,6 +41,7 @@ _RECEIVE_SECONDS = 60.0
 # Of equal epochs, the newest reader cuts the others off.
 _EPOCH = 0
 _STOLEN = "amqp:link:stolen"
+_INVALID_OFFSET = "com.microsoft:georeplication:invalid-offset"
 _START = "-1"
 _END = "@latest"
 
@@ -102,11 +106,20 @@ class EventHubsListener:
         name = f"{self.function.name}/{partition_id}"
         is_first = True
 
+        async def opened_at(position: Position) -> PartitionConnection:
+            return await self._hub.open(partition_id, position, self._options.prefetch_count, epoch=_EPOCH)
+
         async def listen(let_in: Callable[[], None]) -> None:
             nonlocal is_first
-            opened = await self._hub.open(
-                partition_id, self._position(partition), self._options.prefetch_count, epoch=_EPOCH
-            )
+            try:
+                opened = await opened_at(self._checkpoints.get(partition) or self._initial_position)
+            except LinkClosed as error:
+                if error.condition != _INVALID_OFFSET:
+                    raise
+                _log.warning(
+                    "%s: the checkpoint is of before the geo-replication; starts at its default position", name
+                )
+                opened = await opened_at(self._initial_position)
             self._links.add(opened.link)
             let_in()
             if is_first:
@@ -194,10 +207,8 @@ class EventHubsListener:
             self._stolen.add(partition_id)
             self._owners.create_task(self._partition(partition_id))
 
-    def _position(self, partition: Partition) -> Position:
-        checkpoint = self._checkpoints.get(partition)
-        if checkpoint is not None:
-            return checkpoint
+    @property
+    def _initial_position(self) -> Position:
         if self._options.initial_offset == "fromEnqueuedTime" and self._options.initial_enqueued_time is not None:
             return self._options.initial_enqueued_time
         return _END if self._options.initial_offset == "fromEnd" else _START

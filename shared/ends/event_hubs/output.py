@@ -11,6 +11,7 @@ hands out the next batch of a partition, or of a session, when the one before it
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ SERIES_AT_ONCE = 64
 CALLS_AT_ONCE = 16
 
 _CLOSE_SECONDS = 1.0
+# The service closes a connection that is silent for 240 s, and ends an idle link (azure-sdk-for-java 10682).
+_IDLE_SECONDS = 180.0
 
 type OpenLink = Callable[[EventHubProducerClient, str | None], Awaitable[PublisherLink]]
 """Opens a link to the client's hub, or to a partition of it."""
@@ -51,12 +54,18 @@ class EventHubsOutput:
     """Sends to the hubs of one namespace, with a client for each hub, which is opened at the first event and kept."""
 
     def __init__(
-        self, site: str, open_client: Callable[[str], EventHubProducerClient], open_link: OpenLink = PublisherLink.open
+        self,
+        site: str,
+        open_client: Callable[[str], EventHubProducerClient],
+        open_link: OpenLink = PublisherLink.open,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Use *site* as the namespace's name in errors; *open_client* takes the name of a hub."""
+        """Use *site* as the namespace's name in errors; *open_client* takes the name of a hub; *now* gives seconds."""
         self._site = site
         self._open_client = open_client
         self._open_link = open_link
+        self._now = now
         self._clients: dict[str, EventHubProducerClient] = {}
         self._pools: dict[tuple[str, str | None], PublisherPool] = {}
 
@@ -96,7 +105,10 @@ class EventHubsOutput:
                 self._clients[hub] = self._open_client(hub)
             where = f"{self._site}/{hub}" if partition is None else f"{self._site}/{hub}/Partitions/{partition}"
             pool = self._pools[hub, partition] = PublisherPool(
-                where, partial(self._open_link, self._clients[hub], partition), is_named=partition is not None
+                where,
+                partial(self._open_link, self._clients[hub], partition),
+                is_named=partition is not None,
+                now=self._now,
             )
         return pool
 
@@ -114,9 +126,16 @@ class _Series:
 class PublisherPool:
     """The links to one hub, or to one named partition of it: as many as there are calls at once."""
 
-    def __init__(self, where: str, open_link: Callable[[], Awaitable[PublisherLink]], *, is_named: bool) -> None:
+    def __init__(
+        self,
+        where: str,
+        open_link: Callable[[], Awaitable[PublisherLink]],
+        *,
+        is_named: bool,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Call the place *where* in errors; *is_named*: it is a named partition."""
-        self._make = partial(Publisher, where, open_link, is_named=is_named)
+        self._make = partial(Publisher, where, open_link, is_named=is_named, now=now)
         self._all: list[Publisher] = []
         self._idle: list[Publisher] = []
         self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -148,17 +167,28 @@ class PublisherPool:
 class Publisher:
     """A link to one hub, or to one named partition of it; one call at a time."""
 
-    def __init__(self, where: str, open_link: Callable[[], Awaitable[PublisherLink]], *, is_named: bool) -> None:
+    def __init__(
+        self,
+        where: str,
+        open_link: Callable[[], Awaitable[PublisherLink]],
+        *,
+        is_named: bool,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Call the place *where* in errors; *is_named*: it is a named partition."""
         self._where = where
         self._open_link = open_link
         self._is_named = is_named
+        self._now = now
+        self._used_at = 0.0
         self._link: PublisherLink | None = None
 
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
         """Return the error for each message, None if it was sent; *deadline* is a time of the event loop."""
         answers: dict[int, BuswayError | None] = {}
         obstacle: BuswayError | None = None
+        if self._now() - self._used_at > _IDLE_SECONDS:
+            await self.close()
         try:
             await self._send_all(messages, deadline, answers)
         except (TargetUnavailable, TargetRefused) as error:
@@ -167,6 +197,8 @@ class Publisher:
         except asyncio.CancelledError:
             await self.close()  # half a frame may have been read
             raise
+        finally:
+            self._used_at = self._now()
         return [answers.get(position, obstacle) for position in range(len(messages))]
 
     async def close(self) -> None:

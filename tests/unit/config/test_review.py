@@ -324,6 +324,7 @@ def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found:
     findings = found(
         task("telemetry", "{connection: hubs, hub: telemetry}", to("north")),
         task("other", "{connection: hubs, hub: other, binary_properties: false}", to("north")),
+        task("third", "{connection: hubs, hub: third, reader: app}", to("north")),
     )
     assert [each for each in findings if each[0] == "binary-properties"] == [
         ("binary-properties", "document 1: source.hub")

@@ -149,6 +149,14 @@ def test_a_task_is_reviewed_planned_and_opened(tmp_path: Path, make: Callable[[s
     assert len(watched) == (make is into)
 
 
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_a_compacted_hub_is_not_watched_for_losses(tmp_path: Path, *, is_compacted: bool) -> None:
+    # EH22: what compaction removes leaves a gap in the numbers.
+    source = f"connection: hubs, hub: readings, compacted: {str(is_compacted).lower()}"
+    configuration = load(written(tmp_path, into(source=source), "blob: {setting: JOURNAL}\n"))
+    assert bool(loss_watches(configuration, SETTINGS).watches) != is_compacted
+
+
 def test_an_event_hub_gives_up_its_order(tmp_path: Path) -> None:
     configuration = load(written(tmp_path, into(source="connection: hubs, hub: readings")))
     (task,) = assemble(configuration, dict.fromkeys(configuration.connections, OutputThatAccepts()))

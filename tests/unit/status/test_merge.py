@@ -194,6 +194,16 @@ def test_a_partition_that_no_instance_has_read_makes_the_backlog_unknown() -> No
     assert found.unknown["backlog"] == "no instance has reported how far it has read partition 1"
 
 
+@pytest.mark.parametrize("last", [40, -1])
+def test_positions_behind_the_end_of_a_hub_are_those_of_an_earlier_one(last: int) -> None:
+    # EH05: the service refuses to read until the hub has passed them, and what came before is never read.
+    found = status(instance(copy(positions={"0": 90}, last_batch=at(3))), look=ends(p0=(last, 2)), places=HUB)
+    assert (found.state, found.backlog) == (State.STOPPED, None)
+    assert found.reason is not None
+    assert found.reason.startswith(f"partition 0 has been read to sequence number 90, and ends at {last}: the hub was")
+    assert "busway checkpoints" in found.reason
+
+
 def test_a_partition_whose_events_have_expired_has_no_backlog() -> None:
     look = Look({"0": PartitionEnd(500, 520, at(2), is_empty=False)})
     found = status(instance(copy(positions={"0": 90})), look=look, places=HUB)
