@@ -26,10 +26,9 @@ class IncomingLink(Link):
     A link on which the peer delivers.
 
     A delivery that is too large is dropped as it arrives, and ends the link, except to a hub; so do other faults
-    of a message or its entity (`LinkRefusal`). What was sent after it gets no answer; Azure/azure-sdk-for-python issue
-    37916.
-    Credit is granted again before it runs out, unless the peer does not read its answers; sending without credit ends
-    the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
+    of a message or its entity (`LinkRefusal`). What was sent after it gets no answer (Azure/azure-sdk-for-python issue
+    37916). Credit is granted again before it runs out, unless the peer does not read its answers; sending without
+    credit ends the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
     """
 
     ends_when_too_large = True

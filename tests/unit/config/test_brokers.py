@@ -165,7 +165,8 @@ def test_an_app_without_kafka_does_not_import_its_client(tmp_path: Path) -> None
         "import sys; from pathlib import Path; from shared.config.files import load;"
         "from shared.config.outputs import open_outputs, output_with_secret;"
         f"open_outputs(load(Path({str(tmp_path)!r})), {{'WEST': {WEST!r}, 'HUBS': {WEST!r}, 'RABBIT': {RABBIT!r}}});"
-        "print([each for each in sys.modules if 'kafka' in each])"
+        # The key of a Kafka producer is also on the events of a hub.
+        "print([each for each in sys.modules if 'kafka' in each and each != 'shared.message.kafka_key'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout == "[]\n"
