@@ -124,7 +124,7 @@ def on_sending(**options: Any) -> Fault:
     [
         (on_sending(effect=Effect.THROTTLE), exceptions.ServiceBusServerBusyError),
         (on_sending(effect=Effect.DISABLE), exceptions.MessagingEntityDisabledError),
-        (on_sending(effect=Effect.FILL), exceptions.ServiceBusConnectionError),  # it has lost its link
+        (on_sending(effect=Effect.FILL), exceptions.ServiceBusQuotaExceededError),
         (
             on_sending(effect=Effect.REFUSE, condition=errors.MESSAGE_SIZE_EXCEEDED),
             exceptions.MessageSizeExceededError,

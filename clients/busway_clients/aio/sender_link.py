@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.senders.delivery import SdkSender, deliver, failed_delivery, is_lost, joined, seconds_left
+from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import run_async
@@ -57,7 +58,8 @@ class SenderLink:
         else:
             bound = None if was_open or until == math.inf else until + _GRACE_SECONDS
             delivery = await run_async(deliver(self.sender, messages, until), until=bound)
-        self.is_open = delivery.error is None
+        # The service may end the link after its answer: the next send finds that out, and opens another.
+        self.is_open = delivery.error is None or not is_unavailable(delivery.error)
         if isinstance(delivery.error, TimeoutError):
             late = OperationTimeoutError(message=f"{self._name}: the SDK did not return in time")
             late.__cause__ = delivery.error

@@ -15,6 +15,7 @@ from concurrent.futures import TimeoutError as Overdue
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.senders.delivery import SdkSender, deliver, failed_delivery, is_lost, joined
+from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import run
@@ -112,5 +113,6 @@ class SenderThread:
     def _deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
         delivery = run(deliver(self.sender, messages, until))
         # After an error the SDK may have closed the link; the next send reopens it.
-        self.is_open = delivery.error is None
+        # The service may end the link after its answer: the next send finds that out, and opens another.
+        self.is_open = delivery.error is None or not is_unavailable(delivery.error)
         return delivery

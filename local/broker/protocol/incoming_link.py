@@ -18,16 +18,15 @@ from shared.amqp.values import Malformed
 
 CREDIT = 1000
 BATCH_FORMAT = 0x80013700
-_ENDING = frozenset((Effect.CLOSE_LINK, Effect.FILL))
 
 
 class IncomingLink(Link):
     """
     A link on which the peer delivers.
 
-    A delivery that is too large is dropped as it arrives, and ends the link, except to a hub; so do other faults
-    of a message or its entity (`LinkRefusal`). What was sent after it gets no answer (Azure/azure-sdk-for-python issue
-    37916). Credit is granted again before it runs out, unless the peer does not read its answers; sending without
+    A delivery that is too large is dropped as it arrives, is rejected and ends the link, except to a hub; so do other
+    faults of a message or its entity (`LinkRefusal`). What was sent after it gets no answer (Azure/azure-sdk-for-python
+    issue 37916). Credit is granted again before it runs out, unless the peer does not read its answers; sending without
     credit ends the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
     """
 
@@ -41,6 +40,8 @@ class IncomingLink(Link):
         self._credit = CREDIT
         self._assembly = Assembly(max_message_size)
         self._transaction_id: bytes | None = None
+        self._ending: Refusal | None = None
+        """Why the link ends once the delivery at fault has its answer."""
 
     def open(self) -> None:
         """Open the link and grant credit."""
@@ -86,11 +87,16 @@ class IncomingLink(Link):
         is_settled = first.settled or transfer.settled
         if transaction_id is not None:
             self._answer_in_transaction(transaction_id, first, message, size, is_settled=is_settled)
+            self._end_if_due()
             return
         state = self._answer(message, size, first.message_format or 0)
-        if state is None or is_settled or self.is_over or first.delivery_id is None:
-            return
-        self.session.emit_outcome(first.delivery_id, state, role=True)
+        if state is not None and not is_settled and not self.is_over and first.delivery_id is not None:
+            self.session.emit_outcome(first.delivery_id, state, role=True)
+        self._end_if_due()
+
+    def _end_if_due(self) -> None:
+        if self._ending is not None and not self.is_over:
+            self.detach(self._ending)
 
     def hold(self, size: int) -> None:
         """Count *size* more bytes of an incomplete delivery, or fewer."""
@@ -137,27 +143,19 @@ class IncomingLink(Link):
         """Return the state to settle a delivery with, None if a fault suppresses the answer."""
         fault = self.faults.strike(Operation.SEND, self.path, message) if self.faults.is_set else None
         if fault is None:
-            return self._outcome_or_end(message, size, message_format, transaction)
-        if fault.effect in _ENDING:
+            return self._outcome(message, size, message_format, transaction)
+        if fault.effect is Effect.CLOSE_LINK:
             self.detach(fault.refusal())
             return None
+        if fault.effect is Effect.FILL:
+            self._ending = fault.refusal()
         return apply_fault(
             fault,
             self.session.connection,
             self.path,
-            lambda: self._outcome_or_end(message, size, message_format, transaction),
+            lambda: self._outcome(message, size, message_format, transaction),
             performatives.rejected,
         )
-
-    def _outcome_or_end(
-        self, message: bytes, size: int, message_format: int, transaction: Transaction | None
-    ) -> bytes | None:
-        """Return the state to settle a delivery with, None if the link has ended because of it."""
-        try:
-            return self._outcome(message, size, message_format, transaction)
-        except LinkRefusal as refusal:
-            self.detach(refusal)
-            return None
 
     def _outcome(self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None) -> bytes:
         limit = self._max_message_size
@@ -168,16 +166,17 @@ class IncomingLink(Link):
                 f"The received message (delivery-id:{self._delivery_count}, size:{size} bytes) exceeds the limit "
                 f"({limit} bytes) currently allowed on the link.",
             )
-            if not self.ends_when_too_large:
-                return performatives.rejected(refusal)
-            raise refusal
+            if self.ends_when_too_large:
+                self._ending = refusal
+            return performatives.rejected(refusal)
         try:
             if transaction is None:
                 self.accept(message, message_format)
             else:
                 self.enlist(transaction, message, message_format)
-        except LinkRefusal:
-            raise
+        except LinkRefusal as refusal:
+            self._ending = refusal
+            return performatives.rejected(refusal)
         except AmqpError as refusal:
             return performatives.rejected(refusal)
         except Malformed as malformed:

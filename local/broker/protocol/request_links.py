@@ -10,7 +10,7 @@ from collections import deque
 
 from local.broker import errors
 from local.broker.core.transaction import Transaction
-from local.broker.errors import LinkRefusal, Refusal
+from local.broker.errors import Refusal
 from local.broker.faults import Operation
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.incoming_link import IncomingLink
@@ -18,7 +18,6 @@ from local.broker.protocol.interfaces import LinkSession, ResponsePath
 from local.broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from local.broker.protocol.requests import Node, Request, Response, encode_response, read_request
 from local.broker.protocol.terminus import address_of
-from shared.amqp import performatives
 from shared.amqp.performatives import Attach
 from shared.amqp.values import symbol
 
@@ -41,6 +40,8 @@ _STATUS = {
 
 class RequestLink(IncomingLink):
     """A link that requests arrive on."""
+
+    ends_when_too_large = False
 
     def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
         super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == _TOKENS else _MAX_REQUEST_SIZE)
@@ -86,10 +87,7 @@ class RequestLink(IncomingLink):
         self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
     ) -> bytes | None:
         """Settle a request; a fault affects the operation that is requested, not the delivery of the request."""
-        try:
-            return self._outcome(message, size, message_format, transaction)
-        except LinkRefusal as refusal:
-            return performatives.rejected(refusal)
+        return self._outcome(message, size, message_format, transaction)
 
     def _respond(self, request: Request) -> Response | None:
         fault = None

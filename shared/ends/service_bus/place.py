@@ -112,6 +112,8 @@ class Place:
         # Batches that were in flight when the service closed the link because of one of them. Until so many have had
         # their answer they are sent one by one, which shows the one.
         self._suspects = 0
+        self._named: SenderLink | None = None
+        """The last link on which the service has said which batch was at fault."""
         self._alone = asyncio.Lock()
         self._batching = _Batching.ANY
         self._accepted = 0
@@ -333,11 +335,13 @@ class Place:
             answer.retry_after = None  # it processes what others send
         if isinstance(answer, MessageRejected):
             self._learn(str(error))
-        if isinstance(answer, MessageRejected) and is_lost and link.lost > 1:
-            self._suspects = max(self._suspects, link.lost)
-            text = (
-                "the target closed the link because of one of several batches; the next attempt sends them one by one"
-            )
+        if isinstance(answer, MessageRejected) and not is_lost:
+            self._named = link
+        if isinstance(answer, MessageRejected) and is_lost and (link.lost > 1 or self._named is link):
+            self._suspects = max(self._suspects, 0 if self._named is link else link.lost)
+            text = "the target closed the link because of another batch"
+            if self._suspects:
+                text = "the target closed the link because of one of several batches, which are now sent one by one"
             answer = TargetUnavailable(f"{self.name}: {text}")
             answer.__cause__ = error
         elif self._suspects and not _needs_a_new_link(answer):
