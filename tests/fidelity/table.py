@@ -55,8 +55,8 @@ NOTES = {
     "holds the original until the way back.",
     "encoded": "As text, with the encoding in the property `repl-encoding-NAME`; decoded on the way back.",
     "id": "Busway assigns an id that is the same at every redelivery.",
-    "target": "Left out by Busway. The target computes `absolute-expiry-time` from the time to live, unless that is above "
-    "49.7 days: then it is kept. The other two would take effect twice.",
+    "target": "Left out by Busway. The target computes `absolute-expiry-time` from the time to live, unless that is "
+    "above 49.7 days: then it is kept. The other two would take effect twice.",
     "hop": "Left out: delivery annotations are for one hop (AMQP 1.0, part 3, 3.2.2). A lock token is among them.",
     "host": "Azure's host changes it before Busway receives the message.",
     "created": "Azure's host replaces `creation-time` if there is a time to live.",
