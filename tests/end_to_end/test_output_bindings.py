@@ -141,8 +141,7 @@ def test_binary_body_goes_to_rejects(app: App) -> None:
 
 
 def test_output_that_fails_brings_the_batch_back_and_nothing_is_lost(app: App) -> None:
-    # The SDK of the host tries three more times.
-    fault = Fault(effect=Effect.FILL, entity="carrier", operations=frozenset((Operation.SEND,)), times=8)
+    fault = Fault(effect=Effect.FILL, entity="carrier", operations=frozenset((Operation.SEND,)), times=3)
     app.broker.faults("east").add(fault)
     app.send("orders", *(order(number) for number in range(5)))
     taken = app.take("orders", 5)
