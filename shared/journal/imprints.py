@@ -20,7 +20,8 @@ from hashlib import blake2b
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
-from shared.amqp.scan import text
+from shared.amqp.scan import extent_bytes, text
+from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.message.loop_prevention import path_before
@@ -61,6 +62,7 @@ _REASON_CHARACTERS = 256
 _SET_BY_SERVICE = frozenset((b"DeadLetterReason", b"DeadLetterErrorDescription", RULE_NAME.encode()))
 _ENCODINGS = ENCODING.encode()
 
+_SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
 # Offset of the first pair of application properties, by the first bytes of the section.
 _CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
@@ -80,7 +82,7 @@ class Imprinter:
         covered = tuple(index for index, name in _COVERED.items() if name not in system)
         self._counts_correlation_id = _CORRELATION_ID in covered
         self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
-        self._counts = lru_cache(maxsize=1024)(self._is_covered)
+        self._plans = Shapes(self._plan)
 
     def arriving(self, message: Message) -> Imprint:
         """Return the imprint of *message* as it was received, before anything has changed it."""
@@ -156,19 +158,33 @@ class Imprinter:
 
     def _pairs(self, section: bytes) -> Sequence[bytes]:
         """Return the application properties that the digest covers, each canonical, in the order of their bytes."""
+        plan = self._plans.find(section) if section else ()
+        if plan is not None:
+            return [section[start:stop] for start, stop in plan]
         if _ENCODINGS in section:
             return sorted(self._decoded_pairs(section))
         pairs = []
         for start, key_start, value_start, stop in map_section.walk(section):
-            if not self._counts(section[key_start:value_start]):
-                continue
-            if section[start] in CANONICAL_WIDTHS and section[value_start] in CANONICAL_WIDTHS:
-                pairs.append(section[start:stop])
-            else:
+            if self._counts(section[key_start:value_start]):
                 pairs.append(canonical(section, start, value_start) + canonical(section, value_start, stop))
         return sorted(pairs)
 
-    def _is_covered(self, key: bytes) -> bool:
+    def _plan(self, section: bytes) -> tuple[list[Part], Sequence[tuple[int, int]]] | None:
+        """Return where the pairs are, in the order of their keys, if the digest covers all and all are canonical."""
+        parts: list[Part] = []
+        pairs: dict[bytes, tuple[int, int]] = {}
+        for start, key_start, value_start, stop in map_section.walk(section):
+            code, key = section[value_start], section[start:value_start]
+            extent = extent_bytes(code)
+            is_canonical = section[start] == _SHORT_STRING and code in CANONICAL_WIDTHS
+            if extent is None or not is_canonical or key in pairs or not self._counts(section[key_start:value_start]):
+                return None
+            parts.append((start, value_start + extent, stop))
+            pairs[key] = start, stop
+        # No encoded key is the beginning of another one, so the keys alone decide the order.
+        return parts, [pairs[key] for key in sorted(pairs)]
+
+    def _counts(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _SET_BY_SERVICE and key.lower() not in self._left_out
 
     def _decoded_pairs(self, section: bytes) -> list[bytes]:

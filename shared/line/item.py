@@ -13,7 +13,7 @@ from msgspec import Struct
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.rejection import Part, requested_part
 from shared.line.routing import Target
-from shared.line.states import KNOWN_BEFORE, OUTCOMES, IllegalTransitionError, Rejection, Stage, State, check
+from shared.line.states import FROM, KNOWN_BEFORE, OUTCOMES, IllegalTransitionError, Rejection, Stage, State
 from shared.message.arrival import Arrival, CarriedEvent
 from shared.message.message import Message
 from shared.protocols import Imprint, Joined, Outcome, Outgoing
@@ -141,7 +141,8 @@ class Item(Struct, eq=False):
 
     def become(self, state: State) -> None:
         """Change the state, as the table allows; for those with data there is a method below."""
-        check(self.state, state)
+        if self.state not in FROM[state]:
+            raise IllegalTransitionError(f"a message that is {self.state!s} cannot become {state!s}")
         self.state = state
 
     # Before the send

@@ -150,12 +150,6 @@ class IllegalTransitionError(Exception):
     """A transition that the table does not have: a fault in Busway."""
 
 
-def check(before: State, after: State) -> None:
-    """Raise IllegalTransitionError unless a message may go from one state to another."""
-    if before not in FROM[after]:
-        raise IllegalTransitionError(f"a message that is {before!s} cannot become {after!s}")
-
-
 def lines() -> list[str]:
     """Return the table as text: each state with the states before it, and the outcome of a terminal one."""
     text = [f"{'state':<16} {'outcome':<9} after"]
