@@ -63,6 +63,8 @@ def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
             copies = {number: _arrival(message.encode()).name for number, message in store.messages.items()}
             own = [number for number, name in copies.items() if name in drafts]
             inner = {copies[number] for number in own[1:-1]} - {copies[number] for number in (*own[:1], *own[-1:])}
+            # A copy that was deleted with its target has arrived all the same: a tap has seen it.
+            inner -= {_arrival(content).name for content in world.deleted.get((site, path), ())}
             if inner:
                 chosen = chance.choice(sorted(inner))
                 for number in [number for number, name in copies.items() if name == chosen]:
