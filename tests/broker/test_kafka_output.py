@@ -262,10 +262,7 @@ def test_a_record_that_event_hubs_would_answer_by_closing_the_connection_is_reje
 ) -> None:
     # EH03: azure-event-hubs-for-kafka 255
     messages = [outgoing(1, "k"), outgoing(2, "large", b"x" * 1_046_528), outgoing(3, "k"), outgoing(4, "k")]
-    answers: list[BuswayError | None] = []
-    while len(answers) < len(messages):
-        [found] = asyncio.run(sending(cluster, topic, messages[len(answers) :], is_event_hubs=True))
-        answers += found[: next((at for at, each in enumerate(found) if isinstance(each, TargetUnavailable)), 9)]
+    [answers] = sent(cluster, topic, messages, is_event_hubs=True)
     assert [None if each is None else type(each) for each in answers] == [None, MessageRejected, None, None]
     assert isinstance(answers[1], MessageRejected)
     assert answers[1].reason == "MessageSizeExceeded"

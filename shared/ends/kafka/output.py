@@ -3,6 +3,7 @@ Sends encoded messages to the topics of Kafka brokers, with the order that each 
 
 All messages of a call leave together, by several producers, of which each key has one. If a message is not accepted, no
 later one with its key is sent, and the answers to those that were held back say so; the next call opens a new producer.
+What the library itself finds too large holds back nothing.
 """
 
 import asyncio
@@ -236,7 +237,7 @@ class _Topic:
     ) -> Iterator[tuple[int, BuswayError | None]]:
         """Yield the error of each message of a call, and note how the next attempt finds a refused one of several."""
         failures = [each for each in call.answers.values() if each is not None]
-        causes = [each for each in failures if not is_consequence(each.name)]
+        causes = [each for each in failures if not (each.is_of_one_message or is_consequence(each.name))]
         cause = causes[0] if causes else producer.last_error
         is_refused = not causes and cause is not None and self._reaction_to(cause.name).error is TargetRefused
         for position in call.positions:

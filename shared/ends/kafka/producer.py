@@ -56,6 +56,11 @@ class Failure(NamedTuple):
     text: str
     partition: int | None = None
 
+    @property
+    def is_of_one_message(self) -> bool:
+        """Whether the library has refused one message itself, which never was in its queue: the others go on."""
+        return self.name == "MSG_SIZE_TOO_LARGE" and self.partition is None
+
 
 class KafkaError(Exception):
     """A producer that cannot be opened."""
@@ -175,8 +180,9 @@ class KafkaProducer:
                         on_delivery=partial(call.report, position),
                     )
                 except (self._error, BufferError) as error:
-                    call.answers[position] = _failure_of(error)
-                    self._fail()
+                    failure = call.answers[position] = _failure_of(error)
+                    if not failure.is_of_one_message:
+                        self._fail()
 
     def abandon(self, call: Call) -> None:
         """Wait no longer for answers to *call*; what is under way may still be accepted."""
