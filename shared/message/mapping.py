@@ -16,7 +16,7 @@ from functools import lru_cache
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list
-from shared.amqp.values import NULL, TRUE, Malformed, Value, binary, string, uint
+from shared.amqp.values import NULL, TRUE, Malformed, Value, binary, string, uint, ulong
 from shared.message.kafka_key import ANNOTATION as _KAFKA_KEY
 from shared.message.kafka_key import restore_key
 from shared.message.message import Message
@@ -42,6 +42,9 @@ _HEADER = b"\x00\x53\x70"
 _NULL = b"\x40"
 _HEADER_FIELDS = (DURABLE, PRIORITY, TIME_TO_LIVE)
 _LARGEST_UINT = 2**32 - 1
+_LONGEST_IN_HEADER = uint(_LARGEST_UINT)
+_LONGEST_LIFE = 2**48
+"""8,900 years, which a creation time can be added to."""
 
 # The format codes of what Service Bus takes as no property: binaries, lists, maps and arrays.
 _BINARIES = frozenset((0xA0, 0xB0))
@@ -79,6 +82,8 @@ def keep_broker_properties(message: Message) -> None:
 
 def _kept_broker_properties(message: Message) -> Changes:
     changes: Changes = dict(_kept_header(message.sections.header))
+    if changes.get(TIME_TO_LIVE) == _LONGEST_IN_HEADER and (life := message.time_to_live) is not None:
+        changes[TIME_TO_LIVE] = ulong(life)
     message.sections.header = b""
     scheduled = message.annotation(_SCHEDULED)
     if scheduled is not None:
@@ -164,15 +169,21 @@ def _restore_broker_properties(message: Message) -> None:
     changes: Changes = {}
     fields = _header_fields(message.sections.header)
     fields += [_NULL] * (len(_HEADER_FIELDS) - len(fields))
+    life = 0
     for index, name in enumerate(_HEADER_FIELDS):
         kept = message.application_property(name)
         if kept is None:
             continue
         if fields[index] == _NULL:
-            fields[index] = encode(_milliseconds(kept) if name == TIME_TO_LIVE else kept)
+            if name == TIME_TO_LIVE and kept.kind != "uint":
+                life = _milliseconds(kept)
+                kept = uint(min(life, _LARGEST_UINT))
+            fields[index] = encode(kept)
         changes[name] = None
     if changes:
         message.sections.header = join_list(_HEADER, fields)
+    if life > _LARGEST_UINT:
+        message.time_to_live = life
     scheduled = message.application_property(SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None:
         message.set_annotations({_SCHEDULED: scheduled})
@@ -181,10 +192,10 @@ def _restore_broker_properties(message: Message) -> None:
         message.set_properties(changes)
 
 
-def _milliseconds(kept: Value) -> Value:
+def _milliseconds(kept: Value) -> int:
     # An application that passes events on with another SDK may have made an int or a long of it.
-    if isinstance(kept.payload, int) and kept.kind != "boolean" and 0 <= kept.payload <= _LARGEST_UINT:
-        return kept if kept.kind == "uint" else uint(kept.payload)
+    if isinstance(kept.payload, int) and kept.kind != "boolean" and 0 <= kept.payload <= _LONGEST_LIFE:
+        return kept.payload
     raise Malformed(f"property {TIME_TO_LIVE}: got a {kept.kind}, expected milliseconds as a uint")
 
 

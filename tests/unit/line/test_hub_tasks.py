@@ -32,6 +32,8 @@ from tests.fakes import (
 )
 from tests.messages import delivered
 
+DAY = 86_400_000  # milliseconds
+
 
 class Hub(OutputThatAccepts):
     """A hub that at its first call cannot accept the messages with one key."""
@@ -163,6 +165,20 @@ def test_own_time_to_live_takes_precedence_over_the_kept_one() -> None:
     restore_event(message)
     assert message.time_to_live == 70
     assert list(message.application_properties()) == []
+
+
+@pytest.mark.parametrize("life", [1, 2**32 - 2, 90 * DAY, 10_000 * DAY, None])
+def test_a_time_to_live_of_any_length_survives_a_hub(life: int | None) -> None:
+    # Azure/azure-sdk-for-net 38875: from 49.7 days on it is the time between two properties of the message.
+    message = messages.message(1, origin=SOMEWHERE)
+    message.time_to_live = life
+    message_into_event(message)
+    event = Message.received(message.encode(), SOMEWHERE)
+    assert event.sections.header == b""
+    restore_event(event)
+    returned = Message.received(event.encode(), SOMEWHERE)
+    assert returned.time_to_live == life
+    assert list(returned.application_properties()) == []
 
 
 def test_an_iot_hub_event_without_a_key_gets_its_device_as_key() -> None:
