@@ -58,7 +58,7 @@ class SmokeTest:
     def __init__(
         self, folder: Path, configuration: Configuration, entities: Entities, watched: Sequence[str], *, as_json: bool
     ) -> None:
-        """Look for messages of topics in the subscriptions *watched* too; raises ConfigError for one that is none."""
+        """Look for messages of topics in the subscriptions *watched* too; raises ConfigError for another name."""
         self._folder = folder
         self._configuration = configuration
         self._entities = entities

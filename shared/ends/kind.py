@@ -142,7 +142,7 @@ class Kind:
     """Returns what a task does with each message as it arrives."""
     texts: Texts | None = None
     name_fault: Callable[[str, bool], str | None] = lambda _name, _is_source: None
-    """Returns what is expected of the name of a queue if this is none; the flag says whether it is a source."""
+    """Returns what a queue's name should be, or None if this one is valid; the flag says whether it is a source."""
     sends_at_once: bool = False
     """Whether messages of a task without an order may be sent before earlier ones are accepted."""
     settles_singly: bool = False

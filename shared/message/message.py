@@ -418,7 +418,7 @@ class Message(Struct, eq=False, gc=False):
 @lru_cache(maxsize=256)
 def _sender_header(header: bytes, *, keeps_longest_life: bool) -> bytes:
     """
-    Return the header without the fields that the service sets, and without a time to live that is none.
+    Return the header without the fields that the service sets, and without a time to live of 0 or forever.
 
     Cached, because most messages share a few headers.
     """
