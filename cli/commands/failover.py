@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -118,7 +118,7 @@ def failback(
 
     failover, clock = _opened(config), SystemClock()
     dry = DryRegister(failover.register, clock)
-    register: Register = dry if dry_run else failover.register
+    register: Register[Any] = dry if dry_run else failover.register
     before = register.read()
     steps = FailbackSteps(
         register,

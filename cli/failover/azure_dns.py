@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CHANGED = "busway-changed"
 
 
-class AzureDns(Register):
+class AzureDns(Register[Mapping[str, "RecordSet"]]):
     """The register in a zone of Azure DNS, which publishes a change itself."""
 
     version_name = "ETag"
@@ -48,7 +48,12 @@ class AzureDns(Register):
         self._prefix = prefix
         self._clock = clock
 
-    def _changes(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str], state: RegisterState) -> list[str]:  # noqa: ARG002
+    def _changes(
+        self,
+        content: Mapping[str, "RecordSet"],  # noqa: ARG002 - the state has what matters of it
+        roles: Mapping[str, str],
+        state: RegisterState,
+    ) -> list[str]:
         check_shared_aliases(self._aliases, state.active, roles)
         for site in set(roles.values()):
             self._check(site)
@@ -59,7 +64,7 @@ class AzureDns(Register):
         }
         return list(lines.values())
 
-    def _point(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str], state: RegisterState) -> None:  # noqa: ARG002
+    def _point(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str]) -> None:
         done: list[str] = []
         for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
             self._replace(alias, site, content[alias], done)

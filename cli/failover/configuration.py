@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
 
@@ -31,7 +32,7 @@ class Failover:
     """The configuration that the commands use."""
 
     file: FailoverFile
-    register: Register
+    register: Register[Any]
     connections: Mapping[str, Connection]
 
     @property
@@ -101,7 +102,7 @@ def open_failover(folder: Path, clock: Clock) -> Failover:
     return Failover(file, _register(file, folder, clock), connections)
 
 
-def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register:
+def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register[Any]:
     names = {site: each.name for site, each in file.sites.items() if each.name is not None}
     if file.zone is not None:
         return ZoneFile(folder / file.zone.file, file.zone.origin, file.aliases, names, file.prefix)
@@ -115,7 +116,7 @@ def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register:
     return EndpointFile(path, ROLES, clock, private_key=key, key=file.endpoints.key_id or "", validity=validity)
 
 
-def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Register:
+def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Register[Any]:
     place = file.azure_dns
     assert place is not None  # noqa: S101 - the caller has checked it
     try:

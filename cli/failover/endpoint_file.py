@@ -14,7 +14,7 @@ from cli.failover.register import FailoverRefused, Register, RegisterState
 from shared.clock import Clock
 
 
-class EndpointFile(Register):
+class EndpointFile(Register[EndpointDocument]):
     """The register in a JSON document; with a private key it verifies the signature, and signs each change."""
 
     def __init__(
@@ -56,7 +56,7 @@ class EndpointFile(Register):
             lines.append(f"expires: {_text(content.expires)} -> {_text(self._expires(content))}")
         return [*lines, f"serial: {content.serial} -> {content.serial + 1}"] if lines else []
 
-    def _point(self, content: EndpointDocument, roles: Mapping[str, str], state: RegisterState) -> None:  # noqa: ARG002
+    def _point(self, content: EndpointDocument, roles: Mapping[str, str]) -> None:
         changed = with_changes(
             content, serial=content.serial + 1, active={**content.active, **roles}, expires=self._expires(content)
         )

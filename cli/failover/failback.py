@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from cli.failover.contents import Contents, EntityContents
 from cli.failover.register import FailoverRefused, Register, RegisterState
@@ -60,7 +61,7 @@ class Failback:
 class FailbackSteps:
     """The failback to *primary* from all of *secondaries*; *began* is when the command started to wait."""
 
-    register: Register
+    register: Register[Any]
     primary: str
     secondaries: Sequence[str]
     look: Callable[[str], Awaitable[Contents]]

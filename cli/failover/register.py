@@ -31,8 +31,8 @@ class RegisterState:
     changed: datetime | None
 
 
-class Register(ABC):
-    """A zone or a document; a subclass has its content, of whatever type that is."""
+class Register[Content](ABC):
+    """A zone or a document."""
 
     where: str
     """Its name in messages."""
@@ -57,7 +57,7 @@ class Register(ABC):
                 raise FailoverRefused(f"{self.where}: {text}")
             if not self._changes(content, roles, state):
                 return state
-            self._point(content, roles, state)
+            self._point(content, roles)
         return self.read()
 
     def _turn(self) -> AbstractContextManager[None]:
@@ -65,19 +65,19 @@ class Register(ABC):
         return nullcontext()
 
     @abstractmethod
-    def _content(self) -> Any:  # noqa: ANN401 - each has its own type
+    def _content(self) -> Content:
         """Return its content; raises FailoverRefused."""
 
     @abstractmethod
-    def _state(self, content: Any) -> RegisterState:  # noqa: ANN401
+    def _state(self, content: Content) -> RegisterState:
         """Return what the content says; raises FailoverRefused."""
 
     @abstractmethod
-    def _changes(self, content: Any, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ANN401
+    def _changes(self, content: Content, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
         """Return the old and new values; raises FailoverRefused for an impossible change."""
 
     @abstractmethod
-    def _point(self, content: Any, roles: Mapping[str, str], state: RegisterState) -> None:  # noqa: ANN401
+    def _point(self, content: Content, roles: Mapping[str, str]) -> None:
         """Write the content with other sites for *roles*; raises FailoverRefused."""
 
     def _site_of[N](self, alias: str, target: N, names: Mapping[str, N]) -> str:
@@ -89,10 +89,10 @@ class Register(ABC):
         return found
 
 
-class DryRegister(Register):
+class DryRegister(Register[RegisterState]):
     """A register for dry runs, which answers as a changed one would: the real one stays as it is."""
 
-    def __init__(self, register: Register, clock: Clock) -> None:
+    def __init__(self, register: Register[Any], clock: Clock) -> None:
         """Read from *register*."""
         self.noted: list[str] = []
         """A line for each change that was not made."""
@@ -112,10 +112,15 @@ class DryRegister(Register):
     def _state(self, content: RegisterState) -> RegisterState:
         return content
 
-    def _changes(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ARG002 - it is the real register that knows
+    def _changes(
+        self,
+        content: RegisterState,  # noqa: ARG002 - the real register reads its own
+        roles: Mapping[str, str],
+        state: RegisterState,
+    ) -> Sequence[str]:
         return self._register.changes(roles, state)
 
-    def _point(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> None:
+    def _point(self, content: RegisterState, roles: Mapping[str, str]) -> None:
         """Point nothing."""
 
 

@@ -17,7 +17,7 @@ from cli.failover.register import FailoverRefused, Register, RegisterState, chec
 _DIRECTIVES = {"$ORIGIN", "$TTL"}
 
 
-class ZoneFile(Register):
+class ZoneFile(Register[dns.zone.Zone]):
     """The register in a zone file; the name server must reload it after a change."""
 
     def __init__(
@@ -52,14 +52,15 @@ class ZoneFile(Register):
         serial = _next_serial(int(state.version))
         return [*lines.values(), f"{self._origin} SOA serial {state.version} -> {serial}"]
 
-    def _point(self, content: dns.zone.Zone, roles: Mapping[str, str], state: RegisterState) -> None:
+    def _point(self, content: dns.zone.Zone, roles: Mapping[str, str]) -> None:
+        serial = _next_serial(int(self._state(content).version))
         with content.writer() as transaction:
             for role, site in roles.items():
                 alias = self._aliases[role]
                 found = content.find_rdataset(alias, dns.rdatatype.CNAME)
                 # With the comment on its line.
                 transaction.replace(alias, found.ttl, found[0].replace(target=self._names[site]))
-            transaction.update_serial(_next_serial(int(state.version)), relative=False, name=self._origin)
+            transaction.update_serial(serial, relative=False, name=self._origin)
         # By convention the SOA record comes first, and some name servers require it.
         content.nodes[self._origin].rdatasets.sort(key=lambda each: each.rdtype != dns.rdatatype.SOA)
         text = content.to_text(relativize=True, want_comments=True, want_origin=True)

@@ -17,7 +17,7 @@ START = datetime(2026, 11, 21, 19, 0, tzinfo=UTC)
 TTL = 30
 
 
-class RegisterInMemory(Register):
+class RegisterInMemory(Register[RegisterState]):
     """A register without a file."""
 
     where = "the register"
@@ -38,16 +38,20 @@ class RegisterInMemory(Register):
     def _state(self, content: RegisterState) -> RegisterState:
         return content
 
-    def _changes(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ARG002 - the register's
+    def _changes(
+        self,
+        content: RegisterState,  # noqa: ARG002 - it equals the state
+        roles: Mapping[str, str],
+        state: RegisterState,
+    ) -> Sequence[str]:
         return [f"{role} -> {site}" for role, site in roles.items() if state.active[role] != site]
 
-    def _point(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> None:
-        assert state == content
+    def _point(self, content: RegisterState, roles: Mapping[str, str]) -> None:
         self.writes.append(dict(roles))
         self.state = replace(
-            state,
-            active={**state.active, **roles},
-            version=str(int(state.version) + 1),
+            content,
+            active={**content.active, **roles},
+            version=str(int(content.version) + 1),
             changed=self.clock.now() if self.knows_when else None,
         )
 
