@@ -59,14 +59,15 @@ class Requests:
             session, Attach(f"{name}:answers", 0, True, _SETTLED, _FIRST, *answers, None, None, (), None)
         )
         receiver.requests = self
+        self._receiver = receiver
         session.attach(self._sender)
         session.attach(receiver)
         receiver.grant(_CREDIT)
 
     @property
     def failure(self) -> Exception | None:
-        """Return the error that ended the links, None while they are usable."""
-        return self._sender.failure
+        """Return the error that ended a link, None while both are usable."""
+        return self._sender.failure or self._receiver.failure
 
     def ask(self, properties: Mapping[str, Value], content: Value, answered: Answered) -> str:
         """Send a request and return its id; *answered* gets its answer, or the error that ended the links before."""
