@@ -28,7 +28,7 @@ from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, double, int_, long, string, symbol, timestamp, uint
 from shared.amqp.values import uuid as amqp_uuid
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 from shared.line.accepted_sends import REMEMBERED_SENDS
 
 ROUNDS = 5

@@ -51,8 +51,9 @@ class Output(Protocol):
 
         Several calls may be under way at once; between them there is no order.
         After TargetUnavailable or TargetRefused, no later message of the call that must keep its order with this one is
-        sent, and all of them get that error: in Service Bus all, in Event Hubs those of the same partition key or named
-        partition. A MessageRejected concerns its message alone. Raises nothing.
+        sent, and all of them get that error: in Service Bus all, or if they go one by one those of the same session or
+        partition key; in Event Hubs those of the same partition key or named partition. A MessageRejected concerns its
+        message alone. Raises nothing.
         """
         ...
 

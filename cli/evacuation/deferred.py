@@ -8,7 +8,7 @@ from itertools import count
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, SessionLockLostError
 
 from cli.evacuation.targets import TIMEOUT_SECONDS
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 from shared.resend.receiver import Receiver, by_halves, unavailable
 from shared.resend.source import LockedMessage
 

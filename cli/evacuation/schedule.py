@@ -21,7 +21,7 @@ from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.amqp.values import timestamp
 from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker
-from shared.ends.service_bus.place import translated
+from shared.ends.service_bus.send_errors import translated
 from shared.errors import BuswayError, MessageRejected
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage, was_answered

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from local.host.annotations import annotations_of, number_of
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 
 _log = logging.getLogger(__name__)
 

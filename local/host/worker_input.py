@@ -17,7 +17,7 @@ from typing import NamedTuple
 from local.host.dotnet_message import encoded, received
 from local.host.protos import CollectionModelBindingData, ModelBindingData, TypedData
 from local.host.worker import Function
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 
 _VERSION = "1.0"
 _CONTENT_TYPE = "application/octet-stream"

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
+from shared.ends.azure_amqp.raw_link import LinkClosed
 from shared.ends.event_hubs.receiver import EventHub, PartitionConnection
-from shared.ends.sdk_amqp.raw_link import LinkClosed
 from shared.errors import BuswayError, TargetUnavailable
 from shared.line.shutdown import Shutdown
 from shared.message.arrival import Arrival, Origin

@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from shared.amqp import performatives
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.ends.service_bus.management import ManagementConnection

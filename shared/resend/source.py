@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import TargetUnavailable
 from shared.resend.letters import Letter
 

@@ -17,8 +17,8 @@ from local.host.settlement.receiver import Receiver
 from local.host.settlement.relay import SettlementRelay
 from local.host.triggers.service_bus_source import ServiceBusSource
 from shared.clock import ManualClock
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.namespace import Namespace
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.ends.service_bus.output import ServiceBusOutput

@@ -16,9 +16,9 @@ from shared.amqp.codec import plain
 from shared.amqp.fields import fields_of
 from shared.amqp.performatives import ACCEPTED
 from shared.clock import ManualClock
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.namespace import Namespace
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed
 from shared.ends.service_bus.connection import ServiceBusConnection, session_timeout
 from tests.broker.recording_proxy import RecordingProxy, Sent
 from tests.broker.settling import send

@@ -165,13 +165,49 @@ def test_what_the_service_cannot_process_is_found_and_rejected_while_the_others_
     assert arrived(broker, "q") == [f"m-{n}" for n in range(40) if n != 13]
 
 
-def test_overload_rejects_nothing(broker: RunningBroker) -> None:
+@pytest.mark.parametrize("count", [1, 40])
+def test_overload_rejects_nothing_and_is_not_made_worse(broker: RunningBroker, count: int) -> None:
     fault = Fault(effect=Effect.REFUSE, operations=frozenset((Operation.SEND,)), condition="amqp:internal-error")
     broker.faults("west").add(fault)
-    for answers in send(broker, "q", *[[outgoing(1)]] * 30):
-        (answer,) = answers
-        assert isinstance(answer, TargetUnavailable)
-        assert answer.retry_after is not None
+    attempts = 30
+    for answers in send(broker, "q", *[[outgoing(n) for n in range(count)]] * attempts):
+        assert all(isinstance(answer, TargetUnavailable) and answer.retry_after is not None for answer in answers)
+    # A batch, and from the second attempt on some messages of it alone.
+    (plain,) = broker.inspect("west", lambda west: west.faults.plain())
+    assert plain["struck"] == (attempts if count == 1 else attempts + sum(range(2, 8)) + 8 * (attempts - 7))
+
+
+def test_an_overload_that_follows_partial_success_rejects_nothing(broker: RunningBroker) -> None:
+    def overload(probability: float) -> Fault:
+        return Fault(
+            effect=Effect.REFUSE,
+            operations=frozenset((Operation.SEND,)),
+            condition="amqp:internal-error",
+            probability=probability,
+            seed=7,
+        )
+
+    async def body() -> list[Answers]:
+        output = opened(broker)
+        found: list[Answers] = []
+        waiting = [outgoing(n) for n in range(60)]
+        faults = broker.faults("west")
+        try:
+            faults.add(overload(1.0))
+            found += [await output.send("q", waiting, timeout_seconds=_SECONDS) for _ in range(2)]
+            faults.clear()
+            faults.add(overload(0.5))
+            found.append(await output.send("q", waiting, timeout_seconds=_SECONDS))
+            waiting = [each for each, answer in zip(waiting, found[-1], strict=True) if answer is not None]
+            faults.clear()
+            faults.add(overload(1.0))
+            found += [await output.send("q", waiting, timeout_seconds=_SECONDS) for _ in range(20)]
+        finally:
+            await output.close()
+        return found
+
+    answers = [answer for found in asyncio.run(body()) for answer in found]
+    assert not [answer for answer in answers if isinstance(answer, MessageRejected)]
 
 
 @pytest.mark.parametrize(("description", "seconds"), [("Please wait 2 seconds and try again.", 2), ("busy", 10)])

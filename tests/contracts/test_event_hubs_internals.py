@@ -32,10 +32,10 @@ from azure.eventhub.aio import EventHubProducerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
 from shared.amqp.sections import DATA, body_parts
+from shared.ends.azure_amqp.encoded_transfer import BATCH
 from shared.ends.batches import encode_batch, envelope_of
 from shared.ends.event_hubs.internals import condition_of
 from shared.ends.event_hubs.output import Publisher
-from shared.ends.sdk_amqp.encoded_transfer import BATCH
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message

@@ -31,10 +31,10 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.amqp.sections import DATA, body_parts
+from shared.ends.azure_amqp.encoded_transfer import BATCH, ONE_MESSAGE
 from shared.ends.batches import encode_batch, envelope_of
-from shared.ends.sdk_amqp.encoded_transfer import BATCH, ONE_MESSAGE
 from shared.ends.service_bus.internals import condition_of
-from shared.ends.service_bus.place import translated
+from shared.ends.service_bus.send_errors import translated
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message

@@ -14,7 +14,7 @@ from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
 from local.broker.core.usage import check_can_receive
 from local.broker.errors import Refusal
-from shared.ends.sdk_amqp.raw_link import LinkClosed, RawLink, refused_or_closed
+from shared.ends.azure_amqp.raw_link import LinkClosed, RawLink, refused_or_closed
 from tests.simulation.carrier import Carrier
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Operation

@@ -13,7 +13,7 @@ from local.broker import errors
 from local.broker.core.store import MessageStore
 from local.broker.errors import Refusal
 from shared.amqp.performatives import OUTCOME_STATES, Attach, Flow
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network

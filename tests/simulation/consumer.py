@@ -11,7 +11,7 @@ from local.broker.errors import Refusal
 from local.broker.protocol.consumer_link import settlement_of
 from shared.amqp.codec import decode_all
 from shared.amqp.performatives import Transfer
-from shared.ends.sdk_amqp.raw_link import RawLink
+from shared.ends.azure_amqp.raw_link import RawLink
 
 if TYPE_CHECKING:
     from tests.simulation.carrier import Carrier

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from local.broker.core.hub import Coordinate, Position
 from local.broker.core.hub import Partition as HubPartition
 from local.broker.errors import Refusal
-from shared.ends.sdk_amqp.raw_link import refused_or_closed
+from shared.ends.azure_amqp.raw_link import refused_or_closed
 from tests.simulation.carrier import Carrier
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import Cut, Network

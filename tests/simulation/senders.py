@@ -18,8 +18,8 @@ from local.broker.core.usage import check_can_send
 from local.broker.errors import Refusal
 from local.broker.protocol import hub_links, publisher_link
 from local.broker.protocol.incoming_link import BATCH_FORMAT
+from shared.ends.azure_amqp.encoded_transfer import EncodedMessage
 from shared.ends.event_hubs.output import EventHubsOutput
-from shared.ends.sdk_amqp.encoded_transfer import EncodedMessage
 from shared.ends.service_bus.output import ServiceBusOutput
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network

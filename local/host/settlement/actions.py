@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from local.host.settlement.failure import ServiceBusFailure
 from local.host.settlement.outcome import Outcome
 from local.host.settlement.receiver import Receiver
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import BuswayError
 
 

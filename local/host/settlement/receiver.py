@@ -20,7 +20,7 @@ from local.host.annotations import annotations_of, number_of
 from local.host.settlement.failure import SESSION_LOCK_LOST, Failure, ServiceBusFailure
 from local.host.settlement.outcome import Outcome
 from local.host.triggers.service_bus_source import ServiceBusSource
-from shared.ends.sdk_amqp.raw_link import Delivery, RawLink
+from shared.ends.azure_amqp.raw_link import Delivery, RawLink
 from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.ends.service_bus.internals import condition_of
 from shared.ends.service_bus.management import ManagementConnection

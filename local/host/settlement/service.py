@@ -20,7 +20,7 @@ from local.host.settlement.contract import CALLS, EMPTY, SERVICE
 from local.host.settlement.failure import Failure, check_length
 from local.host.settlement.outcome import COMPLETED, abandoned, dead_lettered, deferred
 from shared.amqp.values import Malformed
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 
 _HOST = "127.0.0.1"
 _OPTIONS = (("grpc.max_send_message_length", 2**31 - 1), ("grpc.max_receive_message_length", 2**31 - 1))

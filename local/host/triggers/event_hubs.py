@@ -31,8 +31,8 @@ from local.host.settings import EventHubsOptions
 from local.host.worker import Function, Worker
 from local.host.worker_input import event_hubs_input
 from shared.clock import Clock
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.event_hubs.receiver import EventHub, PartitionConnection, Position
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.errors import TargetUnavailable
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from local.host.settlement.actions import Actions
 from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver
 from local.host.triggers.service_bus_listener import ServiceBusListener
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.connection import ServiceBusConnection
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Invocation, Worker
 from local.host.worker_input import receiver_metadata, service_bus_input
 from shared.clock import Clock
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import TargetUnavailable
 
 _log = logging.getLogger(__name__)

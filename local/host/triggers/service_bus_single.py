@@ -29,7 +29,7 @@ from local.host.settlement.outcome import ABANDONED, COMPLETED
 from local.host.settlement.receiver import Receiver, message_locked_until
 from local.host.triggers.service_bus_listener import ServiceBusListener
 from shared.clock import SystemClock
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.errors import TargetRefused, TargetUnavailable
 

@@ -24,7 +24,7 @@ from azure.eventhub._pyamqp.message import _MessageDelivery
 from azure.eventhub.aio import EventHubProducerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
-from shared.ends.sdk_amqp.encoded_transfer import EncodedMessage, transfer_encoded_messages
+from shared.ends.azure_amqp.encoded_transfer import EncodedMessage, transfer_encoded_messages
 
 # Everything that the SDK raises for failures of the network or the service, timeouts included.
 WORLD_ERRORS = (AMQPException, AzureError, EventHubError, OSError)

@@ -13,10 +13,10 @@ from azure.eventhub.aio import EventHubConsumerClient
 
 from shared.access.identity import async_credential
 from shared.amqp.values import described, long, string, symbol
+from shared.ends.azure_amqp.raw_connection import Peer, RawConnection
+from shared.ends.azure_amqp.raw_link import RawLink, refused_or_closed
 from shared.ends.event_hubs.clients import consumer_of
 from shared.ends.namespace import Namespace, tls
-from shared.ends.sdk_amqp.raw_connection import Peer, RawConnection
-from shared.ends.sdk_amqp.raw_link import RawLink, refused_or_closed
 
 _OPEN_SECONDS = 30.0
 _SCOPE = "https://eventhubs.azure.net//.default"

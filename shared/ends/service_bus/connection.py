@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from azure.servicebus.aio import ServiceBusClient
 
 from shared.amqp.values import NULL, string, uint
+from shared.ends.azure_amqp.raw_connection import RawConnection
+from shared.ends.azure_amqp.raw_link import RawLink
 from shared.ends.namespace import Namespace
-from shared.ends.sdk_amqp.raw_connection import RawConnection
-from shared.ends.sdk_amqp.raw_link import RawLink
 from shared.ends.service_bus.clients import client_of
 from shared.ends.service_bus.internals import peer_of
 from shared.ends.service_bus.management import ManagementConnection

@@ -18,8 +18,8 @@ from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransp
 from azure.servicebus.exceptions import ServiceBusError
 
 from shared.amqp.errors import AmqpError
+from shared.ends.azure_amqp.raw_connection import Peer
 from shared.ends.namespace import tls
-from shared.ends.sdk_amqp.raw_connection import Peer
 
 _LOGGER = logging.getLogger(__name__)
 _SCOPE = "https://servicebus.azure.net//.default"

@@ -37,7 +37,7 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.exceptions import ServiceBusError
 
-from shared.ends.sdk_amqp.encoded_transfer import EncodedMessage, transfer_encoded_messages
+from shared.ends.azure_amqp.encoded_transfer import EncodedMessage, transfer_encoded_messages
 
 _LOGGER = logging.getLogger(__name__)
 _CLOSE_SECONDS = 1.0

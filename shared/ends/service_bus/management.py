@@ -32,7 +32,7 @@ from shared.amqp.values import (
 from shared.amqp.values import (
     uuid as uuid_value,
 )
-from shared.ends.sdk_amqp.raw_connection import RawConnection
+from shared.ends.azure_amqp.raw_connection import RawConnection
 from shared.ends.service_bus.internals import peer_of, raise_as_sdk, raise_refused
 from shared.errors import BuswayError
 from shared.protocols import Outgoing

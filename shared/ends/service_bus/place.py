@@ -6,52 +6,31 @@ A queue or topic that messages are sent to, and what it takes as one batch.
    (Azure/azure-sdk-for-python issues 21955, 36333). It is recognized by its answer. From then on keys, or messages
    without one, are under way side by side, so that the round trip stays full.
 3. An internal error can be overload, or a message that the service cannot store, which it does not name
-   (Azure/azure-sdk-for-net issue 15325). A batch that has it twice is sent message by message. A message that still has
-   it when others are accepted is at fault.
+   (Azure/azure-sdk-for-net issue 15325). A batch that has it again is sent message by message, as soon as one of
+   the first few is accepted. A message that has it ten times is at fault if the service has accepted many others since;
+   while it accepts nothing, none is.
 4. The service ends a link that nobody has used for ten minutes: it is opened again before that.
 """
 
 import asyncio
-import contextlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from itertools import chain
 
-from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.servicebus.exceptions import (
-    MessageSizeExceededError,
-    MessagingEntityDisabledError,
-    MessagingEntityNotFoundError,
-    ServiceBusAuthenticationError,
-    ServiceBusAuthorizationError,
-    ServiceBusQuotaExceededError,
-    ServiceBusServerBusyError,
-)
+from azure.core.exceptions import AzureError
 
-from shared.access.identity import lacks_a_right
+from shared.ends.azure_amqp.encoded_transfer import ONE_MESSAGE, EncodedMessage
 from shared.ends.batches import LARGEST_PROPERTY, encode_batch, envelope_of, largest_property, split_by_size
-from shared.ends.conditions import (
-    DISABLED,
-    FULL,
-    MISSING,
-    OVERLOADED,
-    PROPERTY_SIZE_EXCEEDED,
-    REFUSED,
-    SIZE_EXCEEDED,
-    THROTTLED,
-    TOO_LARGE,
-    UNAUTHORIZED,
-    UNREACHABLE,
-    Reaction,
-    about_the_link,
-    as_error,
-    reaction_to,
-)
-from shared.ends.sdk_amqp.encoded_transfer import ONE_MESSAGE, EncodedMessage
-from shared.ends.service_bus.internals import condition_of
+from shared.ends.conditions import PROPERTY_SIZE_EXCEEDED, REFUSED, SIZE_EXCEEDED, about_the_link
 from shared.ends.service_bus.link import SenderLink
-from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.ends.service_bus.send_errors import (
+    could_not_process,
+    is_not_the_messages_fault,
+    needs_a_new_link,
+    translated,
+)
+from shared.ends.service_bus.troubles import Troubles
+from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.printable import printable
 from shared.protocols import Outgoing
 
@@ -63,22 +42,7 @@ _RUNS_AT_ONCE = 64
 _IDLE_SECONDS = 540.0
 _OLD_LINK_SECONDS = 60.0
 _SMALLEST_LIMIT = 64 * 1024
-# At overload one message of two was refused: by chance it is ten times in a row once in a thousand.
-_MOST_TRIES = 10
-_LONG_TROUBLE_SECONDS = 600.0
-_MOST_TROUBLES = 1_000
-
-# Errors that the SDK raises without the AMQP condition.
-_REACTIONS: dict[type[Exception], Reaction] = {
-    ClientAuthenticationError: UNAUTHORIZED,
-    MessageSizeExceededError: TOO_LARGE,
-    MessagingEntityDisabledError: DISABLED,
-    MessagingEntityNotFoundError: MISSING,
-    ServiceBusAuthenticationError: UNAUTHORIZED,
-    ServiceBusAuthorizationError: UNAUTHORIZED,
-    ServiceBusQuotaExceededError: FULL,
-    ServiceBusServerBusyError: THROTTLED,
-}
+_MOST_PROBES = 8
 
 
 class _Batching(Enum):
@@ -89,14 +53,6 @@ class _Batching(Enum):
     """It is partitioned."""
     NONE = "none"
     """It is partitioned and detects duplicates."""
-
-
-class _Trouble(NamedTuple):
-    """How often the service could not process something, and what it had accepted when that began."""
-
-    times: int
-    since: float
-    accepted: int
 
 
 class Place:
@@ -116,8 +72,7 @@ class Place:
         """The last link on which the service has said which batch was at fault."""
         self._alone = asyncio.Lock()
         self._batching = _Batching.ANY
-        self._accepted = 0
-        self._troubles: OrderedDict[int, _Trouble] = OrderedDict()
+        self._batches, self._troubles = Troubles(), Troubles()
 
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
         """Send *messages* in order; see `shared.protocols.Output`."""
@@ -137,9 +92,10 @@ class Place:
         except (AzureError, OSError) as error:
             return [about_the_link(translated(self.name, error), self.name)] * len(messages)
         if self._batching is _Batching.NONE:
-            return await self._send_runs(messages, deadline, self._send_one_by_one)
+            return await self._send_runs(messages, self._runs(messages), deadline, self._send_one_by_one)
         if self._batching is _Batching.ONE_KEY:
-            return await self._send_runs(messages, deadline, self._send_in_batches)
+            runs = self._runs(messages, has_batches=True)
+            return await self._send_runs(messages, runs, deadline, self._send_in_batches)
         answers = await self._send_in_batches(messages, deadline, link.limit)
         sent = len(answers)
         if self._batching is not _Batching.ANY and sent < len(messages):
@@ -154,28 +110,54 @@ class Place:
 
     # What leaves together
 
-    async def _send_runs(
-        self, messages: Sequence[Outgoing], deadline: float, send: Callable[..., Awaitable[list[BuswayError | None]]]
-    ) -> list[BuswayError | None]:
-        """Send the messages of each session or partition key in order, several keys at once."""
+    @staticmethod
+    def _runs(messages: Sequence[Outgoing], *, has_batches: bool = False) -> list[Sequence[int]]:
+        """
+        Return the positions of the messages of each session or partition key, which go in order.
+
+        A message without one is a run of its own, or with batches one run with the others.
+        """
         runs: dict[object, list[int]] = {}
-        is_alone = send == self._send_one_by_one
         for position, message in enumerate(messages):
-            key = message.session_id or message.partition_key or (position if is_alone else None)
+            key = message.session_id or message.partition_key or (None if has_batches else position)
             runs.setdefault(key, []).append(position)
+        return [*runs.values()]
+
+    async def _send_apart(
+        self, batch: Sequence[Outgoing], answer: BuswayError, deadline: float, *, probes: int
+    ) -> list[BuswayError | None]:
+        """Send a batch message by message: first *probes* of them; if none is accepted, the others get its *answer*."""
+        runs = self._runs(batch)
+        accepted = self._troubles.accepted
+        answers = await self._send_runs(batch, runs[:probes], deadline, self._send_one_by_one)
+        others: Sequence[BuswayError | None] = [answer] * len(batch)
+        if self._troubles.accepted > accepted:
+            others = await self._send_runs(batch, runs[probes:], deadline, self._send_one_by_one)
+        for position in chain.from_iterable(runs[probes:]):
+            answers[position] = others[position]
+        return answers
+
+    async def _send_runs(
+        self,
+        messages: Sequence[Outgoing],
+        runs: Sequence[Sequence[int]],
+        deadline: float,
+        send: Callable[..., Awaitable[list[BuswayError | None]]],
+    ) -> list[BuswayError | None]:
+        """Send the messages at the positions of each run in order, several runs at once; None for the others."""
         answers: list[BuswayError | None] = [None] * len(messages)
         free = asyncio.Semaphore(_RUNS_AT_ONCE)
 
         async def run(positions: Sequence[int]) -> None:
             async with free:
                 found = await send([messages[each] for each in positions], deadline)
-                if len(found) < len(positions) and not (found and _is_not_the_messages_fault(found[-1])):
+                if len(found) < len(positions) and not (found and is_not_the_messages_fault(found[-1])):
                     # Meanwhile it was learnt that the entity takes no batches.
                     found += await self._send_one_by_one([messages[each] for each in positions[len(found) :]], deadline)
             for number, position in enumerate(positions):
                 answers[position] = found[min(number, len(found) - 1)]
 
-        await asyncio.gather(*map(run, runs.values()))
+        await asyncio.gather(*map(run, runs))
         return answers
 
     async def _send_in_batches(
@@ -191,7 +173,7 @@ class Place:
             answers += found
             if len(found) < len(chunk) or self._batching is not batching:
                 break
-            if _is_not_the_messages_fault(answers[-1]):
+            if is_not_the_messages_fault(answers[-1]):
                 break
         return answers
 
@@ -200,7 +182,7 @@ class Place:
         answers: list[BuswayError | None] = []
         for message in messages:
             answers += await self._send_chunk([message], deadline)
-            if _is_not_the_messages_fault(answers[-1]):
+            if is_not_the_messages_fault(answers[-1]):
                 break
         return answers
 
@@ -219,17 +201,16 @@ class Place:
             return [self._judged(chunk[0], answer)]
         if self._batching is not batching:
             return []
-        if (
-            isinstance(answer, TargetUnavailable)
-            and _could_not_process(answer)
-            and self._note_trouble(hash((chunk[0].content, chunk[-1].content, len(chunk)))).times > 1
-        ):
-            return await self._send_runs(chunk, deadline, self._send_one_by_one)
+        batch = hash(tuple(message.content for message in chunk))
+        if answer is None:
+            self._batches.forget(batch)
+        elif could_not_process(answer) and (attempts := self._batches.note(batch)) > 1:
+            return await self._send_apart(chunk, answer, deadline, probes=min(attempts, _MOST_PROBES))
         if not isinstance(answer, MessageRejected):
             return [answer] * len(chunk)
         middle = len(chunk) // 2
         answers = await self._send_chunk(chunk[:middle], deadline)
-        if len(answers) < middle or _is_not_the_messages_fault(answers[-1]):
+        if len(answers) < middle or is_not_the_messages_fault(answers[-1]):
             return answers if len(answers) < middle else answers + [answers[-1]] * (len(chunk) - middle)
         return answers + await self._send_chunk(chunk[middle:], deadline)
 
@@ -250,36 +231,26 @@ class Place:
         if link is not None and size > link.largest_message and now > self._opened_at + _OLD_LINK_SECONDS:
             # A link keeps the limit that it was opened with (Azure/azure-service-bus issue 705).
             await self._end(link)
-            with contextlib.suppress(AzureError, OSError):
+            try:
                 link = await self._opened(deadline)
+            except (AzureError, OSError):
+                return None  # the send reports it
         if link is not None and size > link.largest_message:
             text = f"{self.name}: the message has {size} bytes, expected at most {link.largest_message}"
             return MessageRejected(SIZE_EXCEEDED, text)
         return None
 
-    def _note_trouble(self, key: int) -> _Trouble:
-        """Count that the service could not process what has this *key*."""
-        now = asyncio.get_running_loop().time()
-        before = self._troubles.pop(key, _Trouble(0, now, self._accepted))
-        self._troubles[key] = before._replace(times=before.times + 1)
-        while len(self._troubles) > _MOST_TROUBLES:
-            self._troubles.popitem(last=False)
-        return self._troubles[key]
-
     def _judged(self, message: Outgoing, answer: BuswayError | None) -> BuswayError | None:
-        """
-        Return the answer to a message that was sent alone.
-
-        That the service cannot process it is taken for overload, unless it stays so while others are accepted.
-        """
-        if not isinstance(answer, TargetUnavailable) or not _could_not_process(answer):
+        """Return the answer to a message that was sent alone: see 3."""
+        sent = hash(message.content)
+        if answer is None or not could_not_process(answer):
+            self._troubles.forget(sent)
             return answer
-        trouble = self._note_trouble(hash(message.content))
-        lasts = asyncio.get_running_loop().time() - trouble.since > _LONG_TROUBLE_SECONDS
-        if trouble.times < _MOST_TRIES or (self._accepted == trouble.accepted and not lasts):
+        attempts = self._troubles.note(sent)
+        if not self._troubles.is_at_fault(sent):
             return answer
-        text = f"{self.name}: the target could not process the message in {trouble.times} attempts"
-        return MessageRejected(REFUSED, text)
+        self._troubles.forget(sent)
+        return MessageRejected(REFUSED, f"{self.name}: the target could not process the message in {attempts} attempts")
 
     # The link
 
@@ -324,14 +295,14 @@ class Place:
             message = EncodedMessage(chunk[0].content, ONE_MESSAGE)
         else:
             message = EncodedMessage(encode_batch(envelope_of(chunk[0]), [each.content for each in chunk]))
-        accepted = self._accepted
+        accepted = self._troubles.accepted
         error = await link.deliver(message, deadline)
         self._used_at = asyncio.get_running_loop().time()
         answer = None if error is None else translated(self.name, error)
         if answer is None:
-            self._accepted += 1
+            self._troubles.accepted += 1
         is_lost = error is not None and error is link.failure
-        if isinstance(answer, TargetUnavailable) and _could_not_process(answer) and self._accepted > accepted:
+        if isinstance(answer, TargetUnavailable) and self._troubles.accepted > accepted and could_not_process(answer):
             answer.retry_after = None  # it processes what others send
         if isinstance(answer, MessageRejected):
             self._learn(str(error))
@@ -344,9 +315,9 @@ class Place:
                 text = "the target closed the link because of one of several batches, which are now sent one by one"
             answer = TargetUnavailable(f"{self.name}: {text}")
             answer.__cause__ = error
-        elif self._suspects and not _needs_a_new_link(answer):
+        elif self._suspects and not needs_a_new_link(answer):
             self._suspects -= 1
-        if is_lost or _needs_a_new_link(answer):
+        if is_lost or needs_a_new_link(answer):
             await self._end(link)
         return answer
 
@@ -354,37 +325,3 @@ class Place:
         """Learn from the answer to a batch what the entity takes as one."""
         if _MIXED_BATCH in text:
             self._batching = _Batching.NONE if "duplicate detection" in text else _Batching.ONE_KEY
-
-
-def translated(where: str, error: Exception) -> BuswayError:
-    """Return the error of Busway for one that the SDK raised about the entity *where*."""
-    condition = condition_of(error)
-    seen = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
-    kinds = (error, _inner(error))
-    found = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
-    raised = UNAUTHORIZED if lacks_a_right(error) else found
-    return as_error(reaction_to(condition, raised), where, seen, error)
-
-
-def _is_not_the_messages_fault(answer: BuswayError | None) -> bool:
-    return isinstance(answer, TargetUnavailable | TargetRefused)
-
-
-def _needs_a_new_link(answer: BuswayError | None) -> bool:
-    """Return whether the sender may have lost its connection; it has not if the target answered."""
-    if isinstance(answer, TargetUnavailable) and _could_not_process(answer):
-        return False
-    return _is_not_the_messages_fault(answer) and not isinstance(
-        getattr(answer, "__cause__", None), ServiceBusServerBusyError
-    )
-
-
-def _could_not_process(answer: TargetUnavailable) -> bool:
-    """Return whether the service answered that it could not process what was sent, while the link goes on."""
-    cause = answer.__cause__
-    return isinstance(cause, Exception) and condition_of(cause) in OVERLOADED.conditions
-
-
-def _inner(error: Exception) -> BaseException | None:
-    """Return the error that the SDK wrapped: a failure to get a token comes as a plain ServiceBusError."""
-    return error.inner_exception if isinstance(error, AzureError) else None

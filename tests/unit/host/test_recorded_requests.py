@@ -18,7 +18,7 @@ import pytest
 from local.host.protos import ModelBindingData, TypedData
 from local.host.worker import Function
 from local.host.worker_input import Input, event_hubs_input, receiver_metadata, service_bus_input
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 
 _RECORDED = json.loads((Path(__file__).parent / "recorded" / "real-host-requests.json").read_text())
 CASES = [pytest.param(case, id=f"{case['case']}-{number}") for number, case in enumerate(_RECORDED["cases"])]

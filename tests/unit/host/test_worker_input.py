@@ -9,7 +9,7 @@ from local.host.worker import Function
 from local.host.worker_input import event_hubs_input, service_bus_input
 from shared.amqp import values
 from shared.amqp.codec import encode
-from shared.ends.sdk_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery
 
 TAG = bytes(range(16))
 NOW = 1_800_000_000_000

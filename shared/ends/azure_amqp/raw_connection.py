@@ -19,8 +19,8 @@ from shared.amqp.performatives import OUTCOME_STATES, Attach
 from shared.amqp.requests import Answer, Requests
 from shared.amqp.socket import Socket
 from shared.amqp.values import Value, described, list_, map_, string, symbol, timestamp, ulong
-from shared.ends.sdk_amqp.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
-from shared.ends.sdk_amqp.settlement import Settlement
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
+from shared.ends.azure_amqp.settlement import Settlement
 
 _OPEN_SECONDS = 30.0
 _SETTLEMENT_SECONDS = 60.0
@@ -58,7 +58,7 @@ class RawConnection:
         self._peer = peer
         self._path = path
         self._socket: Socket
-        self._tokens: Requests
+        self._tokens: Requests | None = None
         self._nodes: dict[str, Requests] = {}
         self._sessions: dict[RawLink, ClientSession] = {}
         self._authorizing = asyncio.Lock()
@@ -89,8 +89,7 @@ class RawConnection:
         tls = self._peer.tls
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def begin(socket: Socket) -> None:
-            self._tokens = Requests(socket.client.begin(**_BEGIN), "$cbs", f"{self.name}:cbs")
+        def begin(_socket: Socket) -> None:
             opened.set_result(None)
 
         def end(failure: Exception) -> None:
@@ -251,6 +250,9 @@ class RawConnection:
             "expiration": timestamp(int(token.expires_on) * 1000),
         }
         text = token.token.decode() if isinstance(token.token, bytes) else token.token
+        if self._tokens is None or self._tokens.failure is not None:
+            name = f"{self.name}:{uuid.uuid4()}"
+            self._tokens = Requests(self._socket.client.begin(**_BEGIN), "$cbs", name)
         answer = await self._ask(self._tokens, properties, string(text), _TOKEN_SECONDS)
         if answer.status not in _OK:
             raise AmqpError(_CONDITIONS.get(answer.status, UNAUTHORIZED_ACCESS), answer.description)

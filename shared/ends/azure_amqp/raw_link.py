@@ -27,7 +27,7 @@ from shared.amqp.performatives import RELEASED_STATE, Attach
 from shared.amqp.serial import numbers_between
 from shared.amqp.session import Session
 from shared.amqp.values import Described, Payload, Value
-from shared.ends.sdk_amqp.settlement import Settlement
+from shared.ends.azure_amqp.settlement import Settlement
 from shared.errors import TargetRefused, TargetUnavailable
 
 _REFUSALS = ("amqp:not-found", "amqp:unauthorized-access", "amqp:not-allowed", "com.microsoft:entity-disabled")
