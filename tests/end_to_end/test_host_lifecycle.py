@@ -71,7 +71,7 @@ def test_draining_host_keeps_and_renews_sessions_of_single_dispatch(broker: Runn
     """FN23: azure-sdk-for-net 58170."""
     with start(broker, tmp_path, "--ending=drain") as host:
         host.wait_until_ready()
-        send(broker, "raw", "sleep 9")  # keeps the host draining
+        send(broker, "raw", "sleep 14")  # keeps the host draining
         send(broker, "session-single", "sleep 1", session_id="a")
         host.wait_for(lambda: host.bodies("raw_batch") and host.bodies("session_single"))
         host.terminate()

@@ -1,5 +1,6 @@
 """Losses that other records of the journal seem to explain: each is a finding, or undecided, and no run is clean."""
 
+import itertools
 import shutil
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -181,6 +182,18 @@ def lose_a_part_before_the_tap_starts(folder: Path) -> Plan:
     return {journals.task: {1: "missing", AWAKE: "undecided"}}
 
 
+def use_numbers_again(folder: Path) -> Plan:
+    """Write ten messages, and ten with their numbers 20 minutes later: the queue was created again in between."""
+    journals = running(of_task("numbers-again"))
+    for generation, seq in itertools.product(range(2), range(1, 11)):
+        at = AT + generation * 20 * MINUTE
+        same: Record = {"message_id": f"m-{generation}-{seq}", "batch_id": 100 + generation}
+        journals.received(seq, at, at, **same)
+        journals.outcome(seq, at + SECOND / 2, **same)
+    journals.write(folder)
+    return {}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
@@ -192,6 +205,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_and_remember_the_other,
     give_a_part_the_id_of_the_other,
     lose_a_part_before_the_tap_starts,
+    use_numbers_again,
 )
 
 
@@ -199,8 +213,12 @@ def test_a_loss_that_other_records_seem_to_explain_is_found(spark: SparkSession,
     plan: dict[str, Mapping[int, str]] = {}
     for write in WRITERS:
         plan |= write(tmp_path / "journal")
-    found = verdicts(run(spark, tmp_path))
-    assert found == {(task, seq): verdict for task, one in plan.items() for seq, verdict in one.items()}
+    result = run(spark, tmp_path)
+    assert verdicts(result) == {(task, seq): verdict for task, one in plan.items() for seq, verdict in one.items()}
+    [again] = [task for task in result.summary.tasks if task.task == "numbers-again"]
+    assert 400 < again.lag_milliseconds["p50"] < 600
+    assert again.lag_milliseconds["max"] < 1_100
+    assert sum(hour["messages"] for hour in again.lag_by_hour) == 24
 
 
 def test_a_message_in_flight_before_its_tap_started_is_undecided_in_the_next_run(

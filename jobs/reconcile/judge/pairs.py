@@ -30,11 +30,13 @@ VERDICT_OF = {"sent": "delivered", "joined": "delivered", "filtered": "filtered"
 """The verdict of a settled message by its outcome."""
 
 PAIR = (
-    "stream", "src_seq", "outcome", "is_settled", "enqueued", "arrived", "session", "major", "minor", "clock",
+    "stream", "src_seq", "is_reused", "outcome", "is_settled", "enqueued", "arrived", "session", "major", "minor",
+    "clock",
 )  # fmt: skip
 """
-The columns of a pair. `arrived`, `major`, `minor` and `clock` are those of its first copy, as the tap shows it if one
-saw it; `session` is null without an order key. Units: microseconds since 1970.
+The columns of a pair. `is_reused` says that the source gave its number to two messages, because it was created again:
+`enqueued` and `arrived` need not be of the same one. `arrived`, `major`, `minor` and `clock` are those of its first
+copy, as the tap shows it if one saw it; `session` is null without an order key. Units: microseconds since 1970.
 """
 
 _KINDS = ("received", *VERDICT_OF, "seen", "entered", "odd")
@@ -101,6 +103,7 @@ def pair(records: DataFrame, tapped: Tapped | None, since: int, settings: Settin
         outcome = F.when(_count(name) == 1, F.lit(name)).otherwise(outcome)
     return watched.withColumns(
         {
+            "is_reused": F.coalesce(F.col("enqueued") < F.col("last_enqueued"), F.lit(False)),
             "arrived": shown["at"],
             "major": shown["major"],
             "minor": F.when(F.col("is_seen"), F.lit(0)).otherwise(F.col("minor")),

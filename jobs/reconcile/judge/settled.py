@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.journal.hours import hour_of, moment_of
@@ -39,15 +39,16 @@ def counts(pairs: DataFrame, numbers: DataFrame, of_streams: DataFrame) -> list[
     """
     Return the counts of *pairs*, of which those with one of *numbers* are judged one by one.
 
-    As many as tasks, outcomes, hours and classes of lag, however many messages there are.
+    As many as tasks, outcomes, hours and classes of lag, however many messages there are. A pair with a number that
+    was used again has no lag: `lags_of_reused` knows those of its messages.
     """
-    lag = F.col("arrived") - F.col("enqueued")
+    lag = F.when(~F.col("is_reused"), F.col("arrived") - F.col("enqueued"))
     is_settled = F.col("is_settled") & F.col("is_wanted").isNull()
     marked = pairs.join(numbers.withColumn("is_wanted", F.lit(True)), ["stream", "src_seq"], "left")
     grouped = marked.groupBy(
         "stream",
         F.when(is_settled, F.col("outcome")).alias("outcome"),
-        F.when(lag.isNotNull(), F.floor(F.col("arrived") / _HOUR_MICROS)).alias("hour"),
+        _arrived_hour(lag).alias("hour"),
         lag_class(lag).alias("lag_class"),
     ).agg(F.count("*").alias("n"), F.min(lag).alias("least_lag"), F.min("enqueued").alias("first"))
     rows = grouped.join(F.broadcast(of_streams.select("stream", "task")), "stream").collect()
@@ -55,7 +56,7 @@ def counts(pairs: DataFrame, numbers: DataFrame, of_streams: DataFrame) -> list[
         Count(
             row["task"],
             VERDICT_OF.get(row["outcome"]),
-            None if row["hour"] is None else hour_of(moment_of(row["hour"] * _HOUR_MICROS)),
+            _text_of_hour(row["hour"]),
             row["lag_class"],
             row["n"],
             row["least_lag"],
@@ -63,6 +64,31 @@ def counts(pairs: DataFrame, numbers: DataFrame, of_streams: DataFrame) -> list[
         )
         for row in rows
     ]
+
+
+def lags_of_reused(verdicts: DataFrame) -> list[Count]:
+    """Return the counts of the lags of judged messages whose number the source gave to several, without verdicts."""
+    number = Window.partitionBy("task", "src_site", "src_entity", "src_part", "src_seq")
+    is_of_window = (F.col("is_carried") == 0) & (F.col("is_reopened") == 0) & F.col("src_seq").isNotNull()
+    grouped = (
+        verdicts.where(is_of_window)
+        .withColumn("messages", F.count("*").over(number))
+        .where((F.col("messages") > 1) & F.col("lag").isNotNull())
+        .groupBy("task", _arrived_hour(F.col("lag")).alias("hour"), lag_class(F.col("lag")).alias("lag_class"))
+        .agg(F.count("*").alias("n"), F.min("lag").alias("least_lag"))
+    )
+    return [
+        Count(row["task"], None, _text_of_hour(row["hour"]), row["lag_class"], row["n"], row["least_lag"], None)
+        for row in grouped.collect()
+    ]
+
+
+def _arrived_hour(lag: Column) -> Column:
+    return F.when(lag.isNotNull(), F.floor(F.col("arrived") / _HOUR_MICROS))
+
+
+def _text_of_hour(hour: int | None) -> str | None:
+    return None if hour is None else hour_of(moment_of(hour * _HOUR_MICROS))
 
 
 def lag_class(lag: Column) -> Column:

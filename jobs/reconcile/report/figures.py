@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from jobs.reconcile.judge.settled import Count, class_milliseconds
+from jobs.reconcile.judge.settled import Count, class_milliseconds, lags_of_reused
 from jobs.reconcile.judge.tasks import TaskActivity
 from jobs.reconcile.judge.verdicts import FINDINGS, VERDICTS
 from jobs.reconcile.summary import TaskSummary, add_counts
@@ -38,7 +38,7 @@ class Figures:
 def count(counted: Iterable[Count], verdicts: DataFrame | None) -> Figures:
     """Return the figures of a run: *counted* are those of its pairs, *verdicts* the messages judged one by one."""
     figures = Figures()
-    for each in counted:
+    for each in (*counted, *(() if verdicts is None else lags_of_reused(verdicts))):
         if each.verdict is not None:
             figures.verdicts[each.task] = add_counts([figures.verdicts[each.task], {each.verdict: each.messages}])
             figures.origins[each.task]["entered"] += each.messages
