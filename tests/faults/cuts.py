@@ -103,10 +103,7 @@ CUTS = [
 SHORT = named(
     CUTS,
     f"source cut at every operation ({SESSIONS})",
-    f"target cut at every operation ({SESSIONS})",
     f"target cut at every operation ({HUB_TO_SESSIONS})",
     f"acknowledgement of a send lost ({SESSIONS})",
-    f"acknowledgement of a send lost ({HUBS})",
-    f"acknowledgement of a settlement lost ({QUEUES})",
 )
-"""What also runs with all other tests: each kind once, and again where a route has code of its own."""
+"""What also runs with all other tests: each kind once; the simulation has the other routes and moments."""
