@@ -228,6 +228,7 @@ source: {connection: west-hub, hub: events}
 routes:
   - target: {connection: east-hub, hub: events}
 rejects: {connection: west, queue: rejected}
+limits: {hold: PT20S}
 """,
         (Input("west", "events", (("east", "events"),), task="west-to-east"),),
         kinds={"west-hub": "event-hubs", "east-hub": "event-hubs"},
@@ -307,7 +308,7 @@ TOPOLOGIES = (
     _one_way("one way with sessions", sessions=True),
     _one_way("lanes", sessions=True, more="lanes: 2"),
     _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False),
-    _one_way("single dispatch with sessions", sessions=True, more="dispatch: single"),
+    _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),
     _ring(),
     _hub_and_back(),
     _hub_to_hub(),
