@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from cli.silence import waits_for
 from shared.errors import ConfigError, Problem, TargetUnavailable
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
 
 _DOWNLOADS = Path("build/trace")
 _STORAGE = "AzureWebJobsStorage"
 _HOUR = "%Y-%m-%dT%H"
+# Somebody waits for it: ten seconds are enough to say that there is no answer.
+_PATIENCE = {"connection_timeout": 4, "read_timeout": 6, "retry_connect": 1, "retry_read": 0, "initial_backoff": 1}
 
 
 def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
@@ -65,15 +72,28 @@ def journal_files(journal: str | None, folder: Path, hours: Sequence[str]) -> li
     return files_in(Path(address) if "://" not in address else _downloaded(address, storage, hours), hours)
 
 
+def files_downloaded_before(journal: str | None, folder: Path, hours: Sequence[str]) -> list[Path]:
+    """Return the files of *hours* that earlier commands have downloaded, for when the container gives no answer."""
+    from jobs.reconcile.read.staging import container
+    from shared.journal.search import files_in
+
+    return files_in(_folder_of(*container(*journal_at(journal, folder))), hours)
+
+
 def _downloaded(address: str, storage: str | None, hours: Sequence[str]) -> Path:
     from jobs.reconcile.read.staging import JournalUnreachable, container, stage
 
-    client, prefix = container(address, storage)
-    name = f"{client.url.partition('?')[0]}/{prefix}"
+    client, prefix = container(address, storage, **_PATIENCE)
     os.umask(0o077)  # the files name messages
-    folder = _DOWNLOADS / blake2b(name.encode(), digest_size=8).hexdigest()
+    folder = _folder_of(client, prefix)
+    waits_for(f"the journal in {client.url.partition('?')[0]}")
     try:
         stage(client, prefix, folder, hours=hours)
     except JournalUnreachable as error:
         raise TargetUnavailable(str(error)) from error
     return folder
+
+
+def _folder_of(client: "ContainerClient", prefix: str) -> Path:
+    name = f"{client.url.partition('?')[0]}/{prefix}"
+    return _DOWNLOADS / blake2b(name.encode(), digest_size=8).hexdigest()

@@ -107,10 +107,12 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - whatever a subcommand returns
         from cli.output import print_problems, problems_of
+        from cli.silence import broken_silence
         from shared.errors import BuswayError
 
         try:
-            return super().invoke(ctx)
+            with broken_silence(lambda: ctx.invoked_subcommand):
+                return super().invoke(ctx)
         except BuswayError as error:
             print_problems(problems_of(error))
             code = 1 if ctx.invoked_subcommand is None else self._deferred[ctx.invoked_subcommand].entry.error_code

@@ -8,6 +8,8 @@ from hypothesis import settings
 AZURE_SETTINGS = ("BUSWAY_TEST_WEST", "BUSWAY_TEST_EAST")
 
 HERE = Path(__file__).parent
+# Commands are slow beside seven other tests: what they wait for is no part of what they print.
+os.environ.setdefault("BUSWAY_SILENCE_SECONDS", "60")
 
 # With several workers these start first, because a long file at the end leaves the others idle. After the
 # first one its worker runs all files of the nightly job, see `pytest_xdist_make_scheduler`.

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from cli.options import Folder
-from shared.errors import ConfigError, Problem
+from shared.errors import ConfigError, Problem, TargetUnavailable
 
-_NOT_FOUND = 1
+_NOT_FOUND, _UNREACHABLE = 1, 2
 _MOST_HOURS = 24 * 400
 
 
@@ -54,18 +54,28 @@ def trace(
     busway trace order-4711 --from 2026-11-20
     """
     from cli.hop_text import as_document, as_text
-    from cli.journal import journal_files
+    from cli.journal import files_downloaded_before, journal_files
     from cli.output import print_problems
     from shared.journal.hops import hops
     from shared.journal.search import search
 
     hours = _hours(first, last)
-    files = journal_files(journal, folder, hours)
+    unreachable: list[TargetUnavailable] = []
+    try:
+        files = journal_files(journal, folder, hours)
+    except TargetUnavailable as error:
+        files = files_downloaded_before(journal, folder, hours)
+        if not files:
+            raise
+        unreachable.append(error)
     found = search(files, message_id)
     way = hops(found.records)
     show = as_document if as_json else as_text
     typer.echo(show(message_id, way, f"{len(files)} journal files, {hours[0]} to {hours[-1]}"))
-    print_problems(found.problems)
+    print_problems([*found.problems, *unreachable])
+    if unreachable:
+        print_problems(["the answer is from files that an earlier trace has downloaded; newer records are not in it"])
+        raise typer.Exit(_UNREACHABLE)
     if not way:
         raise typer.Exit(_NOT_FOUND)
 

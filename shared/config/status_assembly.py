@@ -47,6 +47,7 @@ _SUFFIX = "-status"
 # Azure Storage, "Naming and referencing containers".
 _LONGEST_NAME = 63
 _CLOCK_SECONDS = 5.0
+_FIRST_ANSWER_SECONDS = 7.0
 # `busway package` writes it into the app.
 _VERSION_FILE = Path(__file__).parents[2] / "busway-version"
 _RECONCILED_EVERY = timedelta(minutes=5)
@@ -269,7 +270,12 @@ class StatusReader:
         try:
             if self._store is None:
                 self._store = open_store(self._configuration, self._settings)
-            reports = await self._store.reports(now, GONE_SECONDS)
+            try:
+                async with asyncio.timeout(_FIRST_ANSWER_SECONDS):
+                    reports = await self._store.reports(now, GONE_SECONDS)
+            except TimeoutError:
+                text = f"instances: the storage account has not answered in {_FIRST_ANSWER_SECONDS:.0f} s"
+                return _Reading(now, text, (), text)
             last = hour_of(reports.now)
             found = await self._store.history(range(last - hours, last + 1))
             watched = await self._store.losses(each.task for each in self._configuration.tasks) if has_losses else {}

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
@@ -28,9 +29,9 @@ class JournalUnreachable(OSError):
     """The container cannot be listed or read; the message has its URL and the error."""
 
 
-def container(journal: str, connection_string: str | None) -> tuple[ContainerClient, str]:
+def container(journal: str, connection_string: str | None, **patience: Any) -> tuple[ContainerClient, str]:
     """
-    Return the container of the URL *journal*, and the prefix of the blob names.
+    Return the container of the URL *journal*, and the prefix of the blob names; *patience* are options of the client.
 
     Shape:   https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX][?SAS]. With a *connection_string* its account is
              used, whatever the host of the URL; without, the URL's SAS, or else the identity of Azure's SDK.
@@ -44,13 +45,13 @@ def container(journal: str, connection_string: str | None) -> tuple[ContainerCli
         raise JournalUnreachable(f"{parts.netloc}: the URL names no container; expected one after the host")
     name, prefix = path[0], "/".join(path[1:])
     if connection_string is not None:
-        return ContainerClient.from_connection_string(connection_string, name), prefix
+        return ContainerClient.from_connection_string(connection_string, name, **patience), prefix
     account = f"{parts.scheme}://{parts.netloc}"
     if parts.query:
-        return ContainerClient(account, name, credential=parts.query), prefix
+        return ContainerClient(account, name, credential=parts.query, **patience), prefix
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - needed only without key and SAS
 
-    return ContainerClient(account, name, credential=DefaultAzureCredential()), prefix
+    return ContainerClient(account, name, credential=DefaultAzureCredential(), **patience), prefix
 
 
 def path_below(folder: Path, name: str) -> Path:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import shutil
+import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -283,6 +285,28 @@ def test_the_journal_of_a_container_is_downloaded_once(
     times = [each.stat().st_mtime_ns for each in files]
     assert CliRunner().invoke(app, arguments).stdout == first.stdout
     assert [each.stat().st_mtime_ns for each in files] == times
+
+
+def test_storage_that_gives_no_answer_ends_a_trace_with_what_was_downloaded_before(
+    three_hops: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BUSWAY_SILENCE_SECONDS", "0.1")
+    with running_azurite(tmp_path) as storage:
+        config = uploaded(three_hops, storage, "journal", tmp_path / "config")
+        monkeypatch.setenv("JOURNAL", storage)
+        arguments = ["trace", "order-1", "--config", str(config), "--from", three_hops.hour, "--to", three_hops.hour]
+        answered_first = CliRunner().invoke(app, arguments)
+    with socket.create_server(("127.0.0.1", int(storage.rpartition(":")[2].split("/")[0]))):
+        started = time.monotonic()
+        found = CliRunner().invoke(app, arguments)
+        assert time.monotonic() - started < 10
+        nothing = CliRunner().invoke(app, [*arguments[:-1], "2020-01-01T00", "--from", "2020-01-01T00"])
+    assert (found.exit_code, found.stdout) == (2, answered_first.stdout)
+    assert "busway trace: waits for " in found.stderr
+    assert "from files that an earlier trace has downloaded" in found.stderr
+    assert (nothing.exit_code, nothing.stdout) == (2, "")
+    assert "/journal: ServiceResponseTimeoutError" in nothing.stderr
 
 
 def test_the_dashboard_finds_the_same_hops_in_the_container(
