@@ -4,7 +4,8 @@ The entities that a set of tasks needs, computed from its files alone.
 1. A source needs its queue, its topic and subscription with the declared rule, or its hub and consumer group. Sessions
    are as the task says. Deliveries outlast a night of failed holds, and in a new entity three days.
 2. A target or rejects entity needs a queue, topic or hub. A new one detects duplicates for as long as its sources
-   redeliver. A new queue has sessions if all tasks that send to it keep the order of sessions.
+   redeliver, unless it is partitioned: with both it would take no batches (Azure/azure-sdk-for-python issue 21955).
+   A new queue has sessions if all tasks that send to it keep the order of sessions; a new topic keeps the order.
 3. `topology.yaml` overrides what is chosen here for new entities, and names the entities of applications.
 
 Source:  docs/decisions/0045-entities-from-tasks.md.
@@ -66,6 +67,8 @@ class Needed:
     needed_by: list[str] = field(default_factory=list)
     is_source: bool = False
     """Whether a task receives from it: it is created after everything that the task sends to."""
+    is_target: bool = False
+    """Whether a task sends to it."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,7 @@ class _Collector:
         if source.queue is not None:
             needed = self.entity(source.connection, Name(Kind.QUEUE, (source.queue,)), by)
         else:
-            topic = Name(Kind.TOPIC, (source.topic or "",))
-            self.entity(source.connection, topic, by)
+            self.topic(self.entity(source.connection, Name(Kind.TOPIC, (source.topic or "",)), by))
             name = Name(Kind.SUBSCRIPTION, (source.topic or "", source.subscription or ""))
             needed = self.entity(source.connection, name, by)
         if source.dead_letter or (is_tap and source.queue is not None):
@@ -194,7 +196,16 @@ class _Collector:
 
     def target(self, target: Target, by: str) -> Needed:
         kind = {"queue": Kind.QUEUE, "topic": Kind.TOPIC, "hub": Kind.HUB}.get(target.kind, Kind.QUEUE)
-        return self.entity(target.connection, Name(kind, (target.entity,)), by)
+        needed = self.entity(target.connection, Name(kind, (target.entity,)), by)
+        needed.is_target = True
+        self.topic(needed)
+        return needed
+
+    @staticmethod
+    def topic(needed: Needed) -> None:
+        """Let a new topic pass messages on in order, which some clients create without."""
+        if needed.name.kind is Kind.TOPIC:
+            needed.needs.setdefault("support_ordering", Need(True, "subscriptions get messages in order"))
 
     def partitions(self, target: Target, needed: Needed, task: TaskFile, path: str) -> None:
         """Add the partitions that a target hub needs."""
@@ -238,8 +249,19 @@ class _Collector:
                     )
                     continue
                 needed.needs[setting] = Need(value, f"{TOPOLOGY} says so", must=True)
+            if entity.settings.get("enable_partitioning"):
+                self.partitioned(needed, entity.settings)
             for rule in entity.rules:
                 self.set_rule(needed, rule, f"{topology.place}: {alias} {entity.name}")
+
+    @staticmethod
+    def partitioned(needed: Needed, said: Mapping[str, Setting]) -> None:
+        """Leave out of a new partitioned entity what nobody asked for and what is not to be had there."""
+        detection = {"requires_duplicate_detection", "duplicate_detection_history_time_window"}
+        if needed.is_target and not detection & said.keys():
+            reason = "a partitioned entity that detects duplicates takes no batches"
+            needed.needs["requires_duplicate_detection"] = Need(False, reason)
+        needed.needs.pop("support_ordering", None)
 
     def add_heartbeats(self) -> None:
         """Add the entities beside targets, and hide heartbeats from the subscriptions that no task reads."""

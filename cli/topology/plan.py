@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli import output
+from cli.topology.caveats import caveats_of
 from cli.topology.difference import Difference, Step, after, difference
 from cli.topology.limits import problems_of, warnings_of
 from cli.topology.model import Kind, Namespace
@@ -145,9 +146,13 @@ def make_plan(configuration: Configuration, needs: Needs, access: Access, files:
         result = found[key]
         if isinstance(result, Namespace):
             needed = needs.namespaces[key]
-            warnings = (*warnings_of(alias, needed, result), *_unread_topics(alias, needs, key, result))
             heartbeats = {topic: tasks for (other, topic), tasks in needs.heartbeats.items() if other == key}
             found_here = difference(needed, result, heartbeats)
+            warnings = (
+                *warnings_of(alias, needed, result),
+                *_unread_topics(alias, needs, key, result),
+                *caveats_of(alias, needed, after(result, found_here.steps)),
+            )
             sites.append(SitePlan(alias, key, place, is_hubs, found_here, warnings=warnings))
         else:
             sites.append(SitePlan(alias, key, place, is_hubs, errors=tuple(result)))

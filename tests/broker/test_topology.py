@@ -386,3 +386,31 @@ def test_what_cannot_change_in_place_has_a_way_round(pair: Pair, administer: Adm
     assert expected in result.output
     assert "way round: " in result.output
     assert pair.run("apply", "--yes").exit_code in {1, 4}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"enable_partitioning": True, "requires_duplicate_detection": True}, "Such an entity takes no batches"),
+        ({"enable_partitioning": True}, "west/orders: does not detect duplicates, because it is partitioned"),
+        ({"support_ordering": False}, "west/orders: The topic does not support ordering"),
+        ({"requires_duplicate_detection": True}, ""),
+    ],
+)
+def test_plan_warns_of_a_topic_that_takes_no_batches_or_keeps_no_order(
+    pair: Pair, settings: dict[str, bool], expected: str
+) -> None:
+    pair.client("west").create_topic("orders", **settings)
+    lines = [line for line in pair.run("plan", "west").output.splitlines() if line.startswith("  ! west/")]
+    assert len(lines) == bool(expected)
+    assert expected in "".join(lines)
+
+
+def test_plan_warns_of_what_topology_makes_partitioned_before_it_is_created(pair: Pair) -> None:
+    topic = pair.folder / "topology.yaml"
+    topic.write_text("west: {topics: {orders: {partitioned: true, duplicate_detection: true}}}")
+    assert "west/orders: The target is partitioned and detects duplicates." in pair.run("plan", "west").output
+    topic.write_text("west: {topics: {orders: {partitioned: true}}}")
+    pair.run("apply", "--yes")
+    created = pair.client("west").get_topic("orders")
+    assert (created.enable_partitioning, created.requires_duplicate_detection) == (True, False)

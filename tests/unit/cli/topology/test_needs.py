@@ -134,6 +134,26 @@ east:
 
 
 @pytest.mark.parametrize(
+    ("topology", "expected"),
+    [
+        ("", {"support_ordering": True, "requires_duplicate_detection": True}),
+        ("{partitioned: true}", {"requires_duplicate_detection": False}),
+        ("{partitioned: true, duplicate_detection: true}", {"requires_duplicate_detection": True}),
+        ("{partitioned: true, duplicate_window: PT5M}", {"requires_duplicate_detection": True}),
+        ("{partitioned: false}", {"support_ordering": True, "requires_duplicate_detection": True}),
+    ],
+)
+def test_a_new_partitioned_target_detects_duplicates_only_if_topology_asks_for_it(
+    needs: Configured, topology: str, expected: dict[str, bool]
+) -> None:
+    text = task("a", "connection: west, queue: q", "connection: east, topic: t")
+    topic = values(found(needs(text, topology=f"east: {{topics: {{t: {topology}}}}}"), "EAST", Kind.TOPIC, "t"))
+    assert {
+        name: topic[name] for name in topic.keys() & {"support_ordering", "requires_duplicate_detection"}
+    } == expected
+
+
+@pytest.mark.parametrize(
     ("tasks", "topology", "expected"),
     [
         (
