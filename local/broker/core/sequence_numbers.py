@@ -12,12 +12,22 @@ Source: Microsoft Learn, "Partitioned queues and topics", "Message sequencing an
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from local.broker.core.content import NULL, Content
 from local.broker.core.partition_hash import partition_of_key
+from local.broker.errors import Refusal
+from shared.amqp.errors import NOT_ALLOWED
 
 PARTITIONS = 16
 _PARTITION_BITS = 48
+
+
+class Part(NamedTuple):
+    """The partition that an operation is on, and the key that chose it; None if a sequence number did."""
+
+    partition: int
+    key: str | None = None
 
 
 def partition_of(number: int) -> int:
@@ -47,6 +57,10 @@ class SequenceNumbers:
         """Return the next number, for a message whose number in the entity it was first sent to is *original*."""
         self.last[0] += 1
         return self.last[0]
+
+    def part_for(self, content: Content, key: str | None = None) -> Part | None:  # noqa: ARG002 - a partitioned entity uses both
+        """Return the partition that a transaction sends a message to; None in an entity without partitions."""
+        return None
 
     def restore(self, assigned: Iterable[int]) -> None:
         """Continue after the numbers that a stored entity has assigned."""
@@ -81,15 +95,28 @@ class PartitionedNumbers(SequenceNumbers):
         self.last[partition] += 1
         return self.last[partition]
 
+    def part_for(self, content: Content, key: str | None = None) -> Part:
+        """
+        Return the partition that a transaction sends a message to, chosen by *key* if it has one.
+
+        Raises: a Refusal for a message without a key (Microsoft Learn, "Partitioned queues and topics").
+        """
+        key = key or self._key(content)
+        if not key:
+            text = "A message in a transaction must have a partition key for an entity with partitioning enabled."
+            raise Refusal(NOT_ALLOWED, text)
+        return Part(partition_of_key(key, PARTITIONS), key)
+
     def identity(self, content: Content) -> bytes:
         """Return the message id with the key: equal ids with different keys are no duplicates."""
         message_id = content.message_id
         return message_id if message_id == NULL else message_id + _key(content).encode()
 
+    def _key(self, content: Content) -> str:
+        return _key(content) or (content.message_id.hex() if self._by_message_id else "")
+
     def _partition(self, content: Content) -> int:
-        key = _key(content)
-        if not key and self._by_message_id:
-            key = content.message_id.hex()
+        key = self._key(content)
         return partition_of_key(key, PARTITIONS) if key else next(self._turns)
 
 

@@ -25,7 +25,7 @@ from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import Changes, changed
 from local.broker.core.ready_queue import Consumer, ReadyQueue
 from local.broker.core.recording import Recorder
-from local.broker.core.sequence_numbers import SequenceNumbers, partition_of
+from local.broker.core.sequence_numbers import Part, SequenceNumbers, partition_of
 from local.broker.core.timers import Deadlines, Timers
 from local.broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
@@ -234,6 +234,11 @@ class MessageStore:
     def check_lock(self, token: bytes) -> None:
         """Raise Refusal(MESSAGE_LOCK_LOST) unless a message is locked with *token*."""
         self._locks.message(token)
+
+    def parts(self, token: bytes) -> frozenset[Part]:
+        """Return the partition of a locked message, none without partitions; Refusal(MESSAGE_LOCK_LOST)."""
+        number = self._locks.message(token).sequence_number
+        return frozenset((Part(partition_of(number)),)) if self.numbers.are_partitioned else frozenset()
 
     def check_dead_letter(self, token: bytes) -> None:
         """Raise a Refusal unless `dead_letter` is possible."""

@@ -3,9 +3,9 @@ Transactions: work that is carried out together or not at all.
 
 1. A transaction belongs to a connection, and ends with the link that declared it or `TIME_OUT` after its first work:
    then none of it is done.
-2. All its work is on one top-level entity: a queue, or a topic with its subscriptions. Messages to other entities
-   are transferred by that entity, if their links say so: with a destination of their own, or in an AMQP session whose
-   first link was one to the coordinator.
+2. All its work is on one top-level entity: a queue, or a topic with its subscriptions, and on one partition of it.
+   Messages to other entities are transferred by that entity, if their links say so: with a destination of their own, or
+   in an AMQP session whose first link was one to the coordinator.
 3. Until the commit a message that was sent is nowhere, and one that was settled stays locked. A commit checks all
    work before it does any: if a lock was lost or an entity is full or gone, nothing is done.
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from local.broker import errors
 from local.broker.core.namespace import Namespace
+from local.broker.core.sequence_numbers import Part
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED, AmqpError
@@ -34,12 +35,14 @@ class Work:
     """
     One piece of work: *check* raises a Refusal if it is not possible now, and if it is, *carry_out* never fails.
 
-    A *subject* is what it changes, such as a lock: a transaction changes it once.
+    A *subject* is what it changes, such as a lock: a transaction changes it once. The *parts* are the
+    partitions that it is on, in a partitioned entity: a transaction is on one.
     """
 
     check: Callable[[], object]
     carry_out: Callable[[], object]
     subject: Hashable = None
+    parts: frozenset[Part] = frozenset()
 
 
 class Transaction:
@@ -58,6 +61,7 @@ class Transaction:
         self._entity: str | None = None
         self._work: list[Work] = []
         self._subjects: set[Hashable] = set()
+        self._parts: set[Part] = set()
         self._sent = 0
         self._failure: AmqpError | None = None
 
@@ -65,12 +69,18 @@ class Transaction:
         """
         Add work on a top-level *entity* (in lower case), which sends *sent* messages: all of it or none.
 
-        Raises: a Refusal if it is not possible now, is on another entity, or sends too many messages.
+        Raises: a Refusal if it is not possible now, is on another entity or partition, or sends too many messages.
         """
         if self._entity is not None and entity != self._entity:
             raise spans_entities(self._entity)
         if self._sent + sent > MAX_SENT:
-            raise Refusal(NOT_ALLOWED, f"Cannot send more than {MAX_SENT} messages in a single transaction.")
+            # Not an invalid operation to clients: Particular/NServiceBus.Transport.AzureServiceBus pull request 669.
+            raise Refusal(errors.INTERNAL_ERROR, f"Cannot send more than {MAX_SENT} messages in a single transaction.")
+        parts = self._parts.union(*(each.parts for each in work))
+        keys = {part.key for part in parts if part.key is not None}
+        if len({part.partition for part in parts}) > 1 or len(keys) > 1:
+            # Azure/azure-sdk-for-net issue 18160
+            raise Refusal(NOT_ALLOWED, "Local transactions cannot span multiple entities or partitions.")
         given = [each.subject for each in work if each.subject is not None]
         subjects = set(given)
         if len(subjects) < len(given) or not self._subjects.isdisjoint(subjects):
@@ -82,6 +92,7 @@ class Transaction:
             self.deadline = self._start()
         self._work += work
         self._subjects.update(subjects)
+        self._parts = parts
         self._sent += sent
 
     def fail(self, refusal: AmqpError) -> None:

@@ -153,7 +153,7 @@ class ConsumerLink(OutgoingLink):
                 self.session.settled(delivery_id)
 
             check = partial(self._check_settlement, settlement, tag)
-            transaction.enlist(self.top_level, [Work(check, carry_out, tag)])
+            transaction.enlist(self.top_level, [Work(check, carry_out, tag, self._store.parts(tag))])
         except AmqpError as refusal:
             if disposition.settled:
                 transaction.fail(refusal)

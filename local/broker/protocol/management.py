@@ -11,11 +11,11 @@ from functools import partial
 
 from local.broker import errors
 from local.broker.config import Right
-from local.broker.core.content import read_content
+from local.broker.core.content import Content, read_content
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.message import StoredMessage
 from local.broker.core.namespace import Entity, top_level
-from local.broker.core.sequence_numbers import partition_of
+from local.broker.core.sequence_numbers import Part, partition_of
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
 from local.broker.core.transaction import Transaction, Work
@@ -227,11 +227,19 @@ class Management:
         incoming = entity.incoming
         numbers = [incoming.reserve_number(content) for content in contents]
         work = (
-            Work(partial(entity.check, content), partial(incoming.schedule, content, number))
+            Work(
+                partial(entity.check, content),
+                partial(incoming.schedule, content, number),
+                parts=frozenset() if self._transaction is None else self._parts(content),
+            )
             for content, number in zip(contents, numbers, strict=True)
         )
         self._do(*work, sent=len(contents))
         return ok(_map({"sequence-numbers": _longs(numbers)}))
+
+    def _parts(self, content: Content) -> frozenset[Part]:
+        part = self._publishable.incoming.numbers.part_for(content)
+        return frozenset() if part is None else frozenset((part,))
 
     def _cancel(self, arguments: Arguments) -> Response:
         incoming, numbers = self._publishable.incoming, arguments.numbers("sequence-numbers")

@@ -1,10 +1,13 @@
 """Links that a client sends on to a queue or topic."""
 
+from dataclasses import replace
 from functools import partial
 
 from local.broker import errors
 from local.broker.core.content import Content, read_batch, read_content, unprocessable
 from local.broker.core.entities import Queue, Topic
+from local.broker.core.rule_properties import RuleProperties
+from local.broker.core.sequence_numbers import Part
 from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import LinkRefusal, Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
@@ -51,7 +54,16 @@ class PublisherLink(IncomingLink):
         """Publish a message, or a batch as a whole, when the transaction is committed."""
         self._check_size(message, message_format)
         contents = _contents(self._entity, message, message_format)
-        transaction.enlist(self.top_level, [self._sending(contents)], sent=len(contents))
+        parts = frozenset(part for part in map(self._part, contents) if part is not None)
+        transaction.enlist(self.top_level, [replace(self._sending(contents), parts=parts)], sent=len(contents))
+
+    def _part(self, content: Content) -> Part | None:
+        """Return the partition of the transaction's entity that a message is on."""
+        if self.top_level == self._entity.path.lower():
+            return self._entity.incoming.numbers.part_for(content)
+        via = self.session.connection.namespace.target(self.top_level)
+        key = RuleProperties(content, 0, 0).system("ViaPartitionKey")
+        return via.incoming.numbers.part_for(content, None if key is None else str(key.payload))
 
     def _sending(self, contents: list[Content]) -> Work:
         if self.top_level == self._entity.path.lower():
