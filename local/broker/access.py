@@ -13,8 +13,10 @@ import hmac
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import unquote_plus
 
+from local.broker import errors
 from local.broker.config import Right, SharedAccessKey
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
@@ -25,6 +27,7 @@ _SCHEME = "SharedAccessSignature "
 _HOST = re.compile(r"^[a-z][a-z0-9+.-]*://[^/?]*", re.IGNORECASE)
 _FIELDS = frozenset(("sr", "sig", "se", "skn"))
 _FAR_FUTURE = float("inf")
+_YEAR_10000 = 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,10 @@ class Access:
 
     @classmethod
     def of(cls, namespace: Namespace) -> "Access | None":
-        """Return the access checks of a namespace, None for one without keys, which accepts every client."""
-        return cls(namespace) if namespace.config.shared_access_keys else None
+        """Return the access checks of a namespace, None for one that accepts every client."""
+        config = namespace.config
+        is_closed = config.shared_access_keys or config.disable_local_auth or not config.public_network_access
+        return cls(namespace) if is_closed else None
 
     @property
     def now(self) -> float:
@@ -62,7 +67,8 @@ class Access:
         return self._clock.now().timestamp()
 
     def by_signature(self, token: str, audience: str) -> Grant:
-        """Return what a shared access signature grants on *audience*; Refusal(UNAUTHORIZED_ACCESS) if invalid."""
+        """Return what a shared access signature grants on *audience*; Refusal(AUTH_FAILED) if invalid."""
+        self._check_network()
         if not token.startswith(_SCHEME):
             if self._namespace.config.accepts_entra_tokens and token:
                 # No issuer is here to ask: whatever the token says is believed.
@@ -70,6 +76,7 @@ class Access:
             raise _refusal(
                 "InvalidToken", "the token is not a shared access signature, the only kind that is supported"
             )
+        self._check_keys_are_allowed()
         fields = dict(pair.partition("=")[::2] for pair in token.removeprefix(_SCHEME).strip().split("&"))
         if not fields.keys() >= _FIELDS:
             raise _refusal("MalformedToken", f"the token lacks one of {', '.join(sorted(_FIELDS))}")
@@ -82,20 +89,33 @@ class Access:
         # A plus is part of Base64 here, not an encoded space.
         signature = unquote_plus(fields["sig"].replace("+", "%2B"))
         if key is None or not any(_is_same(_sign(each, text), signature) for each in _keys(key)):
-            raise _refusal("InvalidSignature", "the token has an invalid signature")
+            raise _refusal("InvalidSignature", "The token has an invalid signature")
         if int(expires_at) <= self.now:
-            raise _refusal("ExpiredToken", "the token is expired")
+            until = datetime.fromtimestamp(min(int(expires_at), _YEAR_10000), UTC)
+            raise _refusal("ExpiredToken", f"The token is expired. Expiration time: '{until:%Y-%m-%d %H:%M:%S}Z'")
         path = path_of_resource(audience)
         if not is_within(path, signed_path):
             raise _refusal("InvalidAudience", f"the token is for '{signed_path}', expected a token for '{path}'")
         return Grant(path, _with_included(key.rights), int(expires_at))
 
     def by_key(self, name: str, secret: str) -> Grant:
-        """Return what a key of the namespace grants; Refusal(UNAUTHORIZED_ACCESS) if name or key is wrong."""
+        """Return what a key of the namespace grants; Refusal(AUTH_FAILED) if name or key is wrong."""
+        self._check_network()
+        self._check_keys_are_allowed()
         key = self._key(name, "")
         if key is None or not any(_is_same(each, secret) for each in _keys(key)):
             raise _refusal("InvalidKey", "the name or the key is wrong")
         return Grant("", _with_included(key.rights))
+
+    def _check_network(self) -> None:
+        if not self._namespace.config.public_network_access:
+            # Put token failed. status-code: 401 (pnp/Microsoft365-Analytics-Insights; microsoft/AzureTRE issue 734)
+            raise Refusal(UNAUTHORIZED_ACCESS, "Ip has been prevented to connect to the endpoint.")
+
+    def _check_keys_are_allowed(self) -> None:
+        if self._namespace.config.disable_local_auth:
+            text = "Authorization failed because SAS authentication has been disabled for the namespace"
+            raise _refusal("LocalAuthDisabled", text)
 
     def _key(self, name: str, path: str) -> SharedAccessKey | None:
         """Return the key with this name, of the namespace or of an entity on *path*."""
@@ -142,4 +162,4 @@ def _sign(key: str, text: bytes) -> str:
 
 
 def _refusal(reason: str, description: str) -> Refusal:
-    return Refusal(UNAUTHORIZED_ACCESS, f"{reason}: {description}.")
+    return Refusal(errors.AUTH_FAILED, f"{reason}: {description}.")

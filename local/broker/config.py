@@ -172,8 +172,9 @@ class NamespaceConfig:
     A namespace on a port of its own; None lets the broker choose.
 
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
-    every client is accepted; with keys and accepts_entra_tokens, so is every token of another kind. The offsets of a
-    geo_replicated namespace are those of Azure's geo-replication.
+    every client is accepted; with keys and accepts_entra_tokens, so is every token of another kind. With
+    disable_local_auth no key is accepted, without public_network_access no client. The offsets of a geo_replicated
+    namespace are those of Azure's geo-replication.
 
     max_connections limits the connections; max_receivers the receivers of one entity (of a
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
@@ -190,6 +191,8 @@ class NamespaceConfig:
     max_message_size: int = 256 * 1024
     shared_access_keys: tuple[SharedAccessKey, ...] = ()
     accepts_entra_tokens: bool = False
+    disable_local_auth: bool = False
+    public_network_access: bool = True
     geo_replicated: bool = False
     released_go_last: bool = False
     lock_group_size: int = 1

@@ -112,6 +112,8 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
+        disable_local_auth=reader.flag("DisableLocalAuth"),
+        public_network_access=reader.flag("PublicNetworkAccess", default=True),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
@@ -243,6 +245,8 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
+        disable_local_auth=reader.flag("DisableLocalAuth"),
+        public_network_access=reader.flag("PublicNetworkAccess", default=True),
         geo_replicated=reader.flag("GeoReplication"),
         links=_read_links(reader),
     )

@@ -43,11 +43,13 @@ _UNSUPPORTED = {
     HubConfig: ("message_retention", "retention_size", "status"),
     NamespaceConfig: (
         "accepts_entra_tokens",
+        "disable_local_auth",
         "geo_replicated",
         "lock_group_size",
         "links",
         "max_message_size",
         "port",
+        "public_network_access",
         "released_go_last",
         "shared_access_keys",
     ),

@@ -26,6 +26,7 @@ MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 
 ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
 ARGUMENT_OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
+AUTH_FAILED: Final = "com.microsoft:auth-failed"
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 GEO_REPLICATION_INVALID_OFFSET: Final = "com.microsoft:georeplication:invalid-offset"
 ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"

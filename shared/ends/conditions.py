@@ -81,9 +81,11 @@ UNREACHABLE = Reaction("unreachable", (), TargetUnavailable, "the target cannot 
 
 REACTIONS = (THROTTLED, OVERLOADED, UNREACHABLE, FULL, DISABLED, MISSING, UNAUTHORIZED, TOO_LARGE, INVALID)
 _CAUSES = {
-    "Ip has been prevented": "the firewall of the namespace does not let Busway in",
+    "Ip has been prevented": "the firewall of the namespace does not let Busway in (admit its addresses or its subnet)",
     "LocalAuthDisabled": "keys are switched off at the namespace, which leaves a managed identity",
-    "ExpiredToken": "the token has expired",
+    "ExpiredToken": "the token has expired (look at the clock of this machine, and at the end of a signature)",
+    "InvalidSignature": "the key is wrong, or was made again",
+    "InvalidAudience": "the token is for another entity or namespace",
     "'Send' claim(s) are required": "the right to send is missing",
     "'Listen' claim(s) are required": "the right to listen is missing",
     "'Manage' claim(s) are required": "the right to manage is missing",
@@ -108,7 +110,7 @@ def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) ->
     if reaction.error is MessageRejected:
         error = MessageRejected(reaction.reason, f"{where}: {reaction.text}, {seen}")
     elif reaction.error is TargetRefused:
-        text = next((words for phrase, words in _CAUSES.items() if phrase in answer), reaction.text)
+        text = cause_in(answer) or reaction.text
         error = TargetRefused(f"{where}: the target refuses to take messages, {text}: {seen}")
     else:
         asked = _WAIT.search(answer) if reaction.retry_after is not None else None
@@ -116,6 +118,11 @@ def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) ->
         error = TargetUnavailable(f"{where}: {reaction.text}, {seen}", retry_after=wait)
     error.__cause__ = cause
     return error
+
+
+def cause_in(answer: str) -> str | None:
+    """Return the cause that an answer of a service names, in our words; None if it names none that is known."""
+    return next((words for phrase, words in _CAUSES.items() if phrase in answer), None)
 
 
 def after_requested_wait(reaction: Reaction, retry_after: str | None) -> Reaction:

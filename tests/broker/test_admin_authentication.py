@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote_plus
 
 import pytest
@@ -38,6 +38,7 @@ from shared.amqp.fields import compose_list
 from shared.amqp.frames import SASL, compose
 from shared.amqp.values import binary, symbol
 from shared.clock import ManualClock
+from shared.ends.service_bus.link import SenderLink
 
 SCRIPTS = Path(__file__).parent / "javascript"
 PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"
@@ -94,6 +95,22 @@ class OneToken:
         return self._token
 
 
+class OneAsyncToken(OneToken):
+    """The same for an asynchronous client."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def get_token(self, *_: object, **__: object) -> AccessToken:  # type: ignore[override]
+        return super().get_token()
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
 @contextlib.contextmanager
 def service_bus(broker: RunningBroker, name: str, key: str) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(connection_string(broker, name, key), retry_total=0) as client:
@@ -115,8 +132,8 @@ def test_a_wrong_key_is_refused(broker: RunningBroker, name: str, key: str) -> N
     with service_bus(broker, name, key) as client:
         with pytest.raises(ServiceBusAuthenticationError) as caught:
             send(client)
-        assert "401" in str(caught.value.inner_exception)
-        assert "InvalidSignature" in str(caught.value.inner_exception)
+        # The answer has a condition, as in Azure: then the SDK forgets its status and its description.
+        assert "Status code: None" in str(caught.value.inner_exception)
         with pytest.raises(ServiceBusAuthenticationError):
             receive(client)
 
@@ -183,12 +200,13 @@ def test_the_key_of_an_entity_is_for_that_entity(broker: RunningBroker, key: str
     ],
 )
 def test_a_bad_token_is_refused_with_the_reason(broker: RunningBroker, token: Callable[[], str], reason: str) -> None:
-    with ServiceBusClient(
-        f"localhost:{broker.port('west')}", OneToken(token()), retry_total=0, use_tls=False
-    ) as client:
-        with pytest.raises(ServiceBusAuthenticationError) as caught:
-            send(client)
-        assert reason in str(caught.value.inner_exception)
+    async def attempt() -> None:
+        host = f"localhost:{broker.port('west')}"
+        async with AsyncServiceBusClient(host, OneAsyncToken(token()), retry_total=0, use_tls=False) as client:
+            await SenderLink.open(client.get_queue_sender("orders"))
+
+    with pytest.raises(ServiceBusAuthorizationError, match=f"^{reason}: "):
+        asyncio.run(attempt())
 
 
 @pytest.mark.parametrize("resource", ["sb://localhost/orders", "https://localhost/ORDERS/", "amqp://localhost"])

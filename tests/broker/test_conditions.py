@@ -29,6 +29,7 @@ EXCEPTIONS = {
     errors.ARGUMENT_ERROR: exceptions.ServiceBusError,
     errors.ARGUMENT_OUT_OF_RANGE: exceptions.ServiceBusError,
     DECODE_ERROR: exceptions.ServiceBusError,
+    errors.AUTH_FAILED: exceptions.ServiceBusAuthorizationError,
     errors.ENTITY_ALREADY_EXISTS: exceptions.MessagingEntityAlreadyExistsError,
     errors.ENTITY_DISABLED: exceptions.MessagingEntityDisabledError,
     errors.INTERNAL_ERROR: exceptions.ServiceBusError,

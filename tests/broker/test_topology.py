@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -398,7 +399,7 @@ def test_what_cannot_change_in_place_has_a_way_round(pair: Pair, administer: Adm
     ],
 )
 def test_plan_warns_of_a_topic_that_takes_no_batches_or_keeps_no_order(
-    pair: Pair, settings: dict[str, bool], expected: str
+    pair: Pair, settings: dict[str, Any], expected: str
 ) -> None:
     pair.client("west").create_topic("orders", **settings)
     lines = [line for line in pair.run("plan", "west").output.splitlines() if line.startswith("  ! west/")]

@@ -53,6 +53,9 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
         raise Refusal(INVALID_FIELD, "the link has no address, expected the address of an entity")
     path = path_of(address)
     if path == cbs.ADDRESS:
+        if attach.role and any(link.node_path == cbs.ADDRESS for link in session.connection.response_links):
+            # Azure/azure-event-hubs-node issue 186
+            raise Refusal(NOT_ALLOWED, "A link to the connection's $cbs node has already been opened.")
         return _node_link(session, attach, cbs.token_node(session.connection.claims))
     if path == _MANAGEMENT:
         return _node_link(session, attach, hub_node(namespace, session.connection.claims))

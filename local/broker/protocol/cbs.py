@@ -8,9 +8,11 @@ from local.broker import errors
 from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.errors import AmqpError
+from shared.amqp.values import symbol
 
 ADDRESS = "$cbs"
 _STATUS = {errors.NOT_FOUND: 404, errors.RESOURCE_LIMIT_EXCEEDED: 403}
+_CONDITION = "error-condition"
 
 
 def token_node(claims: Claims) -> Node:
@@ -27,8 +29,9 @@ def token_node(claims: Claims) -> Node:
             claims.put(token.payload if token is not None and isinstance(token.payload, str) else "", audience)
             claims.check_exists(audience)
         except AmqpError as refusal:
-            # No error-condition: with one, azure-servicebus loses the status and the description.
-            return Response(_STATUS.get(refusal.condition, 401), refusal.description)
+            # With a condition azure-servicebus loses the status and the description: so it does in Azure.
+            condition = {_CONDITION: symbol(refusal.condition)}
+            return Response(_STATUS.get(refusal.condition, 401), refusal.description, properties=condition)
         return ok()
 
     return Node(ADDRESS, answer, "status-code", "status-description")

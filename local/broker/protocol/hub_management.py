@@ -12,7 +12,7 @@ from shared.amqp.values import Value, array, boolean, int_, long, map_, string, 
 
 _HUB = "com.microsoft:eventhub"
 _PARTITION = "com.microsoft:partition"
-_STATUS = {errors.NOT_FOUND: 404, UNAUTHORIZED_ACCESS: 401}
+_STATUS = {errors.NOT_FOUND: 404, UNAUTHORIZED_ACCESS: 401, errors.AUTH_FAILED: 401}
 
 
 def hub_node(namespace: Namespace, claims: Claims) -> Node:

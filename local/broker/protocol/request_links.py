@@ -18,6 +18,7 @@ from local.broker.protocol.interfaces import LinkSession, ResponsePath
 from local.broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from local.broker.protocol.requests import Node, Request, Response, encode_response, read_request
 from local.broker.protocol.terminus import address_of
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
 from shared.amqp.performatives import Attach
 from shared.amqp.values import symbol
 
@@ -27,6 +28,8 @@ _MAX_TOKEN_SIZE = 64 * 1024
 _MAX_COUNTED_ANSWER = 1024 * 1024
 _TOKENS = "$cbs"
 _STATUS = {
+    UNAUTHORIZED_ACCESS: 401,
+    errors.AUTH_FAILED: 401,
     errors.ENTITY_DISABLED: 403,
     errors.INTERNAL_ERROR: 500,
     errors.MESSAGE_LOCK_LOST: 410,

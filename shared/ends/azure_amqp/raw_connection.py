@@ -255,7 +255,8 @@ class RawConnection:
             self._tokens = Requests(self._socket.client.begin(**_BEGIN), "$cbs", name)
         answer = await self._ask(self._tokens, properties, string(text), _TOKEN_SECONDS)
         if answer.status not in _OK:
-            raise AmqpError(_CONDITIONS.get(answer.status, UNAUTHORIZED_ACCESS), answer.description)
+            condition = answer.condition or _CONDITIONS.get(answer.status, UNAUTHORIZED_ACCESS)
+            raise AmqpError(condition, answer.description)
         return float(token.expires_on)
 
     async def _renew(self, expires: float) -> None:

@@ -28,9 +28,16 @@ from shared.amqp.serial import numbers_between
 from shared.amqp.session import Session
 from shared.amqp.values import Described, Payload, Value
 from shared.ends.azure_amqp.settlement import Settlement
+from shared.ends.conditions import cause_in
 from shared.errors import TargetRefused, TargetUnavailable
 
-_REFUSALS = ("amqp:not-found", "amqp:unauthorized-access", "amqp:not-allowed", "com.microsoft:entity-disabled")
+_REFUSALS = (
+    "amqp:not-found",
+    "amqp:unauthorized-access",
+    "amqp:not-allowed",
+    "com.microsoft:auth-failed",
+    "com.microsoft:entity-disabled",
+)
 _GATHER_SECONDS = 0.02
 _LARGEST_STEP = 100
 _DRAIN_SECONDS = 60.0
@@ -64,9 +71,10 @@ def refused_or_closed(where: str, error: BaseException | None) -> TargetRefused 
     if (
         name in _REFUSALS
         or lacks_a_right(error)
-        or type(error).__name__ in ("TokenAuthFailure", "AuthenticationException")
+        or type(error).__name__ in ("TokenAuthFailure", "AuthenticationException", "AuthenticationError")
     ):
-        return TargetRefused(f"{where}: the service refused with {name}")
+        cause = cause_in(str(error))
+        return TargetRefused(f"{where}: the service refused with {name}" + (f": {cause}" if cause else ""))
     return LinkClosed(f"{where}: closed with {name}", name)
 
 

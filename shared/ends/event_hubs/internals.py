@@ -25,6 +25,7 @@ from azure.eventhub.aio import EventHubProducerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
 from shared.ends.azure_amqp.encoded_transfer import EncodedMessage, transfer_encoded_messages
+from shared.ends.azure_amqp.token_answers import name_refused_tokens
 
 # Everything that the SDK raises for failures of the network or the service, timeouts included.
 WORLD_ERRORS = (AMQPException, AzureError, EventHubError, OSError)
@@ -45,6 +46,7 @@ class PublisherLink:
     async def open(cls, client: EventHubProducerClient, partition: str | None) -> Self:
         """Return an open link to the client's hub, or to a *partition* of it; raises one of WORLD_ERRORS."""
         producer = client._create_producer(partition_id=partition)
+        name_refused_tokens(producer, AMQPException)
         try:
             await producer._open()
         except BaseException:

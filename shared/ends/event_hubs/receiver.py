@@ -17,6 +17,7 @@ from shared.ends.azure_amqp.raw_connection import Peer, RawConnection
 from shared.ends.azure_amqp.raw_link import RawLink, refused_or_closed
 from shared.ends.event_hubs.clients import consumer_of
 from shared.ends.namespace import Namespace, tls
+from shared.errors import TargetRefused
 
 _OPEN_SECONDS = 30.0
 _SCOPE = "https://eventhubs.azure.net//.default"
@@ -58,9 +59,20 @@ class EventHub:
             async with asyncio.timeout(_OPEN_SECONDS):
                 return list(await client.get_partition_ids())
         except Exception as error:  # errors of the SDK, azure-core or the socket
-            raise refused_or_closed(self.where, error) from error
+            failure = refused_or_closed(self.where, error)
+            if isinstance(failure, TargetRefused):
+                # The SDK drops why a token is refused: this names it.
+                raw = await RawConnection.open(self.where, *self._place(client))
+                await raw.close()
+            raise failure from error
         finally:
             await client.close()
+
+    @staticmethod
+    def _place(client: Any) -> tuple[Peer, str]:
+        config, address = client._config, client._address
+        peer = Peer(address.hostname, tls() if config.use_tls else None, client._credential, _SCOPE)
+        return peer, address.path.removeprefix("/")
 
     async def open(
         self, partition_id: str, position: Position, prefetch: int, *, epoch: int | None = None
@@ -71,9 +83,7 @@ class EventHub:
         With an *epoch* it disconnects other readers of its consumer group with the same or a lower one.
         """
         client: Any = self._client()
-        config, address = client._config, client._address
-        peer = Peer(address.hostname, tls() if config.use_tls else None, client._credential, _SCOPE)
-        path = address.path.removeprefix("/")
+        peer, path = self._place(client)
         wanted = {"com.microsoft:timeout": long(0)} | ({} if epoch is None else {"com.microsoft:epoch": long(epoch)})
         selector = event_position_selector(position, isinstance(position, datetime)).decode()
         raw = None

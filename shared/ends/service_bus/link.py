@@ -38,6 +38,7 @@ from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransp
 from azure.servicebus.exceptions import ServiceBusError
 
 from shared.ends.azure_amqp.encoded_transfer import EncodedMessage, transfer_encoded_messages
+from shared.ends.azure_amqp.token_answers import name_refused_tokens
 
 _LOGGER = logging.getLogger(__name__)
 _CLOSE_SECONDS = 1.0
@@ -74,6 +75,7 @@ class SenderLink:
     @classmethod
     async def open(cls, sender: ServiceBusSender) -> Self:
         """Open the link of *sender*; raises the SDK's errors."""
+        name_refused_tokens(sender, AMQPException)
         limit = (await sender.create_message_batch()).max_size_in_bytes
         return cls(sender, limit)
 

@@ -10,8 +10,7 @@ from local.broker.access import Access, Grant, path_of_resource
 from local.broker.config import NamespaceConfig, Right, SharedAccessKey
 from local.broker.config_file import load_config
 from local.broker.core.namespace import Namespace
-from local.broker.errors import Refusal
-from shared.amqp.errors import UNAUTHORIZED_ACCESS
+from local.broker.errors import AUTH_FAILED, Refusal
 from shared.clock import ManualClock
 from shared.errors import ConfigError
 
@@ -83,5 +82,5 @@ def test_a_key_that_may_manage_may_do_everything() -> None:
     assert access.by_key("OWNER", "k").rights == frozenset(Right)
     with pytest.raises(Refusal) as caught:
         access.by_key("owner", "\u00e9")
-    assert caught.value.condition == UNAUTHORIZED_ACCESS
+    assert caught.value.condition == AUTH_FAILED
     assert "\u00e9" not in str(caught.value)

@@ -254,6 +254,16 @@ def test_no_more_is_delivered_when_too_much_is_unsettled() -> None:
     assert codes(peer.say(detach(0), attach(peer, 1, True, "q"), peer.flow(1, 9))).count(performatives.TRANSFER) == 2
 
 
+def test_a_connection_has_one_link_to_its_token_node() -> None:
+    """azure-event-hubs-node issue 186."""
+    peer = opened((False, "$cbs"), (True, "$cbs"))
+    heard = peer.say(attach(peer, 2, True, "$cbs"))
+    assert error_of(heard, DETACHED) == "amqp:not-allowed"
+    peer.say(detach(1))
+    heard = peer.say(attach(peer, 3, True, "$cbs"))
+    assert DETACHED not in codes(heard)
+
+
 def test_a_connection_has_a_limited_number_of_tokens() -> None:
     """SR46; a token that replaces one is not one more."""
     peer = Peer(links=LinkLimits(max_tokens=2))
