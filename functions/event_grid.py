@@ -23,7 +23,7 @@ import azure.functions as func
 
 from functions.answers import failure, response
 from shared.clock import Clock, SystemClock
-from shared.codecs.cloudevents import BATCH, INVALID, split_batch
+from shared.codecs.cloudevents import BATCH, INVALID, TOO_MANY, split_batch
 from shared.codecs.envelope import event_key, in_order
 from shared.ends.event_grid.endpoint import SERVICES
 from shared.errors import BuswayError, MessageRejected
@@ -100,7 +100,8 @@ async def _received(request: func.HttpRequest, task: str, intake: Intake, refusa
         contents = _contents(body, request.headers)
     except (ValueError, RecursionError, MessageRejected) as fault:
         reason = fault.description if isinstance(fault, MessageRejected) else "the body is not JSON"
-        return refusals.answer(f"expected CloudEvents or events of Event Grid: {reason}", 400)
+        status = 413 if isinstance(fault, MessageRejected) and fault.reason == TOO_MANY else 400
+        return refusals.answer(f"expected CloudEvents or events of Event Grid: {reason}", status)
     if isinstance(contents, str):
         return response(json.dumps({"validationResponse": contents}).encode(), _JSON)
     runs = (intake.run(content, key=key) for content, key in contents)

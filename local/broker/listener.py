@@ -39,10 +39,18 @@ class Peer(Protocol):
         ...
 
 
-class Connect(Protocol):
-    """Returns the protocol of a new connection."""
+class ByteStream(asyncio.BufferedProtocol):
+    """What takes the bytes of a connection."""
 
-    def __call__(self, listener: "Listener", *, is_web_socket: bool = False) -> asyncio.BufferedProtocol:
+    def hold(self, change: int) -> None:
+        """Count *change* more bytes that the connection holds outside of this."""
+        raise NotImplementedError
+
+
+class Connect(Protocol):
+    """Returns what takes the bytes of a new connection."""
+
+    def __call__(self, listener: "Listener", *, is_web_socket: bool = False) -> ByteStream:
         """Serve a connection of *listener*, which may be a WebSocket."""
         ...
 

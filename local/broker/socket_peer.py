@@ -7,7 +7,7 @@ from typing import cast
 
 from local.broker import errors
 from local.broker.errors import Refusal
-from local.broker.listener import Listener
+from local.broker.listener import ByteStream, Listener
 from local.broker.protocol.connection import Connection
 
 LOG = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 _FIRST_OF_HTTP = 0x47
 
 
-class SocketPeer(asyncio.BufferedProtocol):
+class SocketPeer(ByteStream):
     """
     One connection: bytes between its socket and its protocol.
 
@@ -71,6 +71,15 @@ class SocketPeer(asyncio.BufferedProtocol):
             # In the next turn of the loop: one commit for all connections whose requests arrived in this one.
             self._wake()
         self._listener.set_timer()
+
+    def hold(self, change: int) -> None:
+        """Count *change* more bytes that the connection holds outside of this."""
+        if change > 0:
+            self._connection.holdings.add(change)
+        elif change < 0:
+            self._connection.holdings.remove(-change)
+        if self._connection.is_closed:
+            self._wake()
 
     def _hand_over(self, data: bytes) -> None:
         """Let the HTTP server have the connection: the client asks for a WebSocket."""

@@ -9,11 +9,11 @@ Source: "Advanced Message Queuing Protocol (AMQP) WebSocket Binding (WSB) Versio
 
 import asyncio
 import contextlib
-import logging
 
 from aiohttp import WSMsgType, web
 
 from local.broker.admin.origin import is_loopback, is_own_host, is_own_origin
+from local.broker.http_server import HttpConnection, HttpServer
 from local.broker.listener import READ_SIZE, Listener
 
 PATH = "/$servicebus/websocket"
@@ -22,9 +22,8 @@ PROTOCOLS = ("amqp", "AMQPWSB10")
 MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 
 _PAUSED_AT = 64 * 1024
-# A damaged request is answered with its error; aiohttp would log a traceback too.
-_HTTP_LOG = logging.getLogger(f"{__name__}.http")
-_HTTP_LOG.setLevel(logging.CRITICAL)
+# At least as large as the header of a part: what was counted must not add up while whole messages arrive.
+_HEADER_SIZE = 14
 
 
 class WebSockets:
@@ -32,7 +31,7 @@ class WebSockets:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._server = web.Server(self._serve, access_log=None, logger=_HTTP_LOG)
+        self._server = HttpServer(self._serve)
 
     def take(self, transport: asyncio.Transport, data: bytes) -> None:
         """Serve a connection from now on, which has sent *data*."""
@@ -85,6 +84,9 @@ class WebSocketTransport(asyncio.Transport):
         super().__init__({name: request.transport.get_extra_info(name) for name in ("socket", "ssl_object")})
         self._socket = socket
         self._under = request.transport
+        self._unread = 0
+        if isinstance(request.protocol, HttpConnection):
+            request.protocol.arrived = self._arrived
         self._listener = listener
         self._peer = listener.connect(listener, is_web_socket=True)
         self._output: list[bytes] = []
@@ -104,6 +106,7 @@ class WebSocketTransport(asyncio.Transport):
                 if message.type is not WSMsgType.BINARY:
                     await self._socket.close(code=1003, message=b"expected binary messages")
                     break
+                self._count(max(self._unread - len(message.data) - _HEADER_SIZE, 0))
                 self._receive(message.data)
                 await self._reads.wait()
         finally:
@@ -111,6 +114,17 @@ class WebSocketTransport(asyncio.Transport):
             with contextlib.suppress(asyncio.CancelledError, ConnectionError):
                 await writer
             self._peer.connection_lost(None)
+
+    def _arrived(self, size: int) -> None:
+        self._count(self._unread + size)
+        if self._is_closing:
+            # The peer has been told, and still sends: it must not go on until the close is answered.
+            self.abort()
+
+    def _count(self, unread: int) -> None:
+        """Let what has arrived of messages that are not complete count as held."""
+        change, self._unread = unread - self._unread, unread
+        self._peer.hold(change)
 
     def _receive(self, data: bytes) -> None:
         for start in range(0, len(data), READ_SIZE):

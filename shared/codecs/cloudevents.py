@@ -10,7 +10,7 @@ from binascii import Error as NotBase64
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,9 @@ from shared.codecs.text import charset_in
 from shared.errors import MessageRejected
 
 INVALID = "InvalidEvent"
+TOO_MANY = "TooManyEvents"
+MOST_IN_BATCH = 5000
+"""As many as Event Grid delivers at once at most: each takes thousands of bytes, however short its text is."""
 MEDIA_TYPE = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch"
 ANY_FORMAT = "application/cloudevents"
@@ -37,7 +40,7 @@ _MEDIA_TYPE = re.compile(r"[^\s/;]+/[^\s/;]+(?:\s*;.*)?")
 _LONGEST_DECLARATION = 1000
 _LARGEST_INTEGER = 2**31
 _JSON = PlainJson()
-_RAW_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_ITEMS = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MOST_IN_BATCH)])
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 
@@ -181,6 +184,9 @@ def split_batch(content: bytes) -> list[bytes]:
     """Return the text of each event of a JSON array, unread; raises MessageRejected."""
     try:
         return [bytes(each) for each in _RAW_ITEMS.decode(content)]
+    except msgspec.ValidationError as error:
+        text = f"body is no array, or one of more than {MOST_IN_BATCH} events"
+        raise MessageRejected(TOO_MANY if content.lstrip()[:1] == b"[" else INVALID, text) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MessageRejected(INVALID, "body is not a JSON array, expected events") from error
 

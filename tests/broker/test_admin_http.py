@@ -22,7 +22,6 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
 from local.broker.admin.certificate import AUTHORITY_FILE
-from local.broker.admin.server import MAX_BODY
 from local.broker.admin.thread import RunningAdmin
 from local.broker.admin.xml import MAX_DEPTH, MAX_ELEMENTS, BadXml, read_xml, text_tag
 from local.broker.config import (
@@ -140,7 +139,7 @@ def test_hostile_or_invalid_bodies_are_refused_at_once(request_of: HttpRequest, 
 
 
 def test_a_body_too_large_is_refused(request_of: HttpRequest) -> None:
-    assert request_of("PUT", "/new", b"x" * (MAX_BODY + 1))[0] == 413
+    assert request_of("PUT", "/new", b"x" * (1024 * 1024 + 1))[0] == 413
     assert request_of("PUT", "/new", entry(""))[0] == 201
 
 

@@ -211,6 +211,33 @@ def test_memory_for_peers_without_a_token_is_bounded(broker: Broker, name: str, 
         round_trip(broker, name)
 
 
+@pytest.mark.parametrize("parts", [1, 4000])
+def test_unfinished_messages_of_websockets_count_as_held(broker: Broker, parts: int) -> None:
+    head = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head += b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"
+    size = 16 * MEGABYTE // parts - 1000
+
+    def unfinished() -> Iterator[bytes]:
+        for number in range(parts):
+            # Not the last part, of a binary message or its continuation, masked with zeros.
+            yield bytes((0 if number else 2, 0x80 | 127)) + size.to_bytes(8) + bytes(4)
+            yield from (bytes(min(65536, size - start)) for start in range(0, size, 65536))
+
+    def opened(peers: contextlib.ExitStack) -> socket.socket:
+        peer = peers.enter_context(socket.create_connection(broker.address("keyed"), timeout=5))
+        peer.sendall(head)
+        assert b" 101 " in peer.recv(4096)
+        return peer
+
+    with contextlib.ExitStack() as peers:
+        opened(peers)
+        before = broker.growth
+        for _ in range(20):
+            send_while_read(opened(peers), unfinished())
+        assert broker.growth - before < 20 * MEGABYTE
+        round_trip(broker, "keyed")
+
+
 @pytest.mark.parametrize("attack", [incomplete_requests, sessions, answers_that_nobody_fetches])
 def test_peer_without_a_token_is_closed_with_the_reason(broker: Broker, attack: Any) -> None:
     with socket.create_connection(broker.address("keyed"), timeout=5) as peer:

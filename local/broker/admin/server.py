@@ -26,14 +26,13 @@ from local.broker.admin.origin import is_loopback, is_own_host, is_same_origin
 from local.broker.config import Right
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
+from local.broker.http_server import HttpServer, body_of
 from local.broker.server import BrokerServer
 from local.broker.web_sockets import PATH, web_sockets_of
 from shared.amqp.errors import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 from shared.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
-
-MAX_BODY = 1024 * 1024
 
 _STOP_SECONDS = 0.5
 # As the emulators have it. A request for an entity of this name has an api-version.
@@ -64,13 +63,13 @@ class AdminServer:
         self._tls = tls
         self._host = host
         self._advance_clock = broker.advance_clock if advance_clock is None else advance_clock
-        self._runners: dict[str, web.AppRunner] = {}
+        self._runners: dict[str, web.ServerRunner] = {}
 
     async def __aenter__(self) -> Self:
         """Listen on all ports; an OSError if one is taken."""
         try:
             for name, port in self._ports.items():
-                runner = web.AppRunner(self._application(name), access_log=None, shutdown_timeout=_STOP_SECONDS)
+                runner = web.ServerRunner(self._http_server(name), shutdown_timeout=_STOP_SECONDS)
                 self._runners[name] = runner
                 await runner.setup()
                 if isinstance(port, socket.socket):
@@ -111,18 +110,16 @@ class AdminServer:
         host = "localhost" if self._host == "127.0.0.1" else self._host
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port(name)}"
 
-    def _application(self, name: str) -> web.Application:
-        async def answer(request: web.Request) -> web.StreamResponse:
+    def _http_server(self, name: str) -> HttpServer:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
             if request.path.rstrip("/") == PATH:
                 # As in Azure, where both are on the port of https.
                 return await web_sockets_of(self._broker.listener(name)).answer(request)
             return await self._answer(name, request)
 
-        application = web.Application(client_max_size=MAX_BODY)
-        application.router.add_route("*", "/{path:.*}", answer)
-        return application
+        return HttpServer(answer)
 
-    async def _answer(self, name: str, request: web.Request) -> web.Response:
+    async def _answer(self, name: str, request: web.BaseRequest) -> web.Response:
         namespace = self._broker.namespaces[name]
         try:
             self._check_origin(request)
@@ -144,7 +141,7 @@ class AdminServer:
                 request.query,
                 is_update="If-Match" in request.headers,
                 base=f"{request.scheme}://{request.host}",
-                body=await request.read(),
+                body=await body_of(request),
             )
             response = Atom(namespace).answer(atom_request)
             self._broker.advance()
@@ -158,7 +155,7 @@ class AdminServer:
         kind = _ATOM if response.status < HTTPStatus.BAD_REQUEST else _XML
         return web.Response(status=response.status, text=response.body, content_type=kind)
 
-    def _check_origin(self, request: web.Request) -> None:
+    def _check_origin(self, request: web.BaseRequest) -> None:
         """Refuse a page of another site and, unless the broker serves other machines, a host that is not this one."""
         if is_loopback(self._host) and not is_own_host(request):
             raise Refusal(NOT_ALLOWED, "the host of the request is not this machine, expected localhost")
@@ -166,13 +163,13 @@ class AdminServer:
             problem = "the request comes from a page of another site, expected the page of this broker or a program"
             raise Refusal(NOT_ALLOWED, problem)
 
-    async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
+    async def _inspect(self, name: str, request: web.BaseRequest, path: str) -> web.Response:
         data: object
         if request.method != "GET" and request.content_type != "application/json":
             problem = _problem("expected Content-Type: application/json")
             return web.json_response(problem, status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         try:
-            body = _read_json(await request.read())
+            body = _read_json(await body_of(request))
             namespace = self._broker.namespaces[name]
             call = inspection.Call(namespace, self._broker, request.query, body, self._advance_clock)
             status, data = inspection.answer(request.method, path, call)
@@ -191,7 +188,7 @@ class AdminServer:
         return web.json_response(data, status=status)
 
 
-def _check_access(access: Access, request: web.Request, path: str) -> None:
+def _check_access(access: Access, request: web.BaseRequest, path: str) -> None:
     token = request.headers.get("Authorization", "")
     if not token:
         raise Refusal(UNAUTHORIZED_ACCESS, "MissingToken: the request has no Authorization header.")

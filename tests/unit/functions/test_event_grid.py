@@ -218,8 +218,26 @@ def test_what_is_at_fault_among_events_is_rejected_and_the_events_are_sent(fault
     assert rejected.application_property("repl-reject-reason") == string("InvalidEvent")
 
 
-def test_a_request_that_is_too_large_is_refused() -> None:
-    assert asked(webhook(OutputThatAccepts()), b" " * (2 * 1024 * 1024 + 1))[0] == 413
+@pytest.mark.parametrize(
+    "body",
+    [
+        b" " * (2 * 1024 * 1024 + 1),
+        b"[%b%b]" % (json.dumps(event()).encode(), b",1" * 1_000_000),
+        b"[%b1]" % (b"1," * 5000),
+        b" \n[%b{}]" % (b"{}," * 5000),
+    ],
+)
+def test_a_request_that_is_too_large_is_refused(body: bytes) -> None:
+    output = OutputThatAccepts()
+    assert asked(webhook(output), body)[0] == 413
+    assert output.calls == []
+
+
+def test_a_request_may_have_as_many_events_as_event_grid_delivers_at_once() -> None:
+    output = OutputThatAccepts()
+    body = json.dumps([event(str(number)) for number in range(5000)]).encode()
+    assert asked(webhook(output), body) == (200, b"")
+    assert len(output.ids("orders")) == 5000
 
 
 def test_refused_requests_are_logged_once_a_minute_with_the_number_of_the_others(
