@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from jobs.reconcile.report.trace import moment, trace
-from shared.journal.hops import Hop, Record
+from shared.journal.hops import Hop
+from shared.journal.record import Record
 from shared.printable import printable
 
 _COLUMNS = 80

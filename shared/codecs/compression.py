@@ -17,7 +17,8 @@ type Encoding = Literal["gzip", "zstd", "brotli"]
 
 _GZIP = zlib.MAX_WBITS | 16
 _PIECE = 2**16
-# zlib copies the rest of the body after each member, which is slow for many small members.
+_SLICE = 2**14
+# zlib copies the rest of a slice after each member, which is slow for many small members.
 _MOST_MEMBERS = 1000
 # A zstd block takes at least 4 bytes and becomes 128 KiB at most; a piece of this size never becomes too large.
 _BLOCK, _LEAST_BLOCK, _LEAST_PIECE = 2**17, 4, 64
@@ -83,25 +84,44 @@ def inflate(content: bytes, limits: Limits) -> bytes:
     return found
 
 
+def gzip_member(content: bytes, start: int, most: int) -> tuple[bytes, int]:
+    """
+    Return the decompressed gzip member at *start*, and where it ends; of a larger one the first *most* + 1 bytes.
+
+    Raises: zlib.error, and EOFError if *content* ends within the member.
+    """
+    member, view = zlib.decompressobj(_GZIP), memoryview(content)
+    pieces: list[bytes] = []
+    size, at = 0, start
+    while not member.eof and size <= most:
+        if at >= len(content):
+            raise EOFError
+        # In slices: what follows a member is copied.
+        taken = view[at : at + _SLICE]
+        at += len(taken)
+        pieces.append(member.decompress(taken, most + 1 - size))
+        size += len(pieces[-1])
+    return b"".join(pieces), at - len(member.unused_data)
+
+
 def _gunzip(content: bytes, limits: Limits) -> bytes:
     """Return the decompressed members in their order (RFC 1952, 2.2)."""
     pieces: list[bytes] = []
-    size = 0
-    left = content
+    size = at = 0
     for _ in range(_MOST_MEMBERS):
-        member = zlib.decompressobj(_GZIP)
+        start = at
         try:
             # Joined at the end: a few long members before many empty ones would be copied for each of them.
-            pieces.append(member.decompress(left, limits.most(content) + 1 - size))
+            piece, at = gzip_member(content, start, limits.most(content) - size)
         except zlib.error as error:
-            raise (_trailing("gzip") if left is not content else _not("gzip")) from error
-        size += len(pieces[-1])
+            raise (_trailing("gzip") if start else _not("gzip")) from error
+        except EOFError as error:
+            raise _cut_off("gzip") from error
+        pieces.append(piece)
+        size += len(piece)
         limits.check(size, content)
-        if not member.eof:
-            raise _cut_off("gzip")
-        if not member.unused_data:
+        if at >= len(content):
             return b"".join(pieces)
-        left = member.unused_data
     raise MessageRejected("NotCompressed", f"body is gzip of more than {_MOST_MEMBERS} members")
 
 

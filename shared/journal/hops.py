@@ -1,9 +1,9 @@
 """The hops of a message, from the records of its journals."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-type Record = Mapping[str, Any]
+from shared.journal.record import Record
 
 _WITHOUT_END = {"received", "seen"}
 

@@ -5,8 +5,13 @@ Each field has its JSON form, its type in Parquet and Spark, and whether it may 
 means. A field without a value is left out. Optional fields may be added; any other change needs a new VERSION.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple, Optional, TypeGuard
+
+import msgspec
+
+from shared.protocols import Outcome
 
 VERSION = 1
 
@@ -85,3 +90,46 @@ FIELDS = (
     Field("tgt_seq", "int", "bigint"),
     Field("tgt_enqueued_time", "int", "timestamp"),
 )
+
+type Record = Mapping[str, Any]
+
+_VALID_TIMES = msgspec.Meta(ge=0, le=253_402_214_400_000_000)
+"""From 1970 to the last day of 9999."""
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64, "timestamp": 64}
+_TYPES: Mapping[str, object] = {"string": str, "hex": str, "boolean": bool, "list": list[str]}
+_OUTCOMES = "|".join((RECEIVED, SEEN, GAP, *Outcome))
+_CHOICES: Mapping[str, object] = {
+    # The other times come from messages and senders: an invalid one says nothing about the record.
+    "journal_time": Annotated[int, _VALID_TIMES],
+    "role": Role,
+    "observer": Observer,
+    "outcome": Annotated[str, msgspec.Meta(pattern=f"^({_OUTCOMES})$")],
+}
+
+
+def _type_of(field: Field) -> object:
+    if field.name in _CHOICES:
+        return _CHOICES[field.name]
+    if field.json != "int":
+        return _TYPES[field.json]
+    most = 2 ** (_BITS[field.spark] - 1)
+    return Annotated[int, msgspec.Meta(ge=-most, le=most - 1)]
+
+
+_SHAPE = msgspec.defstruct(
+    "_SHAPE",
+    [
+        (each.name, Optional[_type_of(each)], None) if each.is_nullable else (each.name, _type_of(each))  # noqa: UP045 - built
+        for each in FIELDS
+    ],
+    kw_only=True,
+)
+
+
+def is_record(line: object) -> TypeGuard[Record]:
+    """Return whether the JSON of a line is a record: anybody who may write to a journal may write something else."""
+    try:
+        msgspec.convert(line, _SHAPE)
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -6,12 +6,18 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from shared.journal.hops import Place, Record, place_of
+from shared.journal.hops import Place, place_of
+from shared.journal.record import FIELDS, GAP, Record, is_record
 
 _FILES = "task=*/date=*/hour=*/role=*/*.jsonl.gz"
 _HOUR = re.compile(r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
+_LONGEST_LINE = 1 << 20
+_MOST_RATIO, _ALWAYS_TAKEN = 100, 16 << 20
+"""How many times as large as its file a text may be: a few bytes can become a thousand times as many."""
+_FIELDS = frozenset(each.name for each in FIELDS)
+_MOST_RECORDS, _MOST_ROUNDS = 10_000, 50
 
 
 class Found(NamedTuple):
@@ -33,11 +39,10 @@ def files_in(folder: Path, hours: Iterable[str]) -> list[Path]:
 
 
 def records_in(files: Iterable[Path], problems: dict[str, None]) -> Iterator[Record]:
-    """Yield the records of *files*; a file that cannot be read to its end is noted in *problems*."""
-    for line in _lines(files, re.compile(b""), problems):
-        record = _record(line)
-        if record is not None:
-            yield record
+    """Yield the records of *files*; what is none, or the part after a damage, is noted in *problems*."""
+    for _, record in _records(files, re.compile(b""), problems):
+        # Readers of manifests know other fields, which nobody has checked here.
+        yield {name: value for name, value in record.items() if name in _FIELDS}
 
 
 def search(files: Sequence[Path], message_id: str) -> Found:
@@ -50,40 +55,67 @@ def search(files: Sequence[Path], message_id: str) -> Found:
     problems: dict[str, None] = {}
     ids, places = {message_id}, set[Place]()
     found: dict[str, Record] = {}
-    while True:
+    for _ in range(_MOST_ROUNDS):
         known = len(ids), len(places)
-        for line in _lines(files, _pattern(ids, places), problems):
-            record = _record(line)
-            if record is None or not (record.get("message_id") in ids or place_of(record) in places):
+        for line, record in _records(files, _pattern(ids, places), problems):
+            is_of_it = record.get("message_id") in ids or place_of(record) in places
+            if not is_of_it or record["outcome"] == GAP:
                 continue
             found[line.decode("ascii", "replace")] = record
             if record.get("src_seq") is not None:
                 places.add(place_of(record))
-            if "message_id" in record:
+            if record.get("message_id") is not None:
                 ids.add(record["message_id"])
+            if len(found) > _MOST_RECORDS:
+                problems[f"more than {_MOST_RECORDS:,} records: the others are not shown"] = None
+                return Found(list(found.values()), list(problems))
         if known == (len(ids), len(places)):
             return Found(list(found.values()), list(problems))
+    problems["its ids and places lead to ever more others: these are not shown"] = None
+    return Found(list(found.values()), list(problems))
 
 
 def _pattern(ids: Iterable[str], places: Iterable[Place]) -> re.Pattern[bytes]:
-    """Return what a line must contain; `_record` compares whole fields afterwards."""
+    """Return what a line must contain; `search` compares whole fields afterwards."""
     texts = {f'"message_id":{json.dumps(each)}' for each in ids}
     texts |= {f'"src_seq":{place.sequence_number}' for place in places}
     return re.compile(b"|".join(re.escape(text.encode()) for text in sorted(texts)))
 
 
-def _lines(files: Iterable[Path], pattern: re.Pattern[bytes], problems: dict[str, None]) -> Iterator[bytes]:
+def _records(
+    files: Iterable[Path], pattern: re.Pattern[bytes], problems: dict[str, None]
+) -> Iterator[tuple[bytes, Record]]:
     for path in files:
         try:
-            with gzip.open(path) as lines:
-                yield from (line for line in lines if pattern.search(line))
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            problems[f"{path}: damaged, {type(error).__name__}; the records before the damage were read"] = None
+            with gzip.open(path) as text:
+                for line in _lines(text, max(_MOST_RATIO * path.stat().st_size, _ALWAYS_TAKEN)):
+                    if not pattern.search(line):
+                        continue
+                    record = _json(line)
+                    if is_record(record):
+                        yield line, record
+                    else:
+                        problems[f"{path}: has lines that are no records of a journal, which were left out"] = None
+        except (EOFError, gzip.BadGzipFile, zlib.error, _TooLarge) as error:
+            cause = "too large for its bytes" if isinstance(error, _TooLarge) else type(error).__name__
+            problems[f"{path}: damaged, {cause}; the records before the damage were read"] = None
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+class _TooLarge(Exception):
+    """The text of a file, or a line of it, is larger than a task writes it."""
+
+
+def _lines(text: gzip.GzipFile, most: int) -> Iterator[bytes]:
+    size = 0
+    while line := text.readline(_LONGEST_LINE):
+        size += len(line)
+        if size > most or len(line) == _LONGEST_LINE:
+            raise _TooLarge
+        yield line
+
+
+def _json(line: bytes) -> object:
     try:
-        record = json.loads(line)
-    except ValueError:
-        return None  # the end of a file that was cut off within a line
-    return record if isinstance(record, dict) and "outcome" in record and "src_entity" in record else None
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

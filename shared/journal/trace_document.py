@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from shared.journal.hops import Hop, Record
+from shared.journal.hops import Hop
+from shared.journal.record import Record
 from shared.printable import printable
 
 type Time = Annotated[str, Meta(description="ISO 8601, UTC, to the millisecond")]

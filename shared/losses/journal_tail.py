@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from shared.codecs.compression import gzip_member
 from shared.stores.blobs import Listing
 
 CHUNK_BYTES = 4 << 20
@@ -21,8 +22,10 @@ LOOK_BYTES = 64 << 20
 _BEHIND, _AHEAD = timedelta(minutes=10), timedelta(minutes=5)
 CATCH_UP = timedelta(hours=24)
 _HOUR = timedelta(hours=1)
-_GZIP = 31
-_SLICE = 16 << 10
+MOST_LINES = 1_000_000
+"""Records that one reading takes, and at most those of one member more."""
+MOST_MEMBER_BYTES = 64 << 20
+"""The text of a gzip member: a few bytes can become a thousand times as many."""
 
 
 class Container(Protocol):
@@ -94,7 +97,7 @@ class JournalTail:
         sizes = {each.name: each.size for listing in await self._listings(offsets, now) for each in listing.blobs}
         for name, size in sizes.items():
             position = offsets.blobs.get(name, 0)
-            while position < size and total < LOOK_BYTES:
+            while position < size and total < LOOK_BYTES and len(lines) < MOST_LINES:
                 content = await self._container.part(name, position, min(CHUNK_BYTES, size - position))
                 # The rest in a thread: a minute of a busy task takes a tenth of a second.
                 if not content:
@@ -138,23 +141,18 @@ def _hour(time: datetime) -> datetime:
 def _members(content: bytes) -> tuple[list[Line], int]:
     """Return the records of the whole gzip members at the beginning of *content*, and the length of these."""
     lines: list[Line] = []
-    view = memoryview(content)
     position = 0
-    while position < len(content):
-        member, text, at = zlib.decompressobj(_GZIP), [], position
+    while position < len(content) and len(lines) < MOST_LINES:
         try:
-            # In slices: what follows a member is copied.
-            while at < len(content) and not member.eof:
-                text.append(member.decompress(view[at : at + _SLICE]))
-                at = min(at + _SLICE, len(content))
-        except zlib.error:
+            text, end = gzip_member(content, position, MOST_MEMBER_BYTES)
+        except (zlib.error, EOFError):
             break
-        if not member.eof:
-            break
-        for line in b"".join(text).splitlines():
+        if len(text) > MOST_MEMBER_BYTES:
+            break  # no task writes as much at once
+        for line in text.splitlines():
             try:
                 lines.append(_DECODER.decode(line))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue  # of a later version; the reconciliation reports it
-        position = at - len(member.unused_data)
+        position = end
     return lines, position

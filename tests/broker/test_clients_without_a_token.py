@@ -214,7 +214,8 @@ def test_memory_for_peers_without_a_token_is_bounded(broker: Broker, name: str, 
 @pytest.mark.parametrize("parts", [1, 4000])
 def test_unfinished_messages_of_websockets_count_as_held(broker: Broker, parts: int) -> None:
     head = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    head += b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"
+    head += b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+    head += b"Sec-WebSocket-Protocol: amqp\r\n\r\n"
     size = 16 * MEGABYTE // parts - 1000
 
     def unfinished() -> Iterator[bytes]:

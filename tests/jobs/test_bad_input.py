@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import shutil
+import tracemalloc
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import process_time
@@ -256,6 +257,17 @@ def test_a_member_that_is_cut_at_any_byte_is_noticed() -> None:
         lines, trouble = whole_members(whole[:cut])
         assert lines == [b'{"a":1}']
         assert trouble is not None
+
+
+def test_a_member_that_becomes_a_thousand_times_as_many_bytes_is_not_unpacked() -> None:
+    good = gzip.compress(b'{"a":1}\n')
+    tracemalloc.start()
+    lines, trouble = whole_members(good + gzip.compress(bytes(300 << 20), 1) + good)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lines == [b'{"a":1}']
+    assert trouble == "unreadable after 1 whole members: the next one becomes more than 67108864 bytes"
+    assert peak < 400 << 20
 
 
 @pytest.mark.parametrize("cores", ["0", "-1", "two", ""])

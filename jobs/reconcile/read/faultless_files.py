@@ -65,6 +65,8 @@ def _blocks(file: pa.NativeFile) -> Iterator[bytes]:
         if newline:
             yield b"".join((rest, whole, newline))
             rest = begun
+        elif len(rest) > _BLOCK:
+            raise NotFaultless("a line that is too long")
         else:
             rest += piece
     if rest:

@@ -2,6 +2,8 @@
 
 import zlib
 
+MOST_MEMBER_BYTES = 1 << 26
+"""The text of a member: no task writes as much at once, and a few bytes can become a thousand times as many."""
 _PIECE = 1 << 14
 _GZIP = 31  # zlib's window bits for a gzip member with its header and checksum
 
@@ -12,12 +14,17 @@ def whole_members(content: bytes) -> tuple[list[bytes], str | None]:
     begins, members = 0, 0
     while begins < len(content):
         member = zlib.decompressobj(_GZIP)
-        parts, at = [], begins
+        parts: list[bytes] = []
+        size, at = 0, begins
         try:
             while not member.eof and at < len(content):
                 # The rest of a member's last piece is copied, so pieces are small.
-                parts.append(member.decompress(content[at : at + _PIECE]))
+                parts.append(member.decompress(content[at : at + _PIECE], MOST_MEMBER_BYTES + 1 - size))
+                size += len(parts[-1])
                 at += _PIECE
+                if size > MOST_MEMBER_BYTES:
+                    too_large = f"the next one becomes more than {MOST_MEMBER_BYTES} bytes"
+                    return lines, f"unreadable after {members} whole members: {too_large}"
         except zlib.error as error:
             return lines, f"unreadable after {members} whole members ({len(content) - begins} bytes left): {error}"
         if not member.eof:

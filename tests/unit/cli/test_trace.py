@@ -2,22 +2,26 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 import shutil
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import azure.functions as func
+import msgspec
 import pytest
 from azure.storage.blob import ContainerClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+from cli.hop_text import as_document, as_text
 from cli.main import app
 from functions.answers import answered
 from functions.dead_letters import DeadLetterPages, choices
@@ -29,6 +33,7 @@ from shared.errors import TargetUnavailable
 from shared.journal.hops import hops
 from shared.journal.search import files_in, search
 from shared.journal.task import TaskJournal
+from shared.journal.trace_document import trace_document
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
@@ -231,6 +236,76 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(three_hops: Sites) -
     assert result.exit_code == 0
     assert f"{file}: damaged, EOFError" in result.stderr
     assert "west-to-east" in result.stdout
+
+
+def altered(record: Mapping[str, Any], **values: object) -> bytes:
+    return json.dumps({**record, **values}, separators=(",", ":")).encode()
+
+
+GOOD = {
+    "v": 1,
+    "task": "copy",
+    "role": "source",
+    "observer": "task",
+    "instance": "i",
+    "batch_id": 1,
+    "journal_time": 1_800_000_000_000_000,
+    "outcome": "received",
+    "src_site": "west",
+    "src_entity": "orders",
+    "src_seq": 7,
+    "message_id": "order-1",
+}
+NO_RECORD = "has lines that are no records of a journal"
+DAMAGED = "damaged, too large for its bytes"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (altered({name: value for name, value in GOOD.items() if name != "task"}), NO_RECORD),
+        (altered(GOOD, observer=None), NO_RECORD),
+        (altered(GOOD, observer="somebody"), NO_RECORD),
+        (altered(GOOD, outcome="won"), NO_RECORD),
+        (altered(GOOD, journal_time="x"), NO_RECORD),
+        (altered(GOOD, journal_time=10**18), NO_RECORD),
+        (altered(GOOD, journal_time=True), NO_RECORD),
+        (altered(GOOD, src_seq=10**400), NO_RECORD),
+        (altered(GOOD, src_part=[1]), NO_RECORD),
+        (altered(GOOD, message_id="order-1", src_entity={"a": "b"}), NO_RECORD),
+        (altered(GOOD, hops="west"), NO_RECORD),
+        (altered(GOOD)[:-1] + b',"hops":' + b"[" * 100_000, NO_RECORD),
+        (altered(GOOD)[:-1] + b',"src_part":%b}' % (b"9" * 5000), NO_RECORD),
+        (altered(GOOD, outcome="gap"), None),
+        (altered(GOOD, hops=None, enqueued_time=-(2**63), places=[1], attempt=-1), None),
+        (bytes(100 << 20), DAMAGED),
+        (b'"message_id":"order-1"' * 100_000, DAMAGED),
+        ((altered(GOOD, message_id="order-2") + b"\n") * 100_000, DAMAGED),
+        (b"\n".join(altered(GOOD, src_seq=number) for number in range(10_100)), "more than 10,000 records"),
+        (
+            b"\n".join(
+                altered(GOOD, src_seq=number // 2, message_id=f"order-{(number + 1) // 2 + 1}")
+                for number in reversed(range(120))
+            ),
+            "lead to ever more others",
+        ),
+    ],
+)
+def test_whatever_somebody_writes_into_a_journal_the_records_of_others_are_shown(
+    three_hops: Sites, text: bytes, problem: str | None
+) -> None:
+    (file,) = three_hops.folder.glob("task=west-to-east/*/*/role=source/*")
+    (file.parent / "a-0-1.jsonl.gz").write_bytes(gzip.compress(text + b"\n", 9))
+    tracemalloc.start()
+    found = search(files_in(three_hops.folder, [three_hops.hour]), "order-1")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
+    assert [problem in each for each in found.problems] == [True] if problem else found.problems == []
+    way = hops(found.records)
+    msgspec.json.encode(trace_document("order-1", [three_hops.hour], way, found.problems))
+    for show in (as_text, as_document):
+        assert "west-to-east" in show("order-1", way, "") or "more than" in (problem or "")
 
 
 def test_a_hostile_id_cannot_write_to_the_terminal(tmp_path: Path) -> None:

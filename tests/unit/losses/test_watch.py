@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import tracemalloc
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -140,6 +141,21 @@ def test_what_was_there_before_is_not_read_and_nothing_is_read_twice() -> None:
         world.look(minute)
     (name, *_) = world.blobs.blobs
     assert world.blobs.bytes_read < len(world.blobs.blobs[name])
+
+
+@pytest.mark.parametrize("text", [bytes(200 << 20), b"{}\n" * (30 << 20)], ids=["one line", "many lines"])
+def test_a_member_that_becomes_a_thousand_times_as_many_bytes_is_not_unpacked(text: bytes) -> None:
+    world = Watched()
+    world.look(0)
+    world.blobs.write(NOW + MINUTE, 1, 2, instance="a")
+    name = next(iter(world.blobs.blobs))
+    world.blobs.blobs[name.replace("/a-", "/b-")] = compressed(text)
+    world.blobs.write(NOW + MINUTE, 3, instance="c")
+    tracemalloc.start()
+    assert [world.look(minute) for minute in (1, 2, 3, 4)] == [[], [], [], []]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 160 << 20
 
 
 def test_a_record_that_comes_while_the_source_is_asked_is_no_loss() -> None:
