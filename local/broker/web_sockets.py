@@ -118,7 +118,7 @@ class WebSocketTransport(asyncio.Transport):
     def _arrived(self, size: int) -> None:
         self._count(self._unread + size)
         if self._is_closing:
-            # The peer has been told, and still sends: it must not go on until the close is answered.
+            # The client knows the reason, and still sends: it must not go on until it answers the close.
             self.abort()
 
     def _count(self, unread: int) -> None:

@@ -27,4 +27,4 @@ def lacks_a_right(error: BaseException | None) -> bool:
 
     The condition is that of any link that it ends (Azure/azure-sdk-for-python 23487).
     """
-    return "claim(s) are required" in str(error)
+    return "claim(s) are required" in f"{error} {getattr(error, 'description', None)}"

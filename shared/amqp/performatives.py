@@ -28,6 +28,7 @@ from shared.amqp.fields import (
     value_field,
 )
 from shared.amqp.frames import AMQP, HEADER
+from shared.amqp.peer_error import PeerError
 from shared.amqp.values import Value, binary
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
@@ -314,12 +315,12 @@ def declared(transaction_id: bytes) -> bytes:
     return compose_list(DECLARED, [encode(binary(transaction_id))])
 
 
-def read_error(value: Value | None) -> AmqpError | None:
+def read_error(value: Value | None) -> PeerError | None:
     """Return the error in a detach, end, close or rejected state; None without one."""
     if value is None:
         return None
     _, fields = fields_of(value, "error")
-    return AmqpError(fields.text(0) or "", fields.text(1) or "")
+    return PeerError(fields.text(0) or "", fields.text(1) or "")
 
 
 def error(failure: AmqpError) -> bytes:

@@ -10,6 +10,7 @@ import re
 from datetime import timedelta
 from typing import NamedTuple
 
+from shared.amqp.errors import AmqpError
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable, requested_wait
 
 SIZE_EXCEEDED = "MessageSizeExceeded"
@@ -106,7 +107,8 @@ def reaction_to(condition: str | None, otherwise: Reaction = UNREACHABLE) -> Rea
 def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) -> BuswayError:
     """Return the error of a row for the entity *where*; *seen* names the cause."""
     error: BuswayError
-    answer = str(cause)
+    # What the other end wrote decides, and is not shown.
+    answer = cause.description if isinstance(cause, AmqpError) else str(cause)
     if reaction.error is MessageRejected:
         error = MessageRejected(reaction.reason, f"{where}: {reaction.text}, {seen}")
     elif reaction.error is TargetRefused:

@@ -8,6 +8,12 @@ from azure.storage.blob import StorageErrorCode
 from shared.errors import TargetRefused, TargetUnavailable
 
 _DENIED = (401, 403)
+_KNOWN = frozenset(each.value for each in StorageErrorCode) | {
+    *("AuthorizationPermissionMismatch", "AuthorizationProtocolMismatch", "AuthorizationResourceTypeMismatch"),
+    *("AuthorizationServiceMismatch", "AuthorizationSourceIPMismatch", "KeyBasedAuthenticationNotPermitted"),
+    *("PublicAccessNotPermitted", "NoPendingCopyOperation"),
+}
+"""Codes of Storage: those of the SDK, and others of Microsoft Learn, "Common REST API error codes"."""
 
 
 def translated(
@@ -33,7 +39,9 @@ def translated(
 
 
 def error_code(error: BaseException) -> str:
-    """Return the storage service's code for an error, an empty text without one."""
+    """Return the storage service's code for an error, an empty text without one that is known."""
     # The storage SDK adds it to the errors of azure.core, whose types do not declare it.
     code = getattr(error, "error_code", None)
-    return str(code.value if isinstance(code, Enum) else code or "")
+    name = str(code.value if isinstance(code, Enum) else code or "")
+    # The other end may have written anything, also what was sent to it.
+    return name if name in _KNOWN else ""

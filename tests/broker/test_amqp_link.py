@@ -41,7 +41,7 @@ def test_a_broker_that_attaches_and_detaches_at_once_says_why() -> None:
 
     [[answer]] = answers_of(Detaching(), some(1))
     assert isinstance(answer, TargetRefused)
-    assert "it does not exist: amqp:not-found: no queue q" in str(answer)
+    assert "it does not exist: amqp:not-found" in str(answer)
 
 
 def test_a_broker_that_takes_no_message_and_detaches_says_why() -> None:
@@ -53,7 +53,7 @@ def test_a_broker_that_takes_no_message_and_detaches_says_why() -> None:
 
     [answers] = answers_of(Detaching(credit=0), some(2))
     assert [type(each) for each in answers] == [TargetUnavailable] * 2
-    assert "amqp:resource-deleted: queue q was deleted" in str(answers[0])
+    assert "amqp:resource-deleted" in str(answers[0])
 
 
 def test_the_text_of_a_broker_that_fails_at_a_message_is_not_shown() -> None:

@@ -144,7 +144,7 @@ def test_a_message_over_the_brokers_limit_is_rejected_alone() -> None:
         (RELEASED, TargetUnavailable, "released"),
         (MODIFIED, TargetUnavailable, "released"),
         (rejected(), TargetUnavailable, "without a reason"),
-        (rejected("amqp:internal-error", "disk"), TargetUnavailable, "amqp:internal-error: disk"),
+        (rejected("amqp:internal-error", "disk"), TargetUnavailable, "amqp:internal-error"),
         (rejected("amqp:resource-limit-exceeded"), TargetRefused, "quota"),
         (rejected("amqp:unauthorized-access"), TargetRefused, "may not send"),
         (rejected("amqp:decode-error", "bad"), MessageRejected, "refused the message"),
@@ -340,7 +340,7 @@ def test_a_broker_that_forces_connections_to_close_rejects_nothing() -> None:
 @pytest.mark.parametrize(
     ("broker", "text"),
     [
-        (AnsweringBroker(attach_error=("amqp:not-found", "no queue q")), "does not exist: amqp:not-found: no queue q"),
+        (AnsweringBroker(attach_error=("amqp:not-found", "no queue q")), "does not exist: amqp:not-found"),
         (AnsweringBroker(attach_error=("amqp:unauthorized-access", "")), "may not send to it"),
         (AnsweringBroker(sasl_code=1), "may not send to it: amqp:unauthorized-access: SASL PLAIN: code 1"),
     ],
@@ -438,3 +438,41 @@ def test_an_idle_connection_is_kept_and_a_closed_one_opened_again() -> None:
 
     asyncio.run(run())
     assert broker.connections == 2
+
+
+SECRET = "pay-4711-to-alice"
+
+
+def quoting(way: int, condition: str, description: str) -> AnsweringBroker:
+    """Return a broker that answers a message with an outcome or the end of its link, session or connection."""
+
+    class Quoting(AnsweringBroker):
+        async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:
+            said = error(condition, description)
+            if way == performatives.DISPOSITION:
+                return await super().take(peer, delivery, content)
+            peer.send(way, [uint(0), TRUE, said] if way == performatives.DETACH else [said])
+            return True
+
+    return Quoting(lambda _number, _content: rejected(condition, description), credit=1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "description"),
+    [
+        ("amqp:decode-error", f"cannot read {SECRET}"),
+        ("amqp:internal-error", f"wait 10 seconds {SECRET}"),
+        ("amqp:resource-limit-exceeded", f"{SECRET}: 'Send' claim(s) are required"),
+        ("amqp:not-found", SECRET * 1000),
+        (SECRET, ""),
+        (f"amqp:{SECRET}", SECRET),
+        ("", SECRET),
+    ],
+)
+@pytest.mark.parametrize(
+    "way", [performatives.DISPOSITION, performatives.DETACH, performatives.END, performatives.CLOSE]
+)
+def test_nothing_that_an_answer_quotes_is_shown(way: int, condition: str, description: str) -> None:
+    [answers] = answers_of(quoting(way, condition, description), [outgoing(1, body=SECRET.encode())])
+    assert SECRET not in str([(str(each), repr(each), repr(each and each.__cause__)) for each in answers])
+    assert len(str(answers[0])) < 300

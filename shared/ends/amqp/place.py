@@ -57,12 +57,9 @@ class Place:
 
     def answer(self, link: AmqpLink, failure: Exception, content: bytes) -> BuswayError:
         """Return the error of a message that was sent over *link* and failed."""
-        shown = failure
         if failure is link.failure and may_be_because_of(content, failure):
             self._note_break(link, content)
-            if isinstance(failure, AmqpError):
-                shown = AmqpError(failure.condition, "its text is not shown, because it may quote a message")
-        answer = translated(self.name, shown)
+        answer = translated(self.name, failure)
         if failure is link.failure and isinstance(answer, MessageRejected) and link.lost > 1:
             self.suspects = max(self.suspects, link.lost)
             text = "the broker closed the link because of one of several messages; the next attempt sends them singly"

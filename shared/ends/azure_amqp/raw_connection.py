@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shared.amqp.client import ClientSession, Opening
-from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
+from shared.amqp.errors import UNAUTHORIZED_ACCESS
+from shared.amqp.peer_error import PeerError
 from shared.amqp.performatives import OUTCOME_STATES, Attach
 from shared.amqp.requests import Answer, Requests
 from shared.amqp.socket import Socket
@@ -256,7 +257,7 @@ class RawConnection:
         answer = await self._ask(self._tokens, properties, string(text), _TOKEN_SECONDS)
         if answer.status not in _OK:
             condition = answer.condition or _CONDITIONS.get(answer.status, UNAUTHORIZED_ACCESS)
-            raise AmqpError(condition, answer.description)
+            raise PeerError(condition, answer.description)
         return float(token.expires_on)
 
     async def _renew(self, expires: float) -> None:

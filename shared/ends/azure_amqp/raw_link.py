@@ -23,6 +23,7 @@ from shared.amqp.codec import pairs_of
 from shared.amqp.dispositions import Disposition
 from shared.amqp.fields import fields_of
 from shared.amqp.links import Receiver
+from shared.amqp.peer_error import shown_condition
 from shared.amqp.performatives import RELEASED_STATE, Attach
 from shared.amqp.serial import numbers_between
 from shared.amqp.session import Session
@@ -68,14 +69,15 @@ def refused_or_closed(where: str, error: BaseException | None) -> TargetRefused 
     condition = getattr(error, "condition", None)
     name = getattr(condition, "value", condition)
     name = name.decode() if isinstance(name, bytes) else str(name or type(error).__name__)
+    shown = shown_condition(name) if condition else name
     if (
         name in _REFUSALS
         or lacks_a_right(error)
         or type(error).__name__ in ("TokenAuthFailure", "AuthenticationException", "AuthenticationError")
     ):
-        cause = cause_in(str(error))
-        return TargetRefused(f"{where}: the service refused with {name}" + (f": {cause}" if cause else ""))
-    return LinkClosed(f"{where}: closed with {name}", name)
+        cause = cause_in(getattr(error, "description", None) or str(error))
+        return TargetRefused(f"{where}: the service refused with {shown}" + (f": {cause}" if cause else ""))
+    return LinkClosed(f"{where}: closed with {shown}", name)
 
 
 class Carrier(Protocol):

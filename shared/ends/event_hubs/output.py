@@ -19,6 +19,7 @@ from functools import partial
 
 from azure.eventhub.aio import EventHubProducerClient
 
+from shared.amqp.peer_error import shown_condition
 from shared.ends.batches import batch_size, encode_batch, envelope_of, split_by_size
 from shared.ends.conditions import (
     SIZE_EXCEEDED,
@@ -291,4 +292,4 @@ class Publisher:
 
 def _description(error: Exception) -> str:
     condition = condition_of(error)
-    return type(error).__name__ + (f" ({condition})" if condition else "")
+    return type(error).__name__ + (f" ({shown_condition(condition)})" if condition else "")

@@ -48,6 +48,9 @@ _OPTIONS: Mapping[str, object] = {
 _SILENT = logging.Logger("kafka", logging.CRITICAL + 1)  # noqa: LOG001 - it is to be found by nobody
 
 
+_FROM_THE_BROKER = frozenset(("_AUTHENTICATION", "_FATAL"))
+
+
 class Failure(NamedTuple):
     """Why a message was not accepted."""
 
@@ -60,6 +63,18 @@ class Failure(NamedTuple):
     def is_of_one_message(self) -> bool:
         """Whether the library has refused one message itself, which never was in its queue: the others go on."""
         return self.name == "MSG_SIZE_TOO_LARGE" and self.partition is None
+
+
+def failure_of(error: Any, partition: int | None = None) -> Failure:
+    """
+    Return the failure in an *error* of librdkafka.
+
+    A broker can answer with a text of its own, which may quote a record: of its answers only the meaning of their code
+    is kept. The names of what the library itself has found begin with an underscore.
+    """
+    name: str = error.name()
+    is_own = name.startswith("_") and name not in _FROM_THE_BROKER
+    return Failure(name, error.str() if is_own else confluent_kafka.KafkaError(error.code()).str(), partition)
 
 
 class KafkaError(Exception):
@@ -87,7 +102,7 @@ class Call:
 
     def report(self, position: int, error: Any, message: Any) -> None:
         """Take a delivery report, in the thread that polls."""
-        failure = None if error is None else Failure(error.name(), error.str(), message.partition())
+        failure = None if error is None else failure_of(error, message.partition())
         self._reports.append((position, failure))
 
     def settle(self) -> list[Failure | None]:
@@ -250,7 +265,7 @@ class KafkaProducer:
             self._client.purge(in_queue=True, in_flight=False, blocking=False)
 
     def _note(self, error: Any) -> None:
-        self._note_failure(Failure(error.name(), error.str()))
+        self._note_failure(failure_of(error))
 
     def _note_failure(self, failure: Failure) -> None:
         if failure.name == "_ALL_BROKERS_DOWN":
@@ -262,5 +277,4 @@ class KafkaProducer:
 def _failure_of(error: Exception) -> Failure:
     if isinstance(error, BufferError):
         return Failure("_QUEUE_FULL", "its buffer is full")
-    found: Any = error.args[0]
-    return Failure(found.name(), found.str())
+    return failure_of(error.args[0])

@@ -12,6 +12,7 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.access.identity import lacks_a_right
+from shared.amqp.peer_error import shown_condition
 from shared.ends.conditions import (
     DISABLED,
     FULL,
@@ -44,7 +45,7 @@ _REACTIONS: dict[type[Exception], Reaction] = {
 def translated(where: str, error: Exception) -> BuswayError:
     """Return the error of Busway for one that the SDK raised about the entity *where*."""
     condition = condition_of(error)
-    seen = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
+    seen = f"{type(error).__name__}" + (f" ({shown_condition(condition)})" if condition else "")
     kinds = (error, _inner(error))
     found = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
     raised = UNAUTHORIZED if lacks_a_right(error) else found
