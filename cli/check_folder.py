@@ -12,6 +12,7 @@ from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
 from shared.config.review import Severity, advice, largest_batch, review
 from shared.errors import ConfigError
+from shared.printable import printable
 
 _MOST_ROWS = 200
 
@@ -36,7 +37,7 @@ def check_folder(folder: Path, entities: Sequence[str], *, strict: bool) -> bool
     if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
         return False
     if len(configuration.tasks) > _MOST_ROWS:
-        print("\n".join(_lines(configuration)))
+        print("\n".join(map(printable, _lines(configuration))))
     else:
         console().print(_table(configuration))
     return True
@@ -59,12 +60,16 @@ def _table(configuration: Configuration) -> Table:
             "-" if task.rejects is None else f"{configuration.site(task.rejects.connection)}/{task.rejects.entity}"
         )
         source = f"{configuration.site(task.source.connection)}/{task.source.entity}"
-        table.add_row(task.task, source, _routes(task, configuration), rejects)
+        _add(table, task.task, source, _routes(task, configuration), rejects)
     for tap in configuration.taps:
         source = f"{configuration.site(tap.source.connection)}/{tap.source.entity}"
         how = "drained" if tap.tap.peek is None else "peeked"
-        table.add_row(tap.task, source, f"{how} for the journal of {tap.tap.of}, {tap.tap.side}", "-")
+        _add(table, tap.task, source, f"{how} for the journal of {tap.tap.of}, {tap.tap.side}", "-")
     return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    table.add_row(*("\n".join(map(printable, cell.split("\n"))) for cell in cells))
 
 
 def _routes(task: TaskFile, configuration: Configuration) -> str:

@@ -31,7 +31,9 @@ _REPORT_SECONDS = 15.0
 _TRACED_HOURS = 4
 _MOST_TRACED_HOURS = 24
 _HOUR = "%Y-%m-%dT%H"
-_NUMBER = re.compile(r"\d{1,19}")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_LARGEST_NUMBER = 2**63 - 1
+_COUNT = re.compile(r"[0-9]{1,3}")
 _LONGEST_ID = 1024
 
 
@@ -87,7 +89,7 @@ class DeadLetterPages:
     async def letter(self, request: func.HttpRequest) -> func.HttpResponse:
         """Answer with one message."""
         number = request.params.get("number", "")
-        if not _NUMBER.fullmatch(number):
+        if not _NUMBER.fullmatch(number) or int(number) > _LARGEST_NUMBER:
             return failure("number: expected a sequence number", 400)
         found = await self.board.letter(request.params.get("entity", ""), int(number))
         return failure(f"number: no message has {number}", 404) if found is None else answer(found)
@@ -169,7 +171,7 @@ def _log(entity: str, step: "ResendStep") -> None:
 
 def _hours(first: str | None, count: str) -> list[str] | None:
     """Return *count* hours from *first* on, or the last ones; None if one of both is not what it should be."""
-    if not (count.isascii() and count.isdigit() and 1 <= int(count) <= _MOST_TRACED_HOURS):
+    if not (_COUNT.fullmatch(count) and 1 <= int(count) <= _MOST_TRACED_HOURS):
         return None
     begin = datetime.now(UTC) - timedelta(hours=int(count) - 1)
     try:

@@ -1,5 +1,6 @@
 """The status over HTTP: the dashboard, and the JSON that it and other programs read."""
 
+import re
 from collections.abc import Mapping
 
 import azure.functions as func
@@ -19,6 +20,7 @@ _STATUS_SECONDS = 5.0
 _HISTORY_SECONDS = 30.0
 _HISTORY_HOURS = 3
 _LONGEST_HISTORY_HOURS = 24
+_HOURS = re.compile(r"[0-9]{1,3}")
 
 
 def register_status(app: func.FunctionApp, configuration: Configuration, settings: Mapping[str, str]) -> None:
@@ -49,7 +51,7 @@ def register_status(app: func.FunctionApp, configuration: Configuration, setting
 
     async def show_history(request: func.HttpRequest) -> func.HttpResponse:
         hours = request.params.get("hours", str(_HISTORY_HOURS))
-        if not (hours.isascii() and hours.isdigit() and 1 <= int(hours) <= _LONGEST_HISTORY_HOURS):
+        if not (_HOURS.fullmatch(hours) and 1 <= int(hours) <= _LONGEST_HISTORY_HOURS):
             return failure(f"hours: expected a whole number from 1 to {_LONGEST_HISTORY_HOURS}", 400)
         return answer(await history(int(hours)))
 

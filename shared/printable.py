@@ -17,7 +17,15 @@ def printable(text: str) -> str:
 
 def json_line(document: object) -> str:
     """Return *document* as JSON in one line, with such characters as JSON escapes them."""
-    text = json.dumps(document, ensure_ascii=False)
+    return _escaped(json.dumps(document, ensure_ascii=False))
+
+
+def json_lines(document: object) -> str:
+    """Return *document* as JSON in indented lines, likewise."""
+    return "\n".join(map(_escaped, json.dumps(document, ensure_ascii=False, indent=2).split("\n")))
+
+
+def _escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([each if each.isprintable() else json.dumps(each)[1:-1] for each in text])

@@ -38,12 +38,13 @@ def check(
 
     """
     from cli.check_folder import check_folder
+    from shared.printable import printable
 
     names = folders or [Path("config")]
     has_failed = False
     for folder in names:
         if len(names) > 1:
-            typer.echo(f"{folder}:", err=True)
+            typer.echo(printable(f"{folder}:"), err=True)
         has_failed |= not check_folder(folder, entities or [], strict=strict)
     if has_failed:
         raise typer.Exit(1)

@@ -77,6 +77,12 @@ def switch(
     force: Annotated[
         bool, typer.Option("--force", help="Also switch to the primary site, without the checks of failback.")
     ] = False,
+    renewed_serial: Annotated[
+        int | None,
+        typer.Option(
+            "--renew-serial", metavar="SERIAL", help="Sign a document again that has expired, if this is its serial."
+        ),
+    ] = None,
     dry_run: DryRun = False,
     config: Folder = Path("config"),
     as_json: AsJson = False,
@@ -86,7 +92,7 @@ def switch(
 
     The other site is not contacted, since it may be unavailable. To return, use `busway failover failback`.
     """
-    state = _switch(site, role, config, force=force, as_json=as_json, dry_run=dry_run)
+    state = _switch(site, role, config, force=force, as_json=as_json, dry_run=dry_run, renewed_serial=renewed_serial)
     if state is not None and not dry_run:
         typer.echo(f"Applications follow within {state.ttl_seconds} s.")
 
@@ -211,12 +217,19 @@ def drill(
 
 
 def _switch(
-    site: str, role: Sequence[str] | None, config: Path, *, force: bool, as_json: bool, dry_run: bool
+    site: str,
+    role: Sequence[str] | None,
+    config: Path,
+    *,
+    force: bool,
+    as_json: bool,
+    dry_run: bool,
+    renewed_serial: int | None = None,
 ) -> "RegisterState | None":
     """Switch and print the changes; return the state of the register if there are changes to explain to a person."""
     from cli.failover.report import print_changes, print_reload
 
-    failover = _opened(config)
+    failover = _opened(config, renewed_serial)
     roles = _roles(role, failover.site(site))
     state = failover.register.read()
     lines = failover.changes(site, roles, state, force=force)
@@ -231,11 +244,11 @@ def _switch(
     return state if lines else None
 
 
-def _opened(folder: Path) -> "Failover":
+def _opened(folder: Path, renewed_serial: int | None = None) -> "Failover":
     from cli.failover.configuration import open_failover
     from shared.clock import SystemClock
 
-    return open_failover(folder, SystemClock())
+    return open_failover(folder, SystemClock(), renewed_serial)
 
 
 def _roles(names: Sequence[str] | None, site: str) -> dict[str, str]:

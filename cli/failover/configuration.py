@@ -87,7 +87,7 @@ class Failover:
         return name
 
 
-def open_failover(folder: Path, clock: Clock) -> Failover:
+def open_failover(folder: Path, clock: Clock, renewed_serial: int | None = None) -> Failover:
     """Read *folder* and open its register; raises ConfigError."""
     # The tasks are not read: a mistake in one of them must not prevent a switch.
     connections = load_connections(folder)
@@ -99,10 +99,10 @@ def open_failover(folder: Path, clock: Clock) -> Failover:
     ]
     if problems:
         raise ConfigError(problems)
-    return Failover(file, _register(file, folder, clock), connections)
+    return Failover(file, _register(file, folder, clock, renewed_serial), connections)
 
 
-def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register[Any]:
+def _register(file: FailoverFile, folder: Path, clock: Clock, renewed_serial: int | None) -> Register[Any]:
     names = {site: each.name for site, each in file.sites.items() if each.name is not None}
     if file.zone is not None:
         return ZoneFile(folder / file.zone.file, file.zone.origin, file.aliases, names, file.prefix)
@@ -113,7 +113,15 @@ def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register[Any]:
     path = folder / file.endpoints.file
     days = file.endpoints.valid_days
     validity = None if days is None else timedelta(days=days)
-    return EndpointFile(path, ROLES, clock, private_key=key, key=file.endpoints.key_id or "", validity=validity)
+    return EndpointFile(
+        path,
+        ROLES,
+        clock,
+        private_key=key,
+        key=file.endpoints.key_id or "",
+        validity=validity,
+        renewed_serial=renewed_serial,
+    )
 
 
 def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Register[Any]:

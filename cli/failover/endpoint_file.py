@@ -26,11 +26,13 @@ class EndpointFile(Register[EndpointDocument]):
         private_key: bytes | None = None,
         key: str = "",
         validity: timedelta | None = None,
+        renewed_serial: int | None = None,
     ) -> None:
         """
         Use the document in *path* for *roles*; *private_key* is PEM, *key* the id of its public one.
 
-        With a *validity* each change lets the document expire that much later, and one that has expired can be changed.
+        With a *validity* each change lets the document expire that much later. A signed one that has expired is changed
+        only if it has the *renewed_serial*: who can write the file could put back an old one, to have it signed again.
         """
         self._path = path
         self.where = str(path)
@@ -39,6 +41,7 @@ class EndpointFile(Register[EndpointDocument]):
         self._private_key = private_key
         self._key = key
         self._validity = validity
+        self._renewed_serial = renewed_serial
 
     def _turn(self) -> AbstractContextManager[None]:
         return lock(self._path)
@@ -83,9 +86,15 @@ class EndpointFile(Register[EndpointDocument]):
                 raise FailoverRefused(f"{where}: is signed, expected key_setting and key_id in failover.yaml")
             # With a validity, an expired document is one to renew, in the middle of an outage perhaps.
             now = self._clock.now() if self._validity is None else datetime.min.replace(tzinfo=UTC)
-            return read_document(content, where, now, domains=NAMESPACES)
+            document = read_document(content, where, now, domains=NAMESPACES)
         except EndpointUnresolved as error:
             raise FailoverRefused(str(error)) from error
+        has_expired = document.expires is not None and document.expires <= self._clock.now()
+        if has_expired and self._private_key is not None and document.serial != self._renewed_serial:
+            text = f"has expired at {_text(document.expires)}, and an old copy looks the same"
+            hint = f"if {document.serial} is its last serial, renew it with `busway failover switch` and --renew-serial"
+            raise FailoverRefused(f"{where}: {text}; {hint} {document.serial}")
+        return document
 
     def _state(self, content: EndpointDocument) -> RegisterState:
         for role in self._roles:

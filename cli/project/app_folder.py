@@ -28,6 +28,8 @@ _CODE = ("functions", "shared")
 _FILES = ("function_app.py", "requirements.txt")
 _HOST_FILE = "host.json"
 _IGNORED = shutil.ignore_patterns("__pycache__")
+# Files with a dot are those of tools, and may have secrets.
+_NOT_DEPLOYED = shutil.ignore_patterns("entities", "examples", "__pycache__", ".*")
 
 
 def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
@@ -37,6 +39,7 @@ def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
     places = {"--out": (out, "function_app.py"), "--infra": (infra, TASKS_FILE), "--nightly": (nightly, "jobs")}
     problems = [_version_problem(project / VERSION_FILE)]
     problems += [_place_problem(option, place, marker, config) for option, (place, marker) in places.items()]
+    problems += _foreign_links(config, project / _HOST_FILE)
     found = [each for each in problems if each is not None]
     if found:
         raise ConfigError(found)
@@ -83,7 +86,7 @@ def _write_app(config: Path, project: Path, folder: Path) -> None:
     own_host = project / _HOST_FILE
     shutil.copy(own_host if own_host.is_file() else ROOT / _HOST_FILE, folder)
     # Config.json files are for this machine, and examples are no part of an app.
-    shutil.copytree(config, folder / "config", ignore=shutil.ignore_patterns("entities", "examples", "__pycache__"))
+    shutil.copytree(config, folder / "config", ignore=_NOT_DEPLOYED)
     if not (folder / "config" / JOURNAL).exists():
         (folder / "config" / JOURNAL).write_text(JOURNAL_TEXT)
 
@@ -97,6 +100,17 @@ def _write_templates(deployment: dict[str, object], folder: Path) -> None:
 
 def _write_nightly(folder: Path) -> None:
     shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=_IGNORED)
+
+
+def _foreign_links(config: Path, *files: Path) -> list[Problem]:
+    """Return a problem for each link that would take something from elsewhere into the app."""
+    hint = "put a copy in its place if it is to be deployed"
+    inside, links = config.resolve(), [path for path in (*config.rglob("*"), *files) if path.is_symlink()]
+    return [
+        Problem(str(link), f"is a link to {link.resolve()}, outside of the configuration", hint)
+        for link in links
+        if not link.resolve().is_relative_to(inside)
+    ]
 
 
 def _version_problem(file: Path) -> Problem | None:

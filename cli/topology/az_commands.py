@@ -17,13 +17,23 @@ _HEADS = {
 }
 
 
+def quoted(text: str) -> str:
+    """Return *text* as a word of a shell command, with escapes for what a terminal would act on or not show."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(
+        f"\\U{ord(each):08x}" if not each.isprintable() else f"\\{each}" if each in "\\'" else each for each in text
+    )
+    return f"$'{escaped}'"
+
+
 def az_commands(steps: Iterable[Step], host: str, *, is_hubs: bool = False) -> Iterator[str]:
     """Yield the commands for *steps* in the namespace at *host*; GROUP is the variable with its resource group."""
     namespace = host.partition(".")[0] if ".servicebus." in host else "NAMESPACE"
     place = f'--resource-group "$GROUP" --namespace-name {namespace}'
     for step in steps:
         head, flags = _HEADS[step.name.kind]
-        names = " ".join(f"{flag} {shlex.quote(part)}" for flag, part in zip(flags, step.name.parts, strict=True))
+        names = " ".join(f"{flag} {quoted(part)}" for flag, part in zip(flags, step.name.parts, strict=True))
         if step.action in {Action.CREATE, Action.CHANGE}:
             verb = "create" if step.action is Action.CREATE else "update"
             yield " ".join(each for each in (f"az {head} {verb}", place, names, _options(step.settings)) if each)
@@ -38,13 +48,13 @@ def _rule_command(step: Step, place: str) -> str:
     if rule is None:
         raise ValueError(f"{step.action} without a rule")
     verb = {Action.REPLACE_RULE: "update", Action.DELETE_RULE: "delete"}.get(step.action, "create")
-    topic, subscription = (shlex.quote(part) for part in step.name.parts)
+    topic, subscription = (quoted(part) for part in step.name.parts)
     command = f"az servicebus topic subscription rule {verb} {place} --topic-name {topic} "
-    command += f"--subscription-name {subscription} --name {shlex.quote(rule.name)}"
+    command += f"--subscription-name {subscription} --name {quoted(rule.name)}"
     if verb != "delete":
-        command += f" --filter-type SqlFilter --filter-sql-expression {shlex.quote(str(rule.filter))}"
+        command += f" --filter-type SqlFilter --filter-sql-expression {quoted(str(rule.filter))}"
         if rule.action is not None:
-            command += f" --action-sql-expression {shlex.quote(rule.action)}"
+            command += f" --action-sql-expression {quoted(rule.action)}"
     return command
 
 
@@ -54,5 +64,5 @@ def _options(settings: Mapping[str, Setting]) -> str:
         if name == "message_retention" and isinstance(value, timedelta):
             texts.append(f"--cleanup-policy Delete --retention-time {round(value.total_seconds() / 3600)}")
         elif name in SETTINGS and (option := SETTINGS[name].az) is not None and value is not None:
-            texts.append(f"{option} {shlex.quote(text_of(value))}")
+            texts.append(f"{option} {quoted(text_of(value))}")
     return " ".join(texts)

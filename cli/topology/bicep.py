@@ -129,7 +129,8 @@ def _bicep(value: Any, indent: str = "") -> str:  # noqa: ANN401 - JSON
             return str(value)
         case str():
             escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")
-            return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"
+            escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+            return "'" + "".join(each if each.isprintable() else f"\\u{{{ord(each):x}}}" for each in escaped) + "'"
         case list() | dict() if not value:
             return "[]" if isinstance(value, list) else "{}"
         case list():

@@ -5,7 +5,6 @@ Config.json, the format of Microsoft's emulators: what a namespace has, and what
 what tasks need, within the limits of the emulators.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -26,6 +25,7 @@ from cli.topology.needs import Needed
 from cli.topology.settings import CORRELATION, SETTINGS, pascal, written
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from shared.amqp.values import Value
+from shared.printable import json_lines
 from shared.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
 
 SERVICE_BUS_NAME, EVENT_HUBS_NAME = "sbemulatorns", "emulatorNs1"
@@ -61,7 +61,7 @@ def document_of(namespace: Namespace, *, for_emulator: bool = False) -> str:
             "Namespaces": [{"Name": SERVICE_BUS_NAME, "Queues": queues, "Topics": topics}],
             "Logging": {"Type": "Console"},
         }
-    return json.dumps({"UserConfig": content}, indent=2, ensure_ascii=False) + "\n"
+    return json_lines({"UserConfig": content}) + "\n"
 
 
 def not_in_a_file(namespace: Namespace) -> list[str]:

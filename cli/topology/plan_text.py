@@ -57,7 +57,7 @@ def print_az(plan: Plan, *, prune: bool) -> None:
     """Print the commands of the Azure CLI for the steps of a plan."""
     for site in plan.sites:
         for error in site.errors:
-            typer.echo(f"# {site.alias}: {error}", err=True)
+            typer.echo(printable(f"# {site.alias}: {error}"), err=True)
         if site.difference is None:
             continue
         steps = [*site.difference.steps, *(site.difference.extras if prune else ())]

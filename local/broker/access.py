@@ -28,6 +28,7 @@ _HOST = re.compile(r"^[a-z][a-z0-9+.-]*://[^/?]*", re.IGNORECASE)
 _FIELDS = frozenset(("sr", "sig", "se", "skn"))
 _FAR_FUTURE = float("inf")
 _YEAR_10000 = 253_402_300_799
+_MOST_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Access:
     def by_signature(self, token: str, audience: str) -> Grant:
         """Return what a shared access signature grants on *audience*; Refusal(AUTH_FAILED) if invalid."""
         self._check_network()
+        if not token.isascii():
+            raise _refusal("MalformedToken", "the token has characters that are not ASCII")
         if not token.startswith(_SCHEME):
             if self._namespace.config.accepts_entra_tokens and token:
                 # No issuer is here to ask: whatever the token says is believed.
@@ -81,7 +84,7 @@ class Access:
         if not fields.keys() >= _FIELDS:
             raise _refusal("MalformedToken", f"the token lacks one of {', '.join(sorted(_FIELDS))}")
         expires_at = fields["se"]
-        if not (expires_at.isascii() and expires_at.isdigit()):
+        if not (expires_at.isdigit() and len(expires_at) <= _MOST_DIGITS):
             raise _refusal("MalformedToken", "the expiry of the token (se) is not a number")
         signed_path = path_of_resource(unquote_plus(fields["sr"]))
         text = f"{fields['sr']}\n{expires_at}".encode()

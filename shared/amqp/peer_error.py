@@ -4,16 +4,16 @@ from shared.amqp.errors import AmqpError
 
 # AMQP 1.0, part 2 (2.8.15 to 2.8.18), part 3 and part 4; those of Service Bus and Event Hubs, as their SDKs know them.
 _CONDITIONS = frozenset(
-    f"{maker}:{name}"
+    f"{maker}{name}"
     for maker, names in {
-        "amqp": "internal-error not-found unauthorized-access decode-error resource-limit-exceeded not-allowed "
+        "amqp:": "internal-error not-found unauthorized-access decode-error resource-limit-exceeded not-allowed "
         "invalid-field not-implemented resource-locked precondition-failed resource-deleted illegal-state "
         "frame-size-too-small",
-        "amqp:connection": "forced framing-error redirect",
-        "amqp:session": "window-violation errant-link handle-in-use unattached-handle",
-        "amqp:link": "detach-forced transfer-limit-exceeded message-size-exceeded redirect stolen",
-        "amqp:transaction": "unknown-id rollback timeout",
-        "com.microsoft": "server-busy timeout message-lock-lost session-lock-lost session-cannot-be-locked "
+        "amqp:connection:": "forced framing-error redirect",
+        "amqp:session:": "window-violation errant-link handle-in-use unattached-handle",
+        "amqp:link:": "detach-forced transfer-limit-exceeded message-size-exceeded redirect stolen",
+        "amqp:transaction:": "unknown-id rollback timeout",
+        "com.microsoft:": "server-busy timeout message-lock-lost session-lock-lost session-cannot-be-locked "
         "message-not-found session-not-found entity-disabled entity-already-exists auth-failed publisher-revoked "
         "argument-error argument-out-of-range operation-cancelled message-size-exceeded precondition-failed "
         "message-wait-timeout store-lock-lost container-close producer-epoch-stolen "

@@ -95,12 +95,15 @@ class LetterDetail(Struct, frozen=True):
     unreadable: str | None = None
 
 
+type Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
 class ResendOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a POST to `resend`: a group of an entity, or single messages of it."""
 
     entity: Entity
     group: GroupChoice | None = None
-    numbers: Annotated[list[int], Meta(description="sequence numbers", min_length=1, max_length=100)] | None = None
+    numbers: Annotated[list[Number], Meta(description="sequence numbers", min_length=1, max_length=100)] | None = None
     to: Annotated[Entity | None, Meta(description="null: where they came from")] = None
     ids: Annotated[
         Literal["keep", "new", "same"],

@@ -13,6 +13,7 @@ ONLY_THERE = {
         "local.host",
         "local.event_grid",
         "local.broker.admin",
+        "local.broker.http_server",
         "local.broker.web_sockets",
         "shared.nightly",
         "clients",

@@ -45,10 +45,11 @@ PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"
 SENDER = SharedAccessKey(name="sender", key="send key", rights=frozenset((Right.SEND,)))
 LISTENER = SharedAccessKey(name="listener", key="listen+key/=", rights=frozenset((Right.LISTEN,)))
 OWNER = SharedAccessKey(name="owner", key="owner key")
+KEEPER = SharedAccessKey(name="keeper", key="keeper's key")
 OWN = SharedAccessKey(name="own", key="own key", secondary_key="other key", rights=frozenset((Right.SEND,)))
 CONFIG = NamespaceConfig(
     name="west",
-    queues=(QueueConfig(name="orders"), QueueConfig(name="guarded", authorization_rules=(OWN,))),
+    queues=(QueueConfig(name="orders"), QueueConfig(name="guarded", authorization_rules=(OWN, KEEPER))),
     hubs=(HubConfig(name="hub"),),
     shared_access_keys=(SENDER, LISTENER, OWNER),
 )
@@ -195,7 +196,8 @@ def test_the_key_of_an_entity_is_for_that_entity(broker: RunningBroker, key: str
         (lambda: signature("sb://localhost/orders", OWNER, secret="wrong"), "InvalidSignature"),
         (lambda: "SharedAccessSignature sr=x&sig=y&se=99999999999", "MalformedToken"),
         (lambda: "SharedAccessSignature sr=x&sig=y&se=99999999999&se=never&skn=owner", "MalformedToken"),
-        (lambda: "SharedAccessSignature sr=x&sig=%ff%00é&se=99999999999&skn=owner", "InvalidSignature"),
+        (lambda: "SharedAccessSignature sr=x&sig=%ff%00é&se=99999999999&skn=owner", "MalformedToken"),
+        (lambda: "SharedAccessSignature sr=x&sig=%ff%00%c3%a9&se=99999999999&skn=owner", "InvalidSignature"),
         (lambda: "a.web.token", "InvalidToken"),
     ],
 )
@@ -292,6 +294,72 @@ def test_nothing_is_shown_without_a_token(running: tuple[RunningBroker, RunningA
         urllib.request.urlopen(f"{plain.address('west')}/{path}", timeout=5)  # noqa: S310 - it is http
     assert caught.value.code == 401
     assert b"MissingToken" in caught.value.read()
+
+
+def forwarding(to: str, element: str = "ForwardTo") -> bytes:
+    # What a description leaves out is removed.
+    rights = "".join(f"<AccessRights>{right}</AccessRights>" for right in Right)
+    keys = f"<KeyName>{KEEPER.name}</KeyName><PrimaryKey>{KEEPER.key}</PrimaryKey>"
+    rules = f"<AuthorizationRule><Rights>{rights}</Rights>{keys}</AuthorizationRule>"
+    content = f"<AuthorizationRules>{rules}</AuthorizationRules><{element}>{to}</{element}>"
+    connect = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+    description = f'<QueueDescription xmlns="{connect}">{content}</QueueDescription>'
+    return f'<entry xmlns="http://www.w3.org/2005/Atom"><content>{description}</content></entry>'.encode()
+
+
+@pytest.mark.parametrize("element", ["ForwardTo", "ForwardDeadLetteredMessagesTo"])
+@pytest.mark.parametrize(
+    ("key", "supplement", "status"),
+    [
+        (KEEPER, None, 401),
+        (KEEPER, lambda: signature("sb://localhost/guarded", KEEPER), 401),
+        (KEEPER, lambda: signature("sb://localhost/orders", SENDER, secret="wrong"), 401),
+        (KEEPER, lambda: signature("sb://localhost/orders", LISTENER), 401),
+        (KEEPER, lambda: signature("sb://localhost/orders", SENDER), 200),
+        (OWNER, None, 401),
+        (OWNER, lambda: signature("sb://localhost/orders", OWNER), 200),
+    ],
+)
+def test_who_lets_an_entity_forward_needs_the_right_to_send_to_the_other_one(
+    running: tuple[RunningBroker, RunningAdmin],
+    key: SharedAccessKey,
+    supplement: Callable[[], str] | None,
+    status: int,
+    element: str,
+) -> None:
+    headers = {"Authorization": signature("sb://localhost/guarded", key), "If-Match": "*"}
+    header = f"ServiceBus{'' if element == 'ForwardTo' else 'Dlq'}SupplementaryAuthorization"
+    headers |= {header: supplement()} if supplement else {}
+    with RunningAdmin(running[0]) as plain:
+        assert put(plain, forwarding("sb://localhost/orders", element), headers) == status
+        headers = {"Authorization": signature("sb://localhost/guarded", OWNER), "If-Match": "*"}
+        assert put(plain, forwarding("", element), headers) == 200
+
+
+def put(admin: RunningAdmin, body: bytes, headers: dict[str, str]) -> int:
+    address = f"{admin.address('west')}/guarded?api-version=2021-05"
+    request = urllib.request.Request(address, body, headers, method="PUT")  # noqa: S310 - it is http
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - likewise
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        f"SharedAccessSignature sr=orders&sig=x&se={'9' * 5000}&skn=owner",
+        "SharedAccessSignature sr=\xff&sig=x&se=99999999999&skn=owner",
+        "SharedAccessSignature sr=orders&sig=\xff&se=99999999999&skn=owner",
+        "Bearer \xff",
+    ],
+)
+def test_a_malformed_token_is_refused_by_the_administration(
+    running: tuple[RunningBroker, RunningAdmin], token: str
+) -> None:
+    with RunningAdmin(running[0]) as plain:
+        assert put(plain, forwarding(""), {"Authorization": token}) == 401
 
 
 @pytest.mark.parametrize(("script", "arguments"), [("administration", ["unauthorized"]), ("authentication", [])])

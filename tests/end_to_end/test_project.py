@@ -110,6 +110,36 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
     assert busway("package").exit_code == 0  # again, over the first
 
 
+def test_the_package_has_nothing_from_elsewhere_and_no_files_of_tools(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key.json").write_text("{}")
+    (project / "config/.env").write_text("KEY=1")
+    (project / "config/.git").mkdir()
+    (project / "config/tables").mkdir()
+    (project / "config/tables/one.csv").write_text("a")
+    (project / "config/tables/two.csv").symlink_to("one.csv")
+    assert busway("package").exit_code == 0
+    packaged = project / "build/app/config"
+    assert sorted(each.name for each in (packaged / "tables").iterdir()) == ["one.csv", "two.csv"]
+    assert not list(packaged.rglob(".*"))
+    for link, target in (
+        ("config/key.json", "secret/key.json"),
+        ("config/tables/all", "secret"),
+        ("config/tables/gone", "gone"),
+        ("host.json", "secret/key.json"),
+    ):
+        place = project / link
+        kept = place.read_bytes() if place.exists() else None
+        place.unlink(missing_ok=True)
+        place.symlink_to(tmp_path / target)
+        refused = busway("package")
+        assert refused.exit_code != 0
+        assert f"{link}: is a link to {tmp_path / target}" in refused.stderr
+        place.unlink()
+        if kept is not None:
+            place.write_bytes(kept)
+
+
 def test_another_version_must_be_chosen_on_purpose(project: Path) -> None:
     (project / ".busway-version").write_text("0.1.0\n")
     refused = busway("package")

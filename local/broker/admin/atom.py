@@ -10,7 +10,7 @@ Source: Microsoft Learn, "Service Bus REST API"; the administration clients of a
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -19,6 +19,7 @@ from local.broker.admin import descriptions, rules
 from local.broker.admin.feed import Entry, Page, write_entry, write_error, write_feed
 from local.broker.admin.fields import iso_time
 from local.broker.admin.xml import BadXml, Element, read_xml
+from local.broker.config import QueueConfig, SubscriptionConfig
 from local.broker.core.administration import Administration
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.namespace import Namespace
@@ -57,6 +58,8 @@ class AtomRequest:
     is_update: bool
     base: str
     body: bytes
+    may_forward: Callable[[str], bool] = lambda _: True
+    """Whether the client has the right to send to an entity that is to get what this one forwards."""
 
     @property
     def host(self) -> str:
@@ -157,8 +160,11 @@ class Atom:
         if request.is_update:
             present = self._namespace.queue(name).config
             config = descriptions.read_queue(present.name, description, present)
+            _check_forwarding(request, config)
             return self._entry(request, self._described(request, self._administration.update_queue(config)))
-        queue = self._administration.create_queue(descriptions.read_queue(name, description, None))
+        config = descriptions.read_queue(name, description, None)
+        _check_forwarding(request, config)
+        queue = self._administration.create_queue(config)
         return self._created(request, self._described(request, queue))
 
     def _put_topic(self, request: AtomRequest, name: str, description: Element) -> AtomResponse:
@@ -207,10 +213,12 @@ class Atom:
         if request.is_update:
             present = self._namespace.subscription(topic, name).config
             config = descriptions.read_subscription(present.name, description, present)
+            _check_forwarding(request, config)
             config = replace(config, rules=present.rules)
             subscription = self._administration.update_subscription(topic, config)
             return self._entry(request, self._subscribed(request, subscription))
         config = descriptions.read_subscription(name, description, None)
+        _check_forwarding(request, config)
         first_rule = description.child("DefaultRuleDescription")
         definition = None
         if first_rule is not None:
@@ -297,6 +305,18 @@ def _check_version(request: AtomRequest, description: Element) -> None:
             errors.ARGUMENT_ERROR,
             f"MaxMessageSizeInKilobytes: api-version {_version(request)} does not have it, expected {since} or later",
         )
+
+
+def _check_forwarding(request: AtomRequest, config: QueueConfig | SubscriptionConfig) -> None:
+    """
+    Raise a Refusal if the client may not send to an entity that is to get messages.
+
+    Source: Microsoft Learn, "Autoforwarding: permissions"; the SDKs add a token for the target of each kind.
+    """
+    for target in (config.forward_to, config.forward_dead_lettered_messages_to):
+        if target is not None and not request.may_forward(target):
+            text = f"Unauthorized access. 'Send' claim(s) are required for '{target}', the target of the forwarding."
+            raise Refusal(UNAUTHORIZED_ACCESS, text)
 
 
 def _number(request: AtomRequest, name: str, default: int) -> int:

@@ -36,6 +36,14 @@ def is_own_origin(request: web.BaseRequest) -> bool:
         return False
 
 
+def is_from_elsewhere(request: web.BaseRequest) -> bool:
+    """Return whether a page of another machine has sent a request, or a name of its owner leads to this machine."""
+    # A browser sends no Origin with requests for images and scripts.
+    is_by_page = request.headers.get("Sec-Fetch-Site") == "cross-site"
+    is_followed_link = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
+    return not is_own_host(request) or not is_own_origin(request) or (is_by_page and not is_followed_link)
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host is this machine as only its own programs see it."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -6,6 +6,7 @@ as its host, and a change through the JSON API must have a JSON content type: a 
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
@@ -19,7 +20,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from local.broker import errors
-from local.broker.access import Access
+from local.broker.access import Access, path_of_resource
 from local.broker.admin import inspection, page
 from local.broker.admin.atom import Atom, AtomRequest, AtomResponse, refused
 from local.broker.admin.origin import is_loopback, is_own_host, is_same_origin
@@ -37,7 +38,8 @@ LOG = logging.getLogger(__name__)
 _STOP_SECONDS = 0.5
 # As the emulators have it. A request for an entity of this name has an api-version.
 _HEALTH = "health"
-_MANAGE = frozenset((Right.MANAGE,))
+_MANAGE, _SEND = frozenset((Right.MANAGE,)), frozenset((Right.SEND,))
+_TOKENS = ("Authorization", "ServiceBusSupplementaryAuthorization", "ServiceBusDlqSupplementaryAuthorization")
 _ATOM = "application/atom+xml"
 _XML = "application/xml"
 
@@ -142,6 +144,7 @@ class AdminServer:
                 is_update="If-Match" in request.headers,
                 base=f"{request.scheme}://{request.host}",
                 body=await body_of(request),
+                may_forward=lambda target: access is None or _may_send(access, request, target),
             )
             response = Atom(namespace).answer(atom_request)
             self._broker.advance()
@@ -195,6 +198,16 @@ def _check_access(access: Access, request: web.BaseRequest, path: str) -> None:
     grant = access.by_signature(token, path)
     if not grant.covers(path.lower(), _MANAGE, access.now):
         raise Refusal(UNAUTHORIZED_ACCESS, "Unauthorized access. 'Manage' claim(s) are required.")
+
+
+def _may_send(access: Access, request: web.BaseRequest, target: str) -> bool:
+    """Return whether one of the tokens of a request gives the right to send to the entity *target*."""
+    for header in _TOKENS:
+        token = request.headers.get(header, "")
+        with contextlib.suppress(Refusal):
+            if token and access.by_signature(token, target).covers(path_of_resource(target), _SEND, access.now):
+                return True
+    return False
 
 
 def _read_json(text: bytes) -> object:

@@ -2,7 +2,8 @@
 HTTP triggers: one server on the loopback interface for all functions that requests call.
 
 Routes are matched as the real host does for the forms `{name}`, `{name?}`, `{*rest}` and `{name:constraint}` (of
-constraints int, long, bool, guid and alpha are checked). Function keys are not required.
+constraints int, long, bool, guid and alpha are checked). Function keys are not required. A request that a web page of
+another machine makes a browser send is refused.
 
 Source: GrpcMessageConversionExtensions.ToRpcHttp (Azure/azure-functions-host); the capabilities that
 azure-functions-runtime 1.3.0 announces (RawHttpBodyBytes, RpcHttpBodyOnly, RpcHttpTriggerMetadataRemoved).
@@ -16,6 +17,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from local.broker.admin.origin import is_from_elsewhere
 from local.host import protos
 from local.host.invocation import invoke
 from local.host.listener import Stopping
@@ -81,6 +83,8 @@ class HttpListener:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if is_from_elsewhere(request):
+            return web.Response(status=403, text="the request is from another host or web page\n")
         path = unquote(request.path)
         status = 404
         for pattern, function in self._routes:

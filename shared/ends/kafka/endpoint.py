@@ -118,6 +118,9 @@ def _event_hubs(text: str) -> KafkaEndpoint | Fault:
     endpoint = next(value for name, value in parts.items() if name.lower() == "endpoint")
     host = endpoint.partition("://")[2].rstrip("/").partition(":")[0]
     is_emulator = _EMULATOR.lower() in text.lower()
+    if is_emulator and not is_loopback(host):
+        problem = f"would send the key and messages to {host} unencrypted"
+        return problem, f"remove {_EMULATOR}, which is only for this machine"
     port = _PORTS["kafka"] if is_emulator else _EVENT_HUBS_PORT
     return KafkaEndpoint(f"{host}:{port}", not is_emulator, "PLAIN", "$ConnectionString", text, True)
 

@@ -249,6 +249,20 @@ def test_switch_lets_a_document_expire_later_and_renews_an_expired_one(tmp_path:
     assert json.loads(path.read_bytes())["expires"] == "2027-01-06T03:00:00Z"
 
 
+def test_a_signed_document_that_has_expired_is_signed_again_only_with_its_serial(tmp_path: Path) -> None:
+    private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    old = sign(document("west", 7, expires="2026-11-21T02:00Z"), private, "2026")
+    options = {"private_key": private, "key": "2026", "validity": timedelta(days=30)}
+    for serial in (None, 6, 8):
+        register, path = endpoint_file(tmp_path, old, renewed_serial=serial, **options)
+        with pytest.raises(FailoverRefused, match="an old copy looks the same; if 7 is its last serial"):
+            register.write(both("east"), register.read())
+        assert path.read_bytes() == old
+    register, path = endpoint_file(tmp_path, old, renewed_serial=7, **options)
+    after = register.write(both("east"), register.read())
+    assert (after.active, after.version) == (both("east"), "8")
+
+
 # Azure DNS
 
 

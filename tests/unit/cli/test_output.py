@@ -1,6 +1,7 @@
 """What commands print of messages does not act on the terminal."""
 
 import json
+import subprocess
 import unicodedata
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.output import print_problems
 from cli.sdk_receive import _line
+from cli.topology.az_commands import quoted
+from cli.topology.config_json import document_of
+from cli.topology.model import Entity, Kind, Name, Namespace
 from shared.printable import printable
 
 # Categories of controls, formats (which include directions of writing), and separators of lines and paragraphs.
@@ -44,6 +48,35 @@ def test_bodies_names_and_values_of_received_messages_are_escaped(text: str, pri
 def test_problems_quote_nothing_that_acts(capsys: pytest.CaptureFixture[str]) -> None:
     print_problems(["a \x1b[2J\x9b\nb \u202e"])
     assert capsys.readouterr().err == "a \\x1b[2J\\x9b\nb \\u202e\n"
+
+
+ACTING_TEXT = "a\x9b2J\u202e\x85\u2028\x1b]8;;b"
+
+
+def test_what_a_service_has_is_escaped_in_exports_and_commands() -> None:
+    entity = Entity(Name(Kind.QUEUE, ("orders",)), {"user_metadata": ACTING_TEXT})
+    document = document_of(Namespace([entity]))
+    assert document.replace("\n", "").isprintable()
+    assert quoted("it's") == "'it'\"'\"'s'"
+    word = quoted(f"it's \\ {ACTING_TEXT}")
+    assert word.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})  # noqa: S603, S607, PLW1510 - ours
+    assert said.stdout.decode() == f"it's \\ {ACTING_TEXT}"
+
+
+def test_check_prints_names_that_act_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "connections.yaml").write_text(
+        "w: {kind: service-bus, setting: W}\ne: {kind: service-bus, setting: E}\n"
+    )
+    when = json.dumps(f"x = '{ACTING_TEXT}'")
+    (tmp_path / "tasks/copy.yaml").write_text(
+        "task: copy\nsource: {connection: w, queue: q}\n"
+        f"routes: [{{when: {when}, target: {{connection: e, queue: q}}}}]\n"
+    )
+    result = CliRunner().invoke(app, ["check", str(tmp_path)])
+    assert "when x = 'a" in result.stdout
+    assert (result.stdout + result.stderr).replace("\n", "").isprintable()
 
 
 def test_lines_of_a_repair_quote_nothing_that_acts(tmp_path: Path) -> None:

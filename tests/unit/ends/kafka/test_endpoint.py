@@ -52,6 +52,13 @@ def test_a_namespace_is_opened_with_the_identity_of_the_app() -> None:
         ("kafkas://u:s3cret@h?mechanism=GSSAPI", "has an unknown option after the ?"),
         ("kafkas://u:s3cret@h?group=g", "has an unknown option after the ?"),
         ("kafka://u:s3cret@broker.example", "would send messages to broker.example:9092 unencrypted"),
+        *(
+            (
+                f"Endpoint=sb://{host}/;SharedAccessKeyName=n;SharedAccessKey=s3cret=;UseDevelopmentEmulator=TRUE",
+                f"would send the key and messages to {host} unencrypted",
+            )
+            for host in ("broker.example", "west.servicebus.windows.net", "localhost.evil.example", "10.0.0.1")
+        ),
         (HUB + ";EntityPath=orders", "names one entity, orders, expected a namespace"),
         ("Endpoint=sb://h", "is not a connection string"),
     ],
