@@ -10,6 +10,7 @@ from azure.eventhub.exceptions import EventHubError
 
 from shared.config.files import load
 from shared.config.models import Connection
+from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
 # What DefaultAzureCredential says, which the clients wrap into errors of their own.
@@ -41,6 +42,13 @@ def open_place(text: str, folder: Path) -> Iterator[Place]:
         yield entity
     except (AzureError, EventHubError) as error:
         raise TargetUnavailable(f"{text}: {line_of(error)}") from error
+
+
+def check_session(place: Place, session: str | None) -> None:
+    """Raise ConfigError for a *session* of an entity that has none."""
+    if session is not None and place.connection.end.holds is not Holds.MESSAGES:
+        hint = "leave out --session; what --key names stays together" if place.is_hub else "leave out --session"
+        raise ConfigError([Problem(str(place), "has no sessions", hint)])
 
 
 def required_setting(setting: str | None, where: str) -> str:

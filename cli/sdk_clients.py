@@ -3,11 +3,11 @@
 import os
 from urllib.parse import unquote, urlsplit
 
-from azure.eventhub import EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub import EventHubProducerClient
 from azure.servicebus import ServiceBusClient
 
 from cli.places import Place, required_setting
-from shared.ends.event_hubs.clients import synchronous_consumer, synchronous_producer
+from shared.ends.event_hubs.clients import synchronous_producer
 from shared.ends.namespace import Namespace
 from shared.ends.service_bus.clients import synchronous_client
 from shared.errors import ConfigError, Problem
@@ -15,20 +15,16 @@ from shared.errors import ConfigError, Problem
 
 def service_bus_client(place: Place) -> ServiceBusClient:
     """Return a client for the namespace of *place*; raises ConfigError."""
-    return synchronous_client(_namespace(place))
+    return synchronous_client(namespace_of(place))
 
 
 def producer_client(place: Place) -> EventHubProducerClient:
     """Return a client that sends to the hub of *place*; raises ConfigError."""
-    return synchronous_producer(_namespace(place), place.path)
+    return synchronous_producer(namespace_of(place), place.path)
 
 
-def consumer_client(place: Place, consumer_group: str) -> EventHubConsumerClient:
-    """Return a client that reads the hub of *place*; raises ConfigError."""
-    return synchronous_consumer(_namespace(place), place.path, consumer_group)
-
-
-def _namespace(place: Place) -> Namespace:
+def namespace_of(place: Place) -> Namespace:
+    """Return the namespace of *place*, with what the app setting has of it; raises ConfigError."""
     setting = place.connection.setting
     end = place.connection.end
     if end.unreached is not None:

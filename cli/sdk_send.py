@@ -9,6 +9,7 @@ from azure.servicebus import ServiceBusMessage
 
 from cli.places import Place
 from cli.sdk_clients import producer_client, service_bus_client
+from shared.errors import ConfigError, Problem
 
 
 def send(
@@ -18,7 +19,27 @@ def send(
     session: str | None,
     key: str | None,
 ) -> None:
-    """Send *messages*, each a body and an id, to *place* in one batch."""
+    """
+    Send *messages*, each a body and an id, to *place* in one batch.
+
+    Raises: ConfigError for what the SDK refuses, such as a message that is too large; and the SDK's own errors.
+    """
+    try:
+        _send(place, messages, properties, session, key)
+    except (ValueError, TypeError) as error:
+        # The SDK's text can quote a body.
+        problem = f"the SDK refuses a message ({type(error).__name__})"
+        hint = "expected ids of at most 128 characters, and all bodies together within the limit of the entity"
+        raise ConfigError([Problem(str(place), problem, hint)]) from error
+
+
+def _send(
+    place: Place,
+    messages: Sequence[tuple[str, str | None]],
+    properties: Mapping[Any, Any],
+    session: str | None,
+    key: str | None,
+) -> None:
     if place.is_hub:
         events: list[EventData | AmqpAnnotatedMessage] = [_event(*message, properties) for message in messages]
         with producer_client(place) as producer:

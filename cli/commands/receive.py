@@ -1,11 +1,17 @@
 """`busway receive`: print what has arrived."""
 
+import asyncio
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import Folder
+
+if TYPE_CHECKING:
+    from cli.places import Place
 
 
 def receive(
@@ -31,27 +37,46 @@ def receive(
     config: Folder = Path("config"),
 ) -> None:
     """
-    Receive and complete all messages of an entity, with Microsoft's SDK, and print one line for each.
+    Receive and complete all messages of an entity, and print one line for each.
 
-    A line is the body, then the properties. For an event hub, all events that it holds are printed. App settings are
-    those of `busway send`; an Azure identity needs the role Data Receiver. Example:
+    A line is the body, then the properties; what is not text or a number has its type behind it, and bytes are
+    hexadecimal digits. Only what was printed is completed. For an event hub, all events that it holds are printed. App
+    settings are those of `busway send`; an Azure identity needs the role Data Receiver. Example:
 
     busway receive east/events/Subscriptions/application
     """
-    from cli.places import open_place
-    from cli.queue_texts import text_lines
-    from cli.sdk_receive import lines
-    from shared.ends.kind import Holds
+    from cli.places import check_session, open_place
 
-    found = 0
     with open_place(place, config) as entity:
-        found_lines = (
-            text_lines(entity, wait, is_peek=peek)
-            if entity.connection.end.holds is Holds.TEXTS
-            else lines(entity, session, wait, dead_letter, is_peek=peek, with_position=position)
-        )
-        for line in found_lines:
-            typer.echo(line)
-            found += 1
+        check_session(entity, session)
+        found = _receive(entity, session, wait, dead_letter, is_peek=peek, with_position=position)
     if not found:
         typer.echo(f"nothing in {place}")
+
+
+def _receive(
+    place: "Place", session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool, with_position: bool
+) -> int:
+    from cli import bus_receive, hub_receive
+    from cli.kafka_receive import records
+    from cli.queue_texts import text_lines
+    from shared.ends.kind import Holds
+
+    holds = place.connection.end.holds
+    if holds in (Holds.TEXTS, Holds.RECORDS):
+        found = 0
+        for line in text_lines(place, wait, is_peek=is_peek) if holds is Holds.TEXTS else records(place, wait):
+            typer.echo(line)
+            found += 1
+        return found
+    if place.is_hub:
+        return asyncio.run(hub_receive.receive_events(place, wait, _show, with_position=with_position))
+    if is_peek:
+        return asyncio.run(bus_receive.peek_at(place, session, _show))
+    return asyncio.run(bus_receive.receive(place, session, wait, dead_letter, _show))
+
+
+def _show(lines: Sequence[str]) -> None:
+    typer.echo("\n".join(lines))
+    # What is completed next must not wait in a buffer.
+    sys.stdout.flush()

@@ -15,6 +15,8 @@ from shared.amqp.values import Malformed, Value, string
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 
+STAMPS = "repl-"
+"""How the names of all of them begin."""
 ENQUEUE_TIME = "repl-enqueue-time"
 SEQUENCE = "repl-sequence"
 OFFSET = "repl-offset"

@@ -11,11 +11,12 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from shared.amqp import map_section, sections
-from shared.amqp.codec import decode, items_of, plain
+from shared.amqp.codec import decode, items_of
 from shared.amqp.values import Described, Value
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.printable import printable
+from shared.rules.value_text import PLAIN, type_name, typed_text, value_text
 
 _HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
 # These describe the delivery; they are not sent to the target.
@@ -26,6 +27,7 @@ _PROPERTIES = (
 )
 # The names in task files and in Azure.
 _NAMES = {"group-id": "session-id", "reply-to-group-id": "reply-to-session-id", "ttl": "time-to-live"}
+ANNOTATION, PROPERTY = "annotation", "property"
 _UNREADABLE = "(cannot be read)"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _HEX_BYTES = 16
@@ -51,14 +53,25 @@ class Field(NamedTuple):
 
 def fields(message: Message) -> Iterator[Field]:
     """Yield the fields, properties and annotations of a message."""
+    for name, value in named_values(message):
+        if value is None:
+            yield Field(name, "", _UNREADABLE)
+        else:
+            kind = type_name(value)
+            yield Field(name, kind, value_text(value), is_plain=kind in PLAIN)
     raw = message.sections
-    yield from _fields(raw.header, _HEADER)
-    yield from _fields(raw.properties, _PROPERTIES)
-    yield from _entries("annotation", raw.message_annotations)
-    yield from _entries("property", raw.application_properties)
     for name, section in (("delivery annotations", raw.delivery_annotations), ("footer", raw.footer)):
         if section:
             yield Field(name, "", section.hex(" "))
+
+
+def named_values(message: Message) -> Iterator[tuple[str, Value | None]]:
+    """Yield the values of `fields` by their names, None for a section that cannot be read."""
+    raw = message.sections
+    yield from _fields(raw.header, _HEADER)
+    yield from _fields(raw.properties, _PROPERTIES)
+    yield from _entries(ANNOTATION, raw.message_annotations)
+    yield from _entries(PROPERTY, raw.application_properties)
 
 
 def body_lines(message: Message) -> list[str]:
@@ -72,14 +85,43 @@ def body_lines(message: Message) -> list[str]:
         return ["(none)"]
     try:
         content = message.body
-        if content is None:
-            number, value = sections.body_parts(body)[0]
-            if number != sections.VALUE or not isinstance(value.payload, str):
-                return [f"({sections.NAMES[number]}) {_field('', value).text}"]
-            return [f"({sections.NAMES[number]}, {value.kind})", *_content_lines(value.payload.encode())]
+        parts = sections.body_parts(body)
     except MessageRejected:
         return [_UNREADABLE, *_hex(body)]
-    return _content_lines(content)
+    if content is not None:
+        return _content_lines(content)
+    (number, value), *_ = parts
+    if number == sections.VALUE and isinstance(value.payload, str):
+        return [f"({sections.NAMES[number]}, {value.kind})", *_content_lines(value.payload.encode())]
+    # Several sequences are one body.
+    return [f"({sections.NAMES[number]}) {typed_text(value)}" for number, value in parts]
+
+
+def body_text(message: Message) -> str:
+    """
+    Return the whole body in one line: text as it is, anything else with its type, bytes in hexadecimal digits.
+
+    Nothing is cut: the message may be removed once its text is shown.
+    """
+    body = message.sections.body
+    try:
+        content = message.body
+        parts = sections.body_parts(body)
+    except MessageRejected:
+        return f"{body.hex(' ')} {_UNREADABLE}"
+    if content is not None:
+        try:
+            return printable(content.decode())
+        except UnicodeDecodeError:
+            return f"{content.hex(' ')} (binary)"
+    texts = []
+    for number, value in parts:
+        kind = "sequence" if number == sections.SEQUENCE else f"value, {type_name(value)}"
+        text = (
+            printable(value.payload) if value.kind == "string" and isinstance(value.payload, str) else value_text(value)
+        )
+        texts.append(f"{text} ({kind})")
+    return " ".join(texts)
 
 
 def _content_lines(content: bytes) -> list[str]:
@@ -131,7 +173,7 @@ def _hex(content: bytes) -> list[str]:
     return lines or ["(empty)"]
 
 
-def _fields(section: bytes, names: tuple[str, ...]) -> Iterator[Field]:
+def _fields(section: bytes, names: tuple[str, ...]) -> Iterator[tuple[str, Value | None]]:
     if not section:
         return
     try:
@@ -139,31 +181,19 @@ def _fields(section: bytes, names: tuple[str, ...]) -> Iterator[Field]:
         payload = described.payload
         values = items_of(payload.value) if isinstance(payload, Described) else ()
     except MessageRejected:
-        yield Field(f"{names[0]} …", "", _UNREADABLE)
+        yield f"{names[0]} …", None
         return
     for name, value in zip(names, values, strict=False):
         if value.kind != "null" and name not in _DELIVERY_FIELDS:
-            yield _field(_NAMES.get(name, name), value)
+            yield _NAMES.get(name, name), value
 
 
-def _entries(kind: str, section: bytes) -> Iterator[Field]:
-    found = []
+def _entries(kind: str, section: bytes) -> Iterator[tuple[str, Value | None]]:
+    found: list[tuple[str, Value | None]] = []
     try:
         for key, key_start, value_start, stop in map_section.entries(section):
-            name = key if key is not None else _field("", decode(section, key_start)[0]).text
-            found.append(_field(f"{kind} {printable(name)}", decode(section, value_start, stop)[0]))
+            name = key if key is not None else typed_text(decode(section, key_start)[0])
+            found.append((f"{kind} {printable(name)}", decode(section, value_start, stop)[0]))
     except MessageRejected:
-        found = [Field(f"{kind} …", "", _UNREADABLE)]
+        found = [(f"{kind} …", None)]
     yield from found
-
-
-def _field(name: str, value: Value) -> Field:
-    if value.kind in ("string", "null", "boolean") and not isinstance(value.payload, bytes):
-        shown = json.dumps(value.payload, ensure_ascii=False) if _is_printable(value.payload) else ascii(value.payload)
-        return Field(name, value.kind, shown, is_plain=True)
-    payload = plain(value)
-    return Field(name, value.kind, printable(payload.hex(" ") if isinstance(payload, bytes) else str(payload)))
-
-
-def _is_printable(payload: object) -> bool:
-    return not isinstance(payload, str) or payload.isprintable()

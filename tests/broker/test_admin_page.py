@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
+from cli.property_types import date_time_offset, decimal, time_span, uri
 from local.broker.admin.messages import MAX_BODY
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import (
@@ -21,8 +24,11 @@ from local.broker.config import (
     SubscriptionConfig,
     TopicConfig,
 )
+from local.broker.core.content import read_content
 from local.broker.thread import RunningBroker
+from shared.amqp.values import char, double, timestamp, uuid
 from tests.browser import CONTRAST, CUT, Tab, running_browser
+from tests.messages import delivered
 
 KEY = SharedAccessKey(name="RootManageSharedAccessKey", key="c2VjcmV0")
 OPEN = NamespaceConfig(
@@ -136,6 +142,34 @@ def test_every_kind_of_body_is_shown(
         sender.send_messages(AmqpAnnotatedMessage(**body))
     (message,) = ask(admin, "messages?path=orders&body=true")
     assert message.items() >= found.items()
+
+
+def test_values_of_every_type_are_shown_as_what_they_are(broker: RunningBroker, admin: RunningAdmin) -> None:
+    named = {
+        "price": decimal(Decimal("12.50")),
+        "exact": decimal(Decimal("0.1234567890123456789012345678")),
+        "when": date_time_offset(638_000_000_000_000_001),
+        "day": timestamp(0),
+        "wait": time_span(-1),
+        "link": uri("https://example.test/a"),
+        "guid": uuid(UUID(int=7)),
+        "grade": char("A"),
+        "rate": double(float("inf")),
+    }
+    raw = delivered(None, named=named)
+    broker.inspect("open", lambda each: each.target("orders").publish(read_content(raw)))
+    (message,) = ask(admin, "messages?path=orders&body=true")
+    assert message["application_properties"] == {
+        "price": 12.5,
+        "exact": "0.1234567890123456789012345678",
+        "when": "2022-09-28T22:13:20.0000001Z",
+        "day": "1970-01-01T00:00:00Z",
+        "wait": "-00:00:00.0000001",
+        "link": "https://example.test/a",
+        "guid": str(UUID(int=7)),
+        "grade": "A",
+        "rate": "inf",
+    }
 
 
 def test_events_are_sent_and_read(broker: RunningBroker, admin: RunningAdmin) -> None:

@@ -14,8 +14,8 @@ from azure.servicebus import (
 )
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from cli.bus_receive import peek_at
 from cli.places import Place
-from cli.sdk_receive import lines
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.partition_hash import partition_of_key
@@ -120,8 +120,9 @@ def test_busway_receive_peeks_at_the_messages_of_all_partitions(
         send(sender, messages(30))
     monkeypatch.setenv("WEST", broker.connection_string("n"))
     place = Place("west", Connection(kind="service-bus", setting="WEST"), "parts")
-    found = [line.split()[0] for line in lines(place, None, 5, None, is_peek=True, with_position=False)]
-    assert sorted(map(int, found)) == [*range(30)]
+    found: list[str] = []
+    assert asyncio.run(peek_at(place, None, found.extend)) == 30
+    assert sorted(int(line.split()[0]) for line in found) == [*range(30)]
 
 
 def test_the_oldest_message_of_a_partitioned_entity_is_that_of_all_partitions() -> None:

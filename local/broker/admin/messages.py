@@ -3,6 +3,8 @@
 import base64
 import codecs
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from local.broker import errors
@@ -11,10 +13,26 @@ from local.broker.core.entities import DESCRIPTION, REASON
 from local.broker.core.event import Event
 from local.broker.core.message import StoredMessage
 from local.broker.errors import Refusal
-from shared.amqp.codec import decode, encode, plain
+from shared.amqp.codec import decode, encode, items_of, pairs_of, plain
 from shared.amqp.scan import join_list
 from shared.amqp.sections import DATA, body_parts, data, descriptor, split
-from shared.amqp.values import NULL, Malformed, Value, boolean, double, int_, long, map_, string, symbol
+from shared.amqp.values import (
+    NULL,
+    Array,
+    Described,
+    Malformed,
+    Value,
+    boolean,
+    double,
+    int_,
+    long,
+    map_,
+    string,
+    symbol,
+)
+from shared.rules.decimals import decimal_of
+from shared.rules.value_text import value_text
+from shared.rules.value_types import DECIMALS, type_of
 
 MAX_BODY = 64 * 1024
 """Bytes of a body that are shown; of a longer one the beginning is."""
@@ -81,12 +99,12 @@ def _written(bare: bytes) -> dict[str, object]:
         assert isinstance(fields, tuple)  # noqa: S101 - checked when the message arrived
         for name, field in zip(_PROPERTIES, fields, strict=False):
             if name is not None and isinstance(field, Value) and field.payload is not None:
-                found[name] = _json(plain(field))
+                found[name] = _json(field)
     properties: object = {}
     if sections.application_properties:
         start = descriptor(sections.application_properties, 0)[1]
         try:
-            properties = _json(plain(decode(sections.application_properties, start)[0]))
+            properties = _json(decode(sections.application_properties, start)[0])
         except Malformed as malformed:
             properties = {"?": malformed.description}
     found["application_properties"] = properties
@@ -99,7 +117,8 @@ def _body(encoded: bytes) -> dict[str, object]:
     """Return the body: text, the Base64 of other data, or the values of a sequence or value."""
     parts = body_parts(encoded)
     if any(kind != DATA for kind, _ in parts):
-        return {"body": _json([plain(value) for _, value in parts] if len(parts) > 1 else plain(parts[0][1]))}
+        shown = [_json(value) for _, value in parts]
+        return {"body": shown if len(shown) > 1 else shown[0]}
     content = b"".join(value.payload for _, value in parts if isinstance(value.payload, bytes))
     found: dict[str, object] = {"body_size": len(content)} if len(content) > MAX_BODY else {}
     content = content[:MAX_BODY]
@@ -111,21 +130,34 @@ def _body(encoded: bytes) -> dict[str, object]:
     return found
 
 
-def _json(value: object) -> object:
-    """Return plain data as JSON has it."""
-    match value:
-        case dict():
-            return {str(key): _json(item) for key, item in value.items()}
-        case list():
-            return [_json(item) for item in value]
-        case bytes():
-            return base64.b64encode(value).decode()
-        case None | bool() | int() | str():
-            return value
-        case float() if value == value and abs(value) != float("inf"):  # noqa: PLR0124 - NaN differs from itself
-            return value
-        case _:
-            return str(value)
+def _json(value: Value) -> object:
+    """Return a value as JSON has it: bytes as Base64, a decimal as a number if a float holds it, others as text."""
+    payload = value.payload
+    found: object = value_text(value)
+    match type_of(value):
+        case "list":
+            found = [_json(item) for item in items_of(value)]
+        case "map":
+            found = {_name(key): _json(item) for key, item in pairs_of(value)}
+        case "array" if isinstance(payload, Array):
+            found = [_json(item) for item in payload.items]
+        case kind if kind in DECIMALS and isinstance(payload, bytes):
+            number = decimal_of(kind, payload)
+            if number.is_finite() and Decimal(repr(float(number))) == number:
+                found = float(number)
+        case "binary" if isinstance(payload, bytes):
+            found = base64.b64encode(payload).decode()
+        case "uri" if isinstance(payload, Described):
+            found = payload.value.payload
+        case kind if kind not in ("char", "timestamp", "described") and isinstance(payload, bool | int | str | None):
+            found = payload
+        case "float" | "double" if isinstance(payload, float) and isfinite(payload):
+            found = payload
+    return found
+
+
+def _name(key: Value) -> str:
+    return key.payload if isinstance(key.payload, str) else value_text(key)
 
 
 def encode_message(given: Mapping[str, Any]) -> bytes:

@@ -212,7 +212,10 @@ def test_a_deeply_nested_body_can_be_shown() -> None:
 def test_other_bodies_are_shown_with_their_kind() -> None:
     made = message()
     made.sections.body = b"\x00\x53\x77" + encode(list_([long(1), binary(b"\x01")]))
-    assert body_lines(made) == ["(amqp-value) [1, b'\\x01'] (list)"]
+    assert body_lines(made) == ["(amqp-value) [1 (long), 01 (binary)]"]
+    sequence = b"\x00\x53\x76"
+    made.sections.body = sequence + encode(list_([long(1)])) + sequence + encode(list_([string("b")]))
+    assert body_lines(made) == ["(amqp-sequence) [1 (long)]", '(amqp-sequence) ["b"]']
     made.sections.body = b"\x00\x53\x77" + encode(string('{"a":1}'))
     assert body_lines(made) == ["(amqp-value, string)", "{", '  "a": 1', "}"]
     as_value = view(made)

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli.main import app
+from cli.message_lines import message_line
 from cli.output import print_problems
-from cli.sdk_receive import _line
 from cli.topology.az_commands import quoted
 from cli.topology.config_json import document_of
 from cli.topology.model import Entity, Kind, Name, Namespace
+from shared.amqp.values import string
 from shared.printable import printable
+from tests.messages import delivered
 
 # Categories of controls, formats (which include directions of writing), and separators of lines and paragraphs.
 ACTING = {"Cc", "Cf", "Zl", "Zp", "Cs"}
@@ -41,7 +43,7 @@ def test_no_character_acts_on_a_terminal(text: str) -> None:
 )
 def test_bodies_names_and_values_of_received_messages_are_escaped(text: str, printed: str) -> None:
     assert printable(text) == printed
-    line = _line(text, {"message_id": text}, {text: "value"})
+    line = message_line(delivered(None, body=text.encode(), message_id=text, named={text: string("value")}))
     assert line == f"{printed}  message_id={printed} {printed}=value"
 
 

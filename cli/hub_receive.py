@@ -1,0 +1,89 @@
+"""What `busway receive` prints of an event hub: the events of all partitions, in order within each partition."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+from cli.bus_receive import Show
+from cli.hub_reader import BEFORE_START, events
+from cli.message_lines import message_line
+from cli.places import Place, required_setting
+from cli.sdk_clients import namespace_of
+from shared.config.models import DEFAULT_CONSUMER_GROUP
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.receiver import EventHub
+from shared.ends.event_hubs.site import HubSite
+from shared.errors import TargetUnavailable
+from shared.message.arrival import Origin
+from shared.resend.letters import Letter
+
+# The events are there already.
+_SILENCE_SECONDS = 10.0
+_QUIET_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+
+
+async def receive_events(place: Place, wait: float, show: Show, *, with_position: bool) -> int:
+    """
+    Print all events that *place* holds, and return how many.
+
+    Raises: ConfigError, TargetRefused, and TargetUnavailable also if some events did not come.
+    """
+    last = await _last_numbers(place, wait)
+    hub = EventHub(namespace_of(place), place.path, DEFAULT_CONSUMER_GROUP)
+    count = 0
+    try:
+        for partition, number in sorted(last.items()):
+            count += await _show_partition(hub, Origin(place.alias, place.path, partition), number, show, with_position)
+    finally:
+        await hub.close()
+    return count
+
+
+async def _show_partition(hub: EventHub, origin: Origin, last: int, show: Show, with_position: bool) -> int:
+    """Print the events of a partition up to its *last* one."""
+    count, has_last = 0, False
+    async with contextlib.aclosing(events(hub, origin, BEFORE_START, _SILENCE_SECONDS)) as found:
+        async for letters in found:
+            show([message_line(each.content, _system(each, origin, with_position=with_position)) for each in letters])
+            count += len(letters)
+            # An event that cannot be read has no number here.
+            has_last = any(each.number is None or each.number >= last for each in letters)
+            if has_last:
+                return count
+    raise TargetUnavailable(f"{origin.site}/{origin.entity}: partition {origin.partition} has sent only {count} events")
+
+
+def _system(letter: Letter, origin: Origin, *, with_position: bool) -> Mapping[str, object]:
+    arrival = None if letter.message is None else letter.message.arrival
+    if not with_position or arrival is None:
+        return {"partition": origin.partition}
+    enqueued = None if arrival.enqueued_time is None else datetime.fromtimestamp(arrival.enqueued_time / 1000, UTC)
+    return {
+        "partition": origin.partition,
+        "sequence_number": arrival.sequence_number,
+        "offset": arrival.offset,
+        "enqueued_time": None if enqueued is None else enqueued.isoformat(),
+    }
+
+
+async def _last_numbers(place: Place, wait: float) -> dict[str, int]:
+    """Return the last sequence number of each partition with events, once no others arrive; {} after *wait* seconds."""
+    setting = required_setting(place.connection.setting, str(place))
+    site = HubSite(place.alias, partial(event_hub_client, setting, os.environ))
+    start = changed = time.monotonic()
+    seen: dict[str, int] = {}
+    try:
+        while time.monotonic() < (changed + _QUIET_SECONDS if seen else start + wait):
+            ends = await site.partitions(place.path)
+            found = {partition: end.last for partition, end in ends.items() if not end.is_empty}
+            if found != seen:
+                seen, changed = found, time.monotonic()
+            await asyncio.sleep(_POLL_SECONDS)
+    finally:
+        await site.close()
+    return seen
