@@ -128,6 +128,11 @@ class Evacuation:
             result.error = result.error or error
         return result
 
+    async def note_finished(self) -> None:
+        """End the round in the ledgers: the next verdicts are of what moves from now on."""
+        for ledger in self.ledgers.values():
+            await ledger.note_finished()
+
     def _is_over(self) -> bool:
         return self._stopping.is_set() or self.result.error is not None
 
@@ -157,7 +162,15 @@ class Evacuation:
                 if by_session:
                     open_source = partial(sessions.opened, make=_itself)
             else:
-                delivery = PlacementDelivery(self._pair, share, scene, ledger, outputs=outputs, targets=self._targets)
+                delivery = PlacementDelivery(
+                    self._pair,
+                    share,
+                    scene,
+                    ledger,
+                    outputs=outputs,
+                    targets=self._targets,
+                    patience=self._options.patience,
+                )
                 if share is Share.DEFERRED:
                     make = partial(_deferred, wanted=wanted)
                     open_source = partial(sessions.opened if by_session else self._opened_whole, make=make)

@@ -16,7 +16,7 @@ from shared.resend.edits import RESENT_FROM, stamp_of
 from shared.resend.evidence import Answer, Question, answers_at
 from shared.resend.ledger import Ledger
 from shared.resend.letters import Letter
-from shared.resend.places import Destination, Place, Scene
+from shared.resend.places import Destination, Place, Scene, place_of
 
 EVACUATED_TO = "repl-evacuated-to"
 """The property that says for which subscription of a topic a copy is."""
@@ -66,5 +66,12 @@ class MoveDelivery(TargetDelivery):
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
         """Return what a look at the target shows."""
         return await answers_at(
-            questions, self.place, self.pair.target, self.settings, stopping, ledger=self.ledger, gets_all=True
+            questions,
+            self.place,
+            self.pair.target,
+            self.settings,
+            stopping,
+            ledger=self.ledger,
+            gets_all=True,
+            entity=place_of(self.pair.destination, self._scene.configuration),
         )

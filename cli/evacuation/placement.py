@@ -8,7 +8,7 @@ dead-lettered or deferred. If another receiver takes a copy in between, the run 
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
@@ -18,10 +18,11 @@ from shared.errors import TargetRefused, TargetUnavailable
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.edits import resent_key
-from shared.resend.evidence import Answer, Question, copies_of, may_look
+from shared.resend.evidence import Answer, Question, may_look, never_entered
 from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import DESCRIPTION, REASON, Letter
-from shared.resend.places import Scene
+from shared.resend.peek import peek
+from shared.resend.places import Scene, place_of
 from shared.resend.receiver import Receiver
 from shared.resend.source import LockedMessage, SessionUnavailable
 
@@ -44,10 +45,12 @@ class PlacementDelivery(MoveDelivery):
         *,
         outputs: Mapping[str, Output],
         targets: TargetReceivers,
+        patience: float,
     ) -> None:
-        """Receive the copies through *targets*."""
+        """Receive the copies through *targets*; what another receiver has locked is waited for, *patience* seconds."""
         super().__init__(pair, share, scene, ledger, outputs)
         self._targets = targets
+        self._patience = patience
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, and set them aside; those of one session stay in their order."""
@@ -85,21 +88,38 @@ class PlacementDelivery(MoveDelivery):
         """Look for copies that are set aside, and set aside those that are not yet."""
         if not await may_look(questions, stopping):
             return {}
-        placed, waiting = await self._copies()
+        placed, waiting, numbers = await self._copies()
         wanted = {each.key for each in questions}
+        locked: set[str] = set()
         for session_id, keys in waiting.items():
             mine = keys & wanted
             if mine:
-                receiver = await self._targets.of(session_id)
-                found = await self._place(receiver, mine)
+                try:
+                    receiver = await self._targets.of(session_id)
+                except SessionUnavailable:
+                    locked |= mine
+                    continue
+                found = await self._place(receiver, mine, self._patience, stopping)
                 await self._note(found, to, state=ACCEPTED)
                 placed |= found
-        return {each.key: self._answer(each, placed) for each in questions}
+                locked |= mine - found.keys()
+        if locked:
+            # Whoever had locked one may have set it aside meanwhile, or taken it.
+            placed |= (await self._copies())[0]
+        answers = {each.key: self._answer(each, placed, locked) for each in questions}
+        unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]
+        entity = place_of(self.pair.destination, self._scene.configuration)
+        if unclear and entity is not None:
+            for each in await never_entered(unclear, entity, self.settings, numbers, self.ledger):
+                answers[each.key] = Answer.NOT_SENT
+        return answers
 
     @staticmethod
-    def _answer(question: Question, placed: Mapping[str, int | None]) -> Answer:
+    def _answer(question: Question, placed: Mapping[str, int | None], locked: Collection[str]) -> Answer:
         if question.key in placed:
             return Answer.SENT
+        if question.key in locked:
+            return Answer.LOCKED
         # Until it is set aside, another receiver could take it. None did, as far as the earlier ones show.
         is_untouched = bool(question.sent_before) and all(key in placed for key in question.sent_before)
         return Answer.NOT_SENT if is_untouched and question.entry.state != ACCEPTED else Answer.UNCLEAR
@@ -108,29 +128,47 @@ class PlacementDelivery(MoveDelivery):
         numbers = [number for number in placed.values() if number is not None]
         await self.ledger.note(state, placed, to, numbers=numbers if len(numbers) == len(placed) else ())
 
-    async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]]]:
-        """Return the keys of the copies that are set aside, with their numbers, and by session of those that wait."""
+    async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]], set[int]]:
+        """
+        Return the keys of the copies that are set aside, with their numbers, and by session of those that wait.
+
+        Last are the numbers of all messages of the entity that they were sent to, if that can be peeked.
+        """
+        numbers: set[int] = set()
         placed: dict[str, int | None] = {}
         waiting: dict[str | None, set[str]] = {}
         target = self.pair.target
         for place in (target, dead_letters_of(target)) if self.share is Share.DEAD else (target,):
-            async with contextlib.aclosing(copies_of(self.place, place, self.settings, self.ledger)) as copies:
-                async for key, letter, each in copies:
+            async with contextlib.aclosing(peek(place, self.settings)) as letters:
+                async for letter, each in letters:
+                    if place.entity == self.pair.destination.entity:
+                        numbers.add(letter.number or 0)
+                    key = resent_key(letter, self.place, self.ledger)
+                    if key is None:
+                        continue
                     if place.is_dead_letter_queue or not each.is_active:
                         placed[key] = letter.number
                     else:
                         session_id = letter.session_id if self.pair.requires_session else None
                         waiting.setdefault(session_id, set()).add(key)
-        return placed, waiting
+        return placed, waiting, numbers
 
-    async def _place(self, receiver: Receiver, keys: Iterable[str]) -> dict[str, int | None]:
-        """Receive the copies with *keys* and set them aside; return those that came, with their numbers."""
+    async def _place(
+        self,
+        receiver: Receiver,
+        keys: Iterable[str],
+        patience: float | None = None,
+        stopping: asyncio.Event | None = None,
+    ) -> dict[str, int | None]:
+        """Receive the copies with *keys* and set them aside; return those that came in time, with their numbers."""
         placed: dict[str, int | None] = {}
         waiting = set(keys)
         others: list[LockedMessage] = []
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + (_PATIENCE_SECONDS if patience is None else patience)
         try:
-            while waiting and time.monotonic() < end:
+            while waiting and time.monotonic() < end and not (stopping is not None and stopping.is_set()):
+                lost = await receiver.renew(others)
+                others = [each for each in others if each not in lost]
                 mine: dict[str, tuple[LockedMessage, Letter]] = {}
                 for each in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
                     key = None if each.letter is None else resent_key(each.letter, self.place, self.ledger)

@@ -139,7 +139,10 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
         path = verdicts_path(FOLDER, pair)
         counts = await write_verdicts(path, pair, evacuation.ledgers, result.left, os.environ)
         moved = counts["moved"]
-        typer.echo(f"verdicts: {path} ({moved:,} moved, {counts['there']:,} of them still at the target)")
+        if counts:
+            typer.echo(f"verdicts: {path} ({moved:,} moved, {counts['there']:,} of them still at the target)")
+        if result.is_complete:
+            await evacuation.note_finished()
     except BuswayError as error:
         typer.echo(f"the target cannot be read for the verdicts: {printable(str(error))}", err=True)
     print_end(result.error, is_stopped=result.is_stopped)

@@ -31,24 +31,31 @@ async def write_verdicts(
     left: Mapping[tuple[Share, str], str],
     settings: Mapping[str, str],
 ) -> Counter[str]:
-    """Write a line for each message that any run has moved or left, and return the number of each verdict."""
+    """
+    Write a line for each message that this round has moved or left, and return the number of each verdict.
+
+    A round are the runs until nothing is left. One without any message leaves the file of the round before.
+    """
     counts: Counter[str] = Counter()
+    lines: list[str] = []
     there = await _copies(pair, ledgers, settings)
-    with open_private(path, "w") as file:
-        for place, ledger in ledgers.items():
-            of_place = {
-                key: (share, text) for (share, key), text in left.items() if (share is Share.DEAD) == _is(place)
-            }
-            for key in [*ledger.entries, *(each for each in of_place if each not in ledger.entries)]:
-                entry = ledger.entries.get(key)
-                if entry is not None and entry.share == STATE:
-                    continue
-                line = _line(key, entry, of_place.get(key))
-                if line["verdict"] == MOVED:
-                    line["is_there"] = (place, key) in there
-                    counts["there"] += (place, key) in there
-                counts[str(line["verdict"])] += 1
-                file.write(json.dumps({"entity": str(place), **line}) + "\n")
+    for place, ledger in ledgers.items():
+        of_place = {key: (share, text) for (share, key), text in left.items() if (share is Share.DEAD) == _is(place)}
+        entries = {
+            key: each
+            for key, each in ledger.entries.items()
+            if each.share != STATE and (each.run > ledger.finished or key in of_place)
+        }
+        for key in [*entries, *(each for each in of_place if each not in entries)]:
+            line = _line(key, entries.get(key), of_place.get(key))
+            if line["verdict"] == MOVED:
+                line["is_there"] = (place, key) in there
+                counts["there"] += (place, key) in there
+            counts[str(line["verdict"])] += 1
+            lines.append(json.dumps({"entity": str(place), **line}) + "\n")
+    if lines:
+        with open_private(path, "w") as file:
+            file.writelines(lines)
     return counts
 
 

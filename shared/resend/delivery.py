@@ -13,7 +13,8 @@ from shared.protocols import Outgoing, Output
 from shared.resend.evidence import Answer, Question, answers
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
-from shared.resend.places import Destination, Place, Scene, destination_of
+from shared.resend.numbering import next_number
+from shared.resend.places import Destination, Place, Scene, destination_of, place_of
 
 _SEND_SECONDS = 30.0
 
@@ -98,6 +99,7 @@ class TargetDelivery:
         self._edits = edits
         self._routing = routing
         self._outputs = outputs
+        self._numbered: set[Destination] = set()
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* as it is to be sent, or why it cannot be sent."""
@@ -116,6 +118,7 @@ class TargetDelivery:
         """Send *messages*, all to one destination, in their order."""
         destination = messages[0].destination
         keys = [each.key for each in messages]
+        await self._note_number(destination, messages[0].outgoing.session_id)
         await self.ledger.note(SENDING, keys, str(destination))
         output = self._outputs[destination.alias]
         answers = await output.send(
@@ -136,6 +139,14 @@ class TargetDelivery:
         await self.ledger.note(self.accepted_is, result.sent, str(destination))
         await self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
         return result
+
+    async def _note_number(self, destination: Destination, session_id: str | None) -> None:
+        """Note where the numbers of a destination begin, which shows later what has entered it."""
+        if destination not in self._numbered:
+            self._numbered.add(destination)
+            entity = place_of(destination, self._scene.configuration)
+            if entity is not None:
+                await next_number(entity, self._scene.settings, session_id, str(destination), self.ledger)
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Return what a look at the destination shows."""

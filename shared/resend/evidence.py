@@ -5,7 +5,9 @@ What happened to messages whose send was interrupted: the target may have accept
    ledger: it was sent. Without the proof, any producer may have sent it.
 2. A queue delivers in order. So a message that is not there was not sent, if all that the same run had sent to the
    queue before is still there, and with sessions also one of the same session: a consumer would have taken those first.
-3. Otherwise it is unclear: it may have been consumed. It is not sent again, and reported.
+3. It was not sent either if every number since its run began is that of a message that is still there: see
+   `shared.resend.numbering`. This decides as long as nobody consumes, and of a topic if nobody sends.
+4. Otherwise it is unclear: it may have been consumed. It is not sent again, and reported.
 
 A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the messages came from it.
 """
@@ -22,8 +24,9 @@ from shared.message.peeked import PeekedMessage
 from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
 from shared.resend.letters import Letter
+from shared.resend.numbering import cancel_probe, is_complete, is_probe, next_number
 from shared.resend.peek import peek
-from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene
+from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
 
 # What a process has written to a connection before it was killed may reach the target this much later.
 SETTLE_SECONDS = 5.0
@@ -35,6 +38,8 @@ class Answer(StrEnum):
     SENT = "sent"
     NOT_SENT = "not sent"
     UNCLEAR = "unclear"
+    LOCKED = "locked"
+    """It was sent, and another receiver has locked it before all was done with it."""
 
 
 class Question(NamedTuple):
@@ -59,7 +64,14 @@ async def answers(
         return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
     gets_all = SUBSCRIPTION not in readable.entity.lower()
     return await answers_at(
-        questions, scene.place, readable, scene.settings, stopping, ledger=ledger, gets_all=gets_all
+        questions,
+        scene.place,
+        readable,
+        scene.settings,
+        stopping,
+        ledger=ledger,
+        gets_all=gets_all,
+        entity=place_of(destination, scene.configuration),
     )
 
 
@@ -72,11 +84,25 @@ async def answers_at(
     *,
     ledger: Ledger,
     gets_all: bool,
+    entity: Place | None,
 ) -> dict[str, Answer]:
-    """Return what a look at *readable*, which *gets_all* that is sent or only some, shows; otherwise as `answers`."""
+    """
+    Return what a look at *readable*, which *gets_all* that is sent to *entity* or only some, shows.
+
+    Otherwise as `answers`.
+    """
     if not await may_look(questions, stopping):
         return {}
-    there, sessions = await _resent(place, readable, settings, ledger)
+    there, sessions, numbers = set[str](), set[str | None](), set[int]()
+    async with contextlib.aclosing(peek(readable, settings)) as peeked:
+        async for letter, _ in peeked:
+            numbers.add(letter.number or 0)
+            key = resent_key(letter, place, ledger)
+            if key is not None:
+                there.add(key)
+                sessions.add(letter.session_id)
+            elif entity is not None and is_probe(letter, ledger):
+                await cancel_probe(entity, settings, letter, questions[0].entry.to, ledger)
     found: dict[str, Answer] = {}
     untouched: dict[int, bool] = {}
     for each in questions:
@@ -88,7 +114,27 @@ async def answers_at(
         is_first_of_session = each.session_id is not None and each.session_id not in sessions
         is_proof = gets_all and untouched[each.entry.run] and not is_first_of_session
         found[each.key] = Answer.NOT_SENT if is_proof else Answer.UNCLEAR
+    unclear = [each for each in questions if found[each.key] is Answer.UNCLEAR]
+    if unclear and entity is not None:
+        there_now = numbers if entity.entity.lower() == readable.entity.lower() else set[int]()
+        for each in await never_entered(unclear, entity, settings, there_now, ledger):
+            found[each.key] = Answer.NOT_SENT
     return found
+
+
+async def never_entered(
+    questions: Sequence[Question], entity: Place, settings: Mapping[str, str], there: set[int], ledger: Ledger
+) -> list[Question]:
+    """Return those of *questions* that never entered *entity*, where messages with the numbers *there* are."""
+    to = questions[0].entry.to
+    known = there | {number for _, number in ledger.numbers_of(to)}
+    end = await next_number(entity, settings, questions[0].session_id, to, ledger)
+    starts = dict(reversed(ledger.numbers_of(to)))
+    return [
+        each
+        for each in questions
+        if end is not None and each.entry.run in starts and is_complete(starts[each.entry.run], end, known)
+    ]
 
 
 async def may_look(questions: Sequence[Question], stopping: asyncio.Event) -> bool:
@@ -102,28 +148,14 @@ async def may_look(questions: Sequence[Question], stopping: asyncio.Event) -> bo
 
 def _readable(place: Place, destination: Destination, configuration: Configuration) -> Place | None:
     """Return the queue to peek at, or the subscription that the messages came from, None if there is neither."""
-    connection = configuration.connections[destination.alias]
-    if not connection.end.has_dead_letters or connection.setting is None:
+    entity = place_of(destination, configuration)
+    if entity is None:
         return None
     owner = place.entity[: -len(DEAD_LETTERS)] if place.is_dead_letter_queue else place.entity
     topic = owner.lower().partition(SUBSCRIPTION)[0]
     if SUBSCRIPTION in owner.lower() and place.site == destination.site and topic == destination.entity.lower():
         return place._replace(entity=owner)
-    return Place(destination.alias, destination.site, connection.setting, destination.entity)
-
-
-async def _resent(
-    place: Place, readable: Place, settings: Mapping[str, str], ledger: Ledger
-) -> tuple[set[str], set[str]]:
-    """Return the keys of the messages of *place* whose copies are in *readable*, and the sessions of these copies."""
-    keys: set[str] = set()
-    sessions: set[str] = set()
-    async with contextlib.aclosing(copies_of(place, readable, settings, ledger)) as copies:
-        async for key, letter, _ in copies:
-            keys.add(key)
-            if letter.session_id is not None:
-                sessions.add(letter.session_id)
-    return keys, sessions
+    return entity
 
 
 async def copies_of(

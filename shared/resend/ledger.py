@@ -98,6 +98,9 @@ class Ledger:
         self.run = 0
         self.share = ""
         """What is noted from now on; see `Entry.share`."""
+        self.finished = 0
+        """The last run after which nothing was left."""
+        self._numbers: dict[str, list[tuple[int, int]]] = {}
         self._secret = secrets.token_hex(16)
         self._store = store
         self._name = name
@@ -163,6 +166,19 @@ class Ledger:
         await self._append(line)
         self._apply(line)
 
+    async def note_number(self, place: str, number: int) -> None:
+        """Record the number that a message sent to *place* now would get; see `shared.resend.numbering`."""
+        await self._append({"place": place, "number": number})
+        self._numbers.setdefault(place, []).append((self.run, number))
+
+    def numbers_of(self, place: str) -> Sequence[tuple[int, int]]:
+        """Return the recorded numbers of *place*, each with its run."""
+        return self._numbers.get(place, ())
+
+    async def note_finished(self) -> None:
+        """Record that nothing is left: what runs do from now on is another round."""
+        await self._append({"finished": self.run})
+
     def sent_before(self, entry: Entry) -> list[str]:
         """Return what the latest run up to that of *entry* is known to have sent to the same target."""
         by_run: dict[int, list[str]] = {}
@@ -192,7 +208,7 @@ class Ledger:
             self.entries[key] = entry
 
     def _read(self, lines: Iterable[str]) -> None:
-        self.entries, self.run = {}, 0
+        self.entries, self.run, self.finished, self._numbers = {}, 0, 0, {}
         for line in lines:
             try:
                 content = json.loads(line)
@@ -200,6 +216,10 @@ class Ledger:
                     self._check(content)
                     self.run = content["run"]
                     self._secret = str(content.get("secret", self._secret))
+                elif "finished" in content:
+                    self.finished = int(content["finished"])
+                elif "number" in content:
+                    self._numbers.setdefault(content["place"], []).append((self.run, int(content["number"])))
                 elif "key" in content:  # of a repair, until version 0.2
                     self._apply({"keys": [content["key"]], "state": content["state"], "at": 0.0, "to": ""})
                 else:

@@ -169,6 +169,14 @@ def destination_named(text: str, configuration: Configuration) -> Destination:
     return Destination(alias, configuration.site(alias), entity)
 
 
+def place_of(destination: Destination, configuration: Configuration) -> Place | None:
+    """Return a queue or topic that takes requests of a sender, None if a destination is something else."""
+    connection = configuration.connections[destination.alias]
+    if not connection.end.has_dead_letters or connection.setting is None:
+        return None
+    return Place(destination.alias, destination.site, connection.setting, destination.entity)
+
+
 def destination_of(text: str, configuration: Configuration) -> Destination:
     """Return the destination whose text, SITE/ENTITY, is *text*; raises ConfigError if no connection leads there."""
     site, _, entity = text.partition("/")

@@ -93,6 +93,7 @@ class Run:
         self._stopping = asyncio.Event()
         self._failures = 0
         self._has_sent = not delivery.proves_by_order
+        self._sent: set[str] = set()
 
     def stop(self) -> None:
         """End the run after the step that is under way."""
@@ -191,7 +192,10 @@ class Run:
             else:
                 is_new = self._hold.keep_back(each) or is_new
         await self._resolve([key for key in wanted if self._ledger.state(key) in OPEN])
-        before = [each for key, each in wanted.items() if self._ledger.state(key) in DONE]
+        done = {key: each for key, each in wanted.items() if self._ledger.state(key) in DONE}
+        # One that this run has sent, and that lost its lock before it was completed, is counted already.
+        await self._complete(source, [each for key, each in done.items() if key in self._sent])
+        before = [each for key, each in done.items() if key not in self._sent]
         for key, each in wanted.items():
             if self._ledger.state(key) not in DONE and key in self._agenda:
                 self._hold.add(key, each)
@@ -226,6 +230,7 @@ class Run:
         attempt = await self._delivery.send(batch)
         self._has_sent = self._has_sent or bool(attempt.sent)
         self._failures = 0 if attempt.error is None else self._failures + 1
+        self._sent.update(attempt.sent)
         for key in attempt.sent:
             self._agenda.pass_by(key)
         for key, reason in attempt.rejected.items():
@@ -300,7 +305,10 @@ class Run:
             elif self._options.unclear is Unclear.COMPLETE:
                 by_answer[Answer.SENT] += unclear
             else:
-                self._leave_unclear(unclear, to)
+                text = f"unclear: an interrupted run may have sent it to {to}, where it is not found"
+                self._leave_with_others(unclear, text, "an unclear message")
+            text = f"it is at {to}, and locked there: run the command again when the lock has ended, in five minutes"
+            self._leave_with_others(by_answer[Answer.LOCKED], text, "a locked message")
             await self._ledger.note(SENT, by_answer[Answer.SENT], to)
             await self._ledger.note(REFUSED, by_answer[Answer.NOT_SENT], to)
             for key in by_answer[Answer.SENT]:
@@ -313,12 +321,13 @@ class Run:
             # Without a look at the target nothing is known about them.
             return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
 
-    def _leave_unclear(self, keys: Sequence[str], to: str) -> None:
-        unclear = set(keys)
+    def _leave_with_others(self, keys: Sequence[str], reason: str, what: str) -> None:
+        """Leave messages for a *reason*, and those behind them in their sessions."""
+        left = set(keys)
         for key in keys:
-            later = [each for each in self._agenda.behind(key) if each not in unclear]
-            self._leave([key], f"unclear: an interrupted run may have sent it to {to}, where it is not found")
-            self._leave(later, "held back: it is behind an unclear message of its session")
+            later = [each for each in self._agenda.behind(key) if each not in left]
+            self._leave([key], reason)
+            self._leave(later, f"held back: it is behind {what} of its session")
 
     async def _sleep(self, seconds: float, source: Source | None = None) -> None:
         """Wait, with locks renewed, unless the run is to stop."""

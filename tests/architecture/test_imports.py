@@ -76,7 +76,10 @@ ONLY_THERE = {
 }
 
 ONLY_THESE = {
-    "shared.message": ("shared.message", "shared.amqp", "shared.errors", "shared.clock", "shared.printable", "msgspec"),
+    "shared.message": (
+        *("shared.message", "shared.rules", "shared.amqp"),
+        *("shared.errors", "shared.clock", "shared.printable", "msgspec"),
+    ),
     "shared.amqp": ("shared.amqp", "shared.errors", "shared.clock"),
     "shared.errors": ("shared.errors",),
     "shared.clock": ("shared.clock",),

@@ -21,6 +21,8 @@ from local.broker.core.content import read_content
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
+from shared.ends.service_bus.management import ManagementConnection
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import MessageRejected
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
@@ -301,6 +303,80 @@ def test_an_answer_that_was_lost_and_a_message_that_was_consumed_meanwhile_are_u
     known = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "complete")
     assert (known.returncode, "1 completed: an earlier run had sent them" in known.stdout) == (0, True)
     assert ids(site.there("orders", site="east")) == ["m-2"]
+
+
+@pytest.mark.parametrize(
+    ("to", "later", "arrives", "is_consumed", "is_clear"),
+    [
+        ("sessions", 0, False, False, True),
+        ("sessions", 3, False, False, True),
+        ("orders", 0, False, False, True),
+        ("orders", 3, False, True, False),
+        ("sessions", 0, True, True, False),
+        ("sessions", 3, True, True, False),
+        ("sessions", 0, True, False, True),
+    ],
+)
+def test_a_run_killed_between_the_ledger_and_its_first_send_decides_by_the_numbers_of_the_target(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    to: str,
+    later: int,
+    *,
+    arrives: bool,
+    is_consumed: bool,
+    is_clear: bool,
+) -> None:
+    """Only while nobody consumes is it known that a message was never sent; no property of a message shows it."""
+    site.bury("orders", [delivered(n, session_id="s", named={"n": long(n)}) for n in range(20)])
+    send = ServiceBusOutput.send
+
+    async def killed(self: ServiceBusOutput, *arguments: Any, **options: Any) -> Any:
+        if arrives:
+            await send(self, *arguments, **options)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceBusOutput, "send", killed)
+        with pytest.raises(Killed):
+            site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}")
+    others = [read_content(delivered(None, message_id=f"other-{n}", session_id="other")) for n in range(later)]
+    site.broker.inspect("east", lambda each: [each.target(to).publish(one) for one in others])
+    if is_consumed:
+        site.empty(to, site="east")
+    again = site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}", "--wait", "10")
+    arrived = [each for each in ids(site.there(to, site="east")) if not each.startswith("other")]
+    if is_clear:
+        assert (again.returncode, len(site.dead())) == (0, 0), again.stdout + again.stderr
+        assert arrived == [f"m-{n}" for n in range(20)]
+    else:
+        assert "1 left: unclear" in again.stdout
+        assert "19 left: held back" in again.stdout
+        assert arrived == []
+    scheduled = site.broker.counts("east")[to].scheduled
+    assert scheduled == 0
+
+
+def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behind(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.bury("orders", [delivered(1, session_id="s")])
+
+    async def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ManagementConnection, "cancel_scheduled", killed)
+        with pytest.raises(Killed):
+            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions")
+    assert site.broker.counts("east")["sessions"].scheduled == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceBusOutput, "send", killed)
+        with pytest.raises(Killed):
+            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions")
+    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions")
+    assert (done.returncode, ids(site.there("sessions", site="east"))) == (0, ["m-1"]), done.stdout
+    assert site.broker.counts("east")["sessions"].scheduled == 0
 
 
 def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: Site) -> None:

@@ -10,10 +10,13 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.admin.thread import RunningAdmin
 from local.broker.thread import RunningBroker
+from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend import evidence
+from shared.resend.receiver import Receiver
 from tests.end_to_end.dead_letter_site import property_of
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite
 from tests.impatience import impatient_clients
+from tests.messages import delivered
 
 EVERYTHING = ["active-0", "active-1", "deferred-0", "deferred-1", "scheduled-0", "scheduled-1"]
 
@@ -191,3 +194,63 @@ def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_me
     assert "another receiver took it" in done.stderr
     assert len(taken) <= 1
     assert len(site.dead()) == 3
+
+
+class Killed(BaseException):
+    """Ends a run as SIGKILL would."""
+
+
+def killed(*_: Any, **__: Any) -> Any:
+    raise Killed
+
+
+@pytest.mark.parametrize(("queue", "method"), [("orders", "defer"), ("sessions", "defer"), ("orders", "dead_letter")])
+def test_what_a_killed_run_has_locked_at_the_target_is_waited_for(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, queue: str, method: str
+) -> None:
+    site.fill(queue, 3, sessions=queue == "sessions")
+    with monkeypatch.context() as patch:
+        patch.setattr(Receiver, method, killed)
+        with pytest.raises(Killed):
+            site.evacuate(f"west/{queue}")
+    if queue == "orders":
+        early = site.evacuate(f"west/{queue}", "east", "--wait", "0.1")
+        assert early.returncode == 1
+        assert f"it is at east/{queue}, and locked there" in early.stdout
+        assert "not found" not in early.stdout
+    again = site.evacuate(f"west/{queue}")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert site.names(queue, "west") == []
+    arrived = site.names(queue, "east")
+    assert len(arrived) == len(set(arrived)) == 9
+    assert len(site.there(f"{queue}/$DeadLetterQueue", site="east")) == 3
+
+
+def test_a_run_killed_before_its_first_send_is_decided_by_the_next_one(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.fill("sessions", 3, sessions=True)
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(ServiceBusOutput, "send", killed)
+            with pytest.raises(Killed):
+                site.evacuate("west/sessions")
+    again = site.evacuate("west/sessions")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert site.names("sessions", "west") == []
+    assert len(site.names("sessions", "east")) == 9
+
+
+def test_the_verdicts_are_those_of_one_round(site: EvacuationSite) -> None:
+    verdicts = site.folder / "build/evacuation/west/orders.verdicts.jsonl"
+
+    def moved(*ids: str) -> list[str]:
+        site.publish("orders", [delivered(None, message_id=each) for each in ids])
+        done = site.evacuate("west/orders")
+        assert done.returncode == 0, done.stdout
+        return [json.loads(line)["sequence_number"] for line in verdicts.read_text().splitlines()]
+
+    assert moved("a", "b") == ["1", "2"]
+    site.empty("orders", site="east")
+    assert moved("c") == ["3"]
+    assert moved() == ["3"]
