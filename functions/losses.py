@@ -39,5 +39,6 @@ def register_losses(app: func.FunctionApp, watches: Sequence[LossWatch]) -> None
         now = datetime.now(UTC)
         await some_at_once([look_at(watch, now) for watch in watches])
 
-    decorated = app.timer_trigger(arg_name="timer", schedule=_EVERY_MINUTE, run_on_startup=False)(look)
+    # A task's first look must come before its first message. More instances look more often, which changes nothing.
+    decorated = app.timer_trigger(arg_name="timer", schedule=_EVERY_MINUTE, run_on_startup=True)(look)
     app.function_name(NAME)(decorated)

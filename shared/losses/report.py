@@ -26,6 +26,8 @@ class WatchState(msgspec.Struct, omit_defaults=True):
     """By task."""
     parts: dict[str, Numbers] = {}
     """By partition of the source; one in a Service Bus entity that is not partitioned."""
+    is_first: bool = False
+    """Whether the journals had nothing at the first look."""
     lacks: list[int] = []
     """When a `best_effort` journal began to lack records, and when that was last read."""
 

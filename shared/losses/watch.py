@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger("busway.losses")
 _PARTITION_BITS = 48
 _SAVE_AFTER = 300_000
 _SKEW = 30_000
-"""By how much the clock of the service may be ahead, in milliseconds."""
+"""By how much the clock of the service may be ahead or behind, in milliseconds."""
 
 
 class Seen(NamedTuple):
@@ -133,6 +133,8 @@ class LossWatch:
         state = WatchState(VERSION, str(self._place), time, time)
         for task, tail in self._tails.items():
             state.offsets[task] = await tail.start(now)
+        # At a task's first start nothing was received before the first look.
+        state.is_first = document is None and not any(each.blobs for each in state.offsets.values())
         return state, version, b""
 
     async def _read(self, state: WatchState, now: datetime) -> bool:
@@ -148,8 +150,9 @@ class LossWatch:
             for line in reading.lines:
                 self._add(line, parts, state, time)
         for name, received in parts.items():
-            # What was enqueued before the first look may have been received before it, too.
-            numbers = state.parts.setdefault(name, Numbers(state.started + _SKEW))
+            # What was enqueued before the first look may have been received before it, too, unless that is the first.
+            since = state.started + (-_SKEW if state.is_first else _SKEW)
+            numbers = state.parts.setdefault(name, Numbers(since))
             recovered = numbers.receive(received, time)
             if recovered:
                 text = "messages that were reported as lost have been received or repaired"

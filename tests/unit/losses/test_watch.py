@@ -158,6 +158,28 @@ def test_a_member_that_becomes_a_thousand_times_as_many_bytes_is_not_unpacked(te
     assert peak < 160 << 20
 
 
+def test_a_loss_right_after_the_first_start_is_reported() -> None:
+    """The look at the start finds an empty journal: a number that is missing later was not received before."""
+    world = Watched()
+    world.look(0)
+    world.blobs.write(NOW + timedelta(seconds=2), 1, 2, 4)
+    assert [world.look(minute) for minute in (1, 2, 3, 4)] == [[], [], [3], []]
+
+
+def test_what_was_received_before_the_first_look_is_no_loss() -> None:
+    """Numbers are compared from half a minute after a look that finds records on: those of before are not read."""
+    world = Watched()
+    world.blobs.write(NOW - timedelta(seconds=2), 1, 2, 3)
+    world.look(0)
+    world.blobs.write(NOW + timedelta(seconds=2), 1, 4)
+    assert [world.look(minute) for minute in (1, 2, 3, 4)] == [[], [], [], []]
+    idle = Watched()
+    idle.look(0)
+    idle.blobs.write(NOW + timedelta(seconds=2), 5, enqueued_time=round((NOW - 60 * MINUTE).timestamp() * 1e6))
+    idle.blobs.write(NOW + timedelta(seconds=3), 90, 91)
+    assert [idle.look(minute) for minute in (1, 2, 3, 4)] == [[], [], [], []]
+
+
 def test_a_record_that_comes_while_the_source_is_asked_is_no_loss() -> None:
     world = Watched()
     world.look(0)
