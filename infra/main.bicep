@@ -13,7 +13,7 @@
 // from a new subscription when it creates the first other rule, and messages that are sent before that pass $Default.
 
 import { thresholdsType } from 'modules/alerts.bicep'
-import { namespaceType, tasksType } from 'modules/types.bicep'
+import { namespaceType, networkType, tasksType } from 'modules/types.bicep'
 
 targetScope = 'resourceGroup'
 
@@ -53,7 +53,7 @@ param plan string = 'flex-consumption'
 @allowed([512, 2048, 4096])
 param instanceMemory int = 2048
 
-@description('The most instances of the app; on Flex Consumption the sum over all functions, lanes and timers too.')
+@description('The most instances of the app; on Flex Consumption the sum over all functions, lanes and timers too. Some regions refuse less than 40.')
 @minValue(1)
 @maxValue(1000)
 param maximumInstances int = 40
@@ -74,12 +74,21 @@ param premiumSku string = 'EP1'
 @maxValue(100)
 param premiumInstances int = 1
 
+@description('Resource id of a Premium plan that exists, which the app joins instead of a new one; with plan = \'premium\'.')
+param planId string = ''
+
+@description('Whether the plan and, with privateNetworking, the environment of the jobs are spread over availability zones. Premium needs two instances, Flex Consumption two for each alwaysReady.')
+param zoneRedundant bool = false
+
 @description('App settings of yours, which replace those of the template: a connection string as a reference to a key vault, for example. Put no secrets here.')
 param appSettings object = {}
 
 @description('Whether the app may use all entities of the namespaces, or only those that its tasks name.')
 @allowed(['entities', 'namespace'])
 param roleScope string = 'entities'
+
+@description('Whether the app is Data Owner of its Service Bus sources: then Azure Functions counts their messages and adds instances for the whole backlog at once. Data Receiver, the default, adds one at a time.')
+param scaleByBacklog bool = false
 
 @description('Object id of the person, group or application that operates the deployment (busway apply, smoke, status, repair); empty for none.')
 param operatorPrincipalId string = ''
@@ -98,11 +107,18 @@ param journal bool = true
 @minValue(9)
 param journalDays int = 35
 
+@description('Days for which the results of the reconciliation are kept.')
+@minValue(30)
+param resultDays int = 400
+
 @description('Whether the account of the journals has a hierarchical namespace, for a cluster instead of the Container Apps job. It cannot be changed later.')
 param journalFolders bool = false
 
 @description('Whether the app may only add to the journal, not change or delete what is there. Taps that peek need false: they overwrite their position.')
 param journalAppendOnly bool = false
+
+@description('Resource id of the definition of a role that may read blobs and add to them, for journalAppendOnly. Without one it is created, which takes Owner or User Access Administrator: Contributor may not.')
+param journalAppenderRoleId string = ''
 
 @description('Redundancy of the storage accounts of the app and of the journal.')
 @allowed(['Standard_LRS', 'Standard_ZRS', 'Standard_GRS', 'Standard_GZRS'])
@@ -145,7 +161,10 @@ param workbook bool = true
 @description('Whether to deploy a virtual network with private endpoints, and to close the public networks of everything else. The app then reaches namespaces, storage and vault only from there.')
 param privateNetworking bool = false
 
-@description('Addresses of the virtual network, at least a /22.')
+@description('With privateNetworking: a virtual network that exists, instead of a new one with a NAT gateway.')
+param existingNetwork networkType?
+
+@description('Addresses of a new virtual network, at least a /22.')
 param networkAddresses string = '10.90.0.0/22'
 
 @description('Whether namespaces, storage and vault can be reached from public networks. Disabled without privateNetworking needs private endpoints of yours.')
@@ -173,17 +192,38 @@ var placed = map(
             ? 'existing'
             : empty(site.queues) && empty(site.topics) && empty(site.hubs) ? 'unused' : 'new'
       group: namespaces[?site.alias].?resourceGroup ?? resourceGroup().name
+      subscription: namespaces[?site.alias].?subscription ?? subscription().subscriptionId
       region: namespaces[?site.alias].?location ?? location
       tier: namespaces[?site.alias].?sku ?? (site.kind == 'service-bus' ? serviceBusSku : eventHubsSku)
       units: namespaces[?site.alias].?capacity ?? 1
+      maximumUnits: namespaces[?site.alias].?maximumCapacity ?? 10
+      keys: namespaces[?site.alias].?keys ?? false
     })
 )
-var ours = filter(placed, site => site.place == 'new' || site.place == 'existing')
+var paired = map(
+  placed,
+  site =>
+    union(
+      site,
+      site.place != 'new' || namespaces[?site.alias].?pairedRegion == null
+        ? {}
+        : {
+            second: {
+              name: '${take(site.name, 43)}-second'
+              pair: '${take(site.name, 45)}-pair'
+              region: namespaces[site.alias].pairedRegion
+            }
+          }
+    )
+)
+var ours = filter(paired, site => site.place == 'new' || site.place == 'existing')
 var withoutPrivateEndpoints = filter(
   ours,
   site =>
     site.kind == 'service-bus' && site.place == 'new' && site.tier == 'Standard' && publicNetworkAccess == 'Disabled'
 )
+
+var withoutPairs = filter(ours, site => site.kind == 'service-bus' && site.tier == 'Standard' && site.?second != null)
 
 var unknownTasks = filter(objectKeys(alwaysReady), task => !contains(tasks.functions, task))
 // Functions without an instance of their own starve without an error. Four timers, and those for HTTP together, are Busway's.
@@ -211,14 +251,14 @@ var vaultName = empty(keyVaultName) ? 'busway-${unique}' : keyVaultName
 
 // NAME__fullyQualifiedNamespace instead of a connection string: the app uses its identity, no key.
 var connectionSettings = toObject(
-  filter(placed, site => !contains(appSettings, site.setting)),
+  filter(paired, site => !contains(appSettings, site.setting)),
   site => '${site.setting}__fullyQualifiedNamespace',
-  site => namespaces[?site.alias].?host ?? '${site.name}.${serviceBusDomain}'
+  site => namespaces[?site.alias].?host ?? '${site.?second.?pair ?? site.name}.${serviceBusDomain}'
 )
 var storeSettings = toObject(tasks.stores, setting => '${setting}__blobServiceUri', setting => appStorageAddress)
 var journalSettings = hasJournal ? { '${tasks.journal!.setting}__blobServiceUri': journalAddress } : {}
 
-module network 'modules/network.bicep' = if (privateNetworking) {
+module network 'modules/network.bicep' = if (privateNetworking && existingNetwork == null) {
   name: 'network'
   params: {
     name: '${functionAppName}-network'
@@ -230,12 +270,16 @@ module network 'modules/network.bicep' = if (privateNetworking) {
   }
 }
 
+var subnets = privateNetworking ? (existingNetwork ?? network!.outputs.network) : null
+
 module sites 'modules/sites.bicep' = {
   name: 'sites'
   params: {
-    sites: empty(withoutPrivateEndpoints)
-      ? ours
-      : fail('Service Bus has private endpoints in the Premium tier only: set serviceBusSku to Premium.')
+    sites: !empty(withoutPrivateEndpoints)
+      ? fail('Service Bus has private endpoints in the Premium tier only: set serviceBusSku to Premium.')
+      : !empty(withoutPairs)
+          ? fail('Service Bus has pairs in the Premium tier only: set sku to Premium, or remove pairedRegion.')
+          : ours
     deployEntities: deployEntities
     publicNetworkAccess: publicNetworkAccess
     journalHub: journalHub
@@ -252,6 +296,7 @@ module siteRoles 'modules/site-roles.bicep' = {
     sites: ours
     principalId: app.outputs.principalId
     scope: roleScope
+    scaleByBacklog: scaleByBacklog
     operatorPrincipalId: operatorPrincipalId
     operatorPrincipalType: operatorPrincipalType
     unique: unique
@@ -305,6 +350,8 @@ module app 'modules/function-app.bicep' = {
     alwaysReady: empty(unknownTasks)
       ? alwaysReadyFunctions
       : fail('alwaysReady names ${join(unknownTasks, ', ')}, which is not a task')
+    planId: planId
+    zoneRedundant: zoneRedundant
     premiumSku: premiumSku
     premiumInstances: premiumInstances
     storageName: appStorage.outputs.name
@@ -312,7 +359,7 @@ module app 'modules/function-app.bicep' = {
     contentStorageName: plan == 'premium' ? contentStorageName : ''
     contentShare: 'app'
     insightsName: monitoring.outputs.insightsName
-    subnetId: network.?outputs.appSubnetId ?? ''
+    subnetId: subnets.?appSubnetId ?? ''
     publicNetworkAccess: appPublicNetworkAccess
     tags: tags
     settings: union(
@@ -364,8 +411,10 @@ module journalStorage 'modules/journal-storage.bicep' = if (hasJournal) {
     container: tasks.?journal.?container ?? 'journal'
     isCaptured: journalHub != null
     journalDays: journalDays
+    resultDays: resultDays
     hierarchicalNamespace: journalFolders
     appendOnly: journalAppendOnly
+    appenderRoleId: journalAppenderRoleId
     publicNetworkAccess: publicNetworkAccess
     appPrincipalId: app.outputs.principalId
     operatorPrincipalId: operatorPrincipalId
@@ -392,7 +441,8 @@ module reconcileJob 'modules/reconcile-job.bicep' = if (hasNight) {
     registryName: registry
     storageName: journalStorageName
     container: tasks.?journal.?container ?? 'journal'
-    subnetId: network.?outputs.nightlySubnetId ?? ''
+    subnetId: subnets.?nightlySubnetId ?? ''
+    zoneRedundant: zoneRedundant
     // Microsoft's sample has nothing to do every hour.
     hourly: hourly && !empty(reconcileImage)
     workspaceId: monitoring.outputs.workspaceId
@@ -430,8 +480,8 @@ module appEndpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
   name: 'endpoints-app'
   params: {
     location: location
-    subnetId: network!.outputs.endpointSubnetId
-    zoneIds: network!.outputs.zoneIds
+    subnetId: subnets!.endpointSubnetId
+    zoneIds: subnets.?zoneIds ?? {}
     endpoints: concat(
       [{ name: '${functionAppName}-storage', targetId: appStorage.outputs.id, part: 'blob' }],
       plan == 'premium'
@@ -446,13 +496,13 @@ module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
   name: 'endpoints'
   params: {
     location: location
-    subnetId: network!.outputs.endpointSubnetId
-    zoneIds: network!.outputs.zoneIds
+    subnetId: subnets!.endpointSubnetId
+    zoneIds: subnets.?zoneIds ?? {}
     endpoints: concat(
       map(ours, site => {
         name: '${functionAppName}-${site.alias}'
         targetId: resourceId(
-          subscription().subscriptionId,
+          site.subscription,
           site.group,
           site.kind == 'service-bus' ? 'Microsoft.ServiceBus/namespaces' : 'Microsoft.EventHub/namespaces',
           site.name

@@ -15,6 +15,7 @@ _TOKEN = re.compile(
     |(?P<sign>==|!=|>=|<=|[-+*/<>()\[\],=]))""",
     re.VERBOSE,
 )
+_UNION = re.compile(r"union isfuzzy=true (?P<table>\w+)(, \(datatable\((?P<columns>[\w:, ]+)\) \[\]\))?")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
@@ -25,11 +26,21 @@ _SUMS: Mapping[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operat
 def run(query: str, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
     """Return the rows that *query* gives; a part of the language that is missing here raises ValueError."""
     table, *steps = [each.strip() for each in re.split(r"^\s*\|", query.strip(), flags=re.MULTILINE)]
-    rows = [dict(each) for each in tables[table]]
+    rows = _union(table, tables) if table.startswith("union ") else [dict(each) for each in tables[table]]
     for step in steps:
         verb, _, rest = step.partition(" ")
         rows = _VERBS[verb](rows, rest)
     return rows
+
+
+def _union(text: str, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Return the rows of the tables that exist; without any, an empty one that the query itself has must be there."""
+    match = _UNION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not understood: {text!r}")
+    if match["table"] not in tables and match["columns"] is None:
+        raise ValueError(f"Failed to resolve table or column expression named '{match['table']}'")
+    return [dict(each) for each in tables.get(match["table"], ())]
 
 
 def _where(rows: Iterable[Row], text: str) -> list[Row]:

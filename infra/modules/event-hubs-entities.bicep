@@ -50,6 +50,8 @@ resource eventHub 'Microsoft.EventHub/namespaces/eventhubs@2024-01-01' = [
   }
 ]
 
+// One after the other: two changes below one hub at a time are refused (409).
+@batchSize(1)
 resource group 'Microsoft.EventHub/namespaces/eventhubs/consumergroups@2024-01-01' = [
   for each in consumerGroups: {
     name: '${namespaceName}/${each.hub}/${each.name}'

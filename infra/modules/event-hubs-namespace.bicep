@@ -1,5 +1,7 @@
 // An Event Hubs namespace. Its hubs are in event-hubs-entities.bicep.
 
+import { secondType } from 'types.bicep'
+
 @description('Name of the namespace, unique in Azure.')
 @minLength(6)
 @maxLength(50)
@@ -14,6 +16,15 @@ param sku string
 
 @description('Throughput units of the Standard tier, processing units of Premium.')
 param capacity int
+
+@description('Throughput units to which the Standard tier may raise the capacity by itself.')
+param maximumCapacity int
+
+@description('Whether connection strings with keys may be used, beside identities.')
+param allowKeys bool
+
+@description('A second namespace, to which the entities are copied and to which the name of the pair can be switched; none without a pair.')
+param second secondType?
 
 @description('Whether the namespace can be reached from public networks.')
 @allowed(['Enabled', 'Disabled'])
@@ -42,31 +53,43 @@ resource namespace 'Microsoft.EventHub/namespaces@2024-01-01' = {
   properties: union(
     {
       minimumTlsVersion: '1.2'
-      disableLocalAuth: true
+      disableLocalAuth: !allowKeys
       publicNetworkAccess: publicNetworkAccess
     },
-    sku == 'Standard' ? { isAutoInflateEnabled: true, maximumThroughputUnits: max(10, capacity) } : {}
+    sku == 'Standard' ? { isAutoInflateEnabled: true, maximumThroughputUnits: max(maximumCapacity, capacity) } : {}
   )
 }
 
-resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = if (!empty(captureStorageName)) {
-  name: empty(captureStorageName) ? 'none' : captureStorageName
+resource partner 'Microsoft.EventHub/namespaces@2024-01-01' = if (second != null) {
+  name: second.?name ?? 'none'
+  location: second.?region ?? location
+  tags: tags
+  sku: { name: sku, tier: sku, capacity: capacity }
+  properties: union(
+    {
+      minimumTlsVersion: '1.2'
+      disableLocalAuth: !allowKeys
+      publicNetworkAccess: publicNetworkAccess
+    },
+    sku == 'Standard' ? { isAutoInflateEnabled: true, maximumThroughputUnits: max(maximumCapacity, capacity) } : {}
+  )
+}
 
-  resource blobs 'blobServices' existing = {
-    name: 'default'
-
-    resource captured 'containers' existing = {
-      name: 'journal-capture'
-    }
+// Applications use the name of the pair; a failover, which a person starts, gives it to the second namespace.
+resource pair 'Microsoft.EventHub/namespaces/disasterRecoveryConfigs@2024-01-01' = if (second != null) {
+  parent: namespace
+  name: second.?pair ?? 'none'
+  properties: {
+    partnerNamespace: partner.id
   }
 }
 
-resource captures 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(captureStorageName)) {
-  scope: storage::blobs::captured
-  name: guid(storage::blobs::captured.id, namespace.id, storageBlobDataContributor)
-  properties: {
+module captures 'storage-role.bicep' = if (!empty(captureStorageName)) {
+  name: 'capture-role-${uniqueString(name)}'
+  params: {
+    storageName: captureStorageName
+    container: 'journal-capture'
     principalId: namespace.identity.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+    role: storageBlobDataContributor
   }
 }

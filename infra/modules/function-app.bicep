@@ -25,6 +25,12 @@ param siteUpdateStrategy string
 @description('Instances on Flex Consumption that are always ready, by the function group (`function:NAME`).')
 param alwaysReady { name: string, instanceCount: int }[]
 
+@description('Resource id of a Premium plan that exists, which the app joins; empty: a new plan.')
+param planId string
+
+@description('Whether the plan is spread over availability zones.')
+param zoneRedundant bool
+
 @description('Size of the instances on Premium.')
 @allowed(['EP1', 'EP2', 'EP3'])
 param premiumSku string
@@ -62,7 +68,6 @@ param tags object
 
 var isFlex = plan == 'flex-consumption'
 var storageBlobDataOwner = 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
-var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
   name: storageName
@@ -76,7 +81,7 @@ resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
   name: insightsName
 }
 
-resource serverFarm 'Microsoft.Web/serverfarms@2024-04-01' = {
+resource serverFarm 'Microsoft.Web/serverfarms@2024-04-01' = if (empty(planId)) {
   name: '${name}-plan'
   location: location
   tags: tags
@@ -91,7 +96,10 @@ resource serverFarm 'Microsoft.Web/serverfarms@2024-04-01' = {
         tier: 'ElasticPremium'
         capacity: premiumInstances
       }
-  properties: union({ reserved: true }, isFlex ? {} : { maximumElasticWorkerCount: maximumInstances })
+  properties: union(
+    { reserved: true, zoneRedundant: zoneRedundant },
+    isFlex ? {} : { maximumElasticWorkerCount: maximumInstances }
+  )
 }
 
 var flexProperties = {
@@ -143,7 +151,7 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
   }
   properties: union(
     {
-      serverFarmId: serverFarm.id
+      serverFarmId: empty(planId) ? serverFarm.id : planId
       httpsOnly: true
       publicNetworkAccess: publicNetworkAccess
     },
@@ -152,7 +160,8 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
       ? {}
       : {
           virtualNetworkSubnetId: subnetId
-          vnetRouteAllEnabled: true
+          // Since this version of the API, for vnetRouteAllEnabled and, on Premium, vnetContentShareEnabled.
+          outboundVnetRouting: union({ applicationTraffic: true }, isFlex ? {} : { contentShareTraffic: true })
         }
   )
 
@@ -192,29 +201,30 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
             WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${contentStorageName};AccountKey=${content!.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
             WEBSITE_CONTENTSHARE: contentShare
             WEBSITE_CONTENTOVERVNET: empty(subnetId) ? '0' : '1'
+            // Resource Manager looks at the share from outside the network, and would be refused (403).
+            WEBSITE_SKIP_CONTENTSHARE_VALIDATION: empty(subnetId) ? '0' : '1'
+            // Scaling then counts messages in a network too, as far as the app's roles let it.
+            TARGET_BASED_SCALING_ENABLED: '1'
           }
     )
   }
 }
 
 // The host keeps its package, its locks and the checkpoints of Event Hubs in blobs.
-resource storageRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: storage
-  name: guid(storage.id, site.id, storageBlobDataOwner)
-  properties: {
+module storageRole 'storage-role.bicep' = {
+  name: 'host-storage-role'
+  params: {
+    storageName: storageName
     principalId: site.identity.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataOwner)
+    role: storageBlobDataOwner
   }
 }
 
-resource telemetryRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: insights
-  name: guid(insights.id, site.id, monitoringMetricsPublisher)
-  properties: {
+module telemetryRole 'telemetry-role.bicep' = {
+  name: 'telemetry-role'
+  params: {
+    insightsName: insightsName
     principalId: site.identity.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', monitoringMetricsPublisher)
   }
 }
 

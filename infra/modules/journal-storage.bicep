@@ -19,15 +19,22 @@ param container string
 @description('Whether Capture writes the journal, to the container `journal-capture`.')
 param isCaptured bool
 
-@description('Days for which journals are kept. A run looks back for a week, and can be repeated as long as its journals exist.')
+@description('Days for which journals are kept, those that Capture wrote too. A run looks back for a week, and can be repeated as long as its journals exist.')
 @minValue(9)
 param journalDays int
+
+@description('Days for which the results of the reconciliation are kept.')
+@minValue(30)
+param resultDays int
 
 @description('Whether the account has a hierarchical namespace, which a cluster (Synapse, Fabric, Databricks) needs to rename a run in one step. It cannot be changed later.')
 param hierarchicalNamespace bool
 
 @description('Whether the app may only add to the journal, not change or delete what is there.')
 param appendOnly bool
+
+@description('Resource id of the definition of the role for that; empty: it is created, which needs the right to write role definitions.')
+param appenderRoleId string
 
 @description('Whether the account can be reached from public networks.')
 @allowed(['Enabled', 'Disabled'])
@@ -116,6 +123,56 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
               }
             }
           }
+          {
+            name: 'old-captures'
+            type: 'Lifecycle'
+            enabled: isCaptured
+            definition: {
+              filters: {
+                blobTypes: [
+                  'blockBlob'
+                ]
+                prefixMatch: [
+                  'journal-capture/'
+                ]
+              }
+              actions: {
+                baseBlob: {
+                  delete: {
+                    daysAfterModificationGreaterThan: journalDays
+                  }
+                }
+              }
+            }
+          }
+          {
+            // Not the file compacted/journal.json, which is written once and says whose journal this is.
+            name: 'old-results'
+            type: 'Lifecycle'
+            enabled: true
+            definition: {
+              filters: {
+                blobTypes: [
+                  'blockBlob'
+                ]
+                prefixMatch: [
+                  'reconciliation/runs/'
+                  'reconciliation/manifests/'
+                  'reconciliation/nightly/'
+                  'reconciliation/compacted/hours/'
+                  'reconciliation/compacted/records/'
+                  'reconciliation/compacted/troubles/'
+                ]
+              }
+              actions: {
+                baseBlob: {
+                  delete: {
+                    daysAfterModificationGreaterThan: resultDays
+                  }
+                }
+              }
+            }
+          }
         ]
       }
     }
@@ -124,7 +181,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
 
 // Creating an append blob, appending a block and reading its length need only these. Without `write` and `delete`, what is in
 // the journal stays as it is until the lifecycle rule above deletes it.
-resource journalAppender 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (appendOnly) {
+resource journalAppender 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (appendOnly && empty(appenderRoleId)) {
   name: guid(resourceGroup().id, name, 'journal-appender')
   properties: {
     roleName: 'Busway journal appender (${name})'
@@ -146,12 +203,16 @@ resource journalAppender 'Microsoft.Authorization/roleDefinitions@2022-04-01' = 
 
 resource appWritesJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: storage::blobs::journal
-  name: guid(storage::blobs::journal.id, appPrincipalId, appendOnly ? 'append' : storageBlobDataContributor)
+  name: guid(
+    storage::blobs::journal.id,
+    appPrincipalId,
+    appendOnly ? 'append${appenderRoleId}' : storageBlobDataContributor
+  )
   properties: {
     principalId: appPrincipalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: appendOnly
-      ? journalAppender.id
+      ? (empty(appenderRoleId) ? journalAppender.id : appenderRoleId)
       : subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
   }
 }

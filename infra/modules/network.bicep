@@ -1,5 +1,7 @@
-// The virtual network of a private deployment: a subnet each for the app, the private endpoints and the nightly job, and the
-// private DNS zones in which the services are found.
+// The virtual network of a private deployment: a subnet each for the app, the private endpoints and the nightly job, a way out
+// for app and job, and the private DNS zones in which the services are found.
+
+import { networkType } from 'types.bicep'
 
 @description('Name of the network.')
 param name string
@@ -29,6 +31,35 @@ var zoneNames = {
 }
 var zones = items(zoneNames)
 
+// Tokens of Entra ID, Resource Manager and Azure Monitor have no private endpoints here, and new networks no way out of their own.
+resource address 'Microsoft.Network/publicIPAddresses@2024-05-01' = {
+  name: '${name}-out'
+  location: location
+  tags: tags
+  sku: {
+    name: 'Standard'
+  }
+  properties: {
+    publicIPAllocationMethod: 'Static'
+  }
+}
+
+resource gateway 'Microsoft.Network/natGateways@2024-05-01' = {
+  name: '${name}-out'
+  location: location
+  tags: tags
+  sku: {
+    name: 'Standard'
+  }
+  properties: {
+    publicIpAddresses: [
+      {
+        id: address.id
+      }
+    ]
+  }
+}
+
 resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
   name: name
   location: location
@@ -42,6 +73,9 @@ resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
         name: 'app'
         properties: {
           addressPrefix: cidrSubnet(addressSpace, 24, 0)
+          natGateway: {
+            id: gateway.id
+          }
           delegations: [
             {
               name: 'app'
@@ -62,6 +96,9 @@ resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
         name: 'nightly'
         properties: {
           addressPrefix: cidrSubnet(addressSpace, 24, 2)
+          natGateway: {
+            id: gateway.id
+          }
           delegations: [
             {
               name: 'nightly'
@@ -99,11 +136,9 @@ resource link 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01'
   }
 ]
 
-output appSubnetId string = resourceId('Microsoft.Network/virtualNetworks/subnets', name, 'app')
-output endpointSubnetId string = resourceId('Microsoft.Network/virtualNetworks/subnets', name, 'endpoints')
-output nightlySubnetId string = resourceId('Microsoft.Network/virtualNetworks/subnets', name, 'nightly')
-output zoneIds object = toObject(
-  zones,
-  each => each.key,
-  each => resourceId('Microsoft.Network/privateDnsZones', each.value)
-)
+output network networkType = {
+  appSubnetId: resourceId('Microsoft.Network/virtualNetworks/subnets', name, 'app')
+  endpointSubnetId: resourceId('Microsoft.Network/virtualNetworks/subnets', name, 'endpoints')
+  nightlySubnetId: resourceId('Microsoft.Network/virtualNetworks/subnets', name, 'nightly')
+  zoneIds: toObject(zones, each => each.key, each => resourceId('Microsoft.Network/privateDnsZones', each.value))
+}

@@ -6,7 +6,7 @@ param location string
 @description('Subnet of the endpoints.')
 param subnetId string
 
-@description('Private DNS zones by the part of a resource.')
+@description('Private DNS zones by the part of a resource; empty if others register the endpoints.')
 param zoneIds object
 
 @description('The endpoints: their names, their resources, and the part of the resource: namespace, blob, file, vault or sites.')
@@ -38,7 +38,7 @@ resource endpoint 'Microsoft.Network/privateEndpoints@2024-05-01' = [
 ]
 
 resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-05-01' = [
-  for (each, index) in endpoints: {
+  for (each, index) in endpoints: if (!empty(zoneIds)) {
     parent: endpoint[index]
     name: 'default'
     properties: {
@@ -46,7 +46,7 @@ resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-05-
         {
           name: each.part
           properties: {
-            privateDnsZoneId: zoneIds[each.part]
+            privateDnsZoneId: zoneIds[?each.part]
           }
         }
       ]

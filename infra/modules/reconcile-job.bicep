@@ -23,6 +23,9 @@ param container string
 @description('Subnet of the environment, delegated to Microsoft.App/environments; empty for none.')
 param subnetId string
 
+@description('Whether the environment is spread over availability zones; only in a network.')
+param zoneRedundant bool
+
 @description('Tags of all resources here.')
 param tags object
 
@@ -41,23 +44,10 @@ param timeoutSeconds int = 10800
 
 var storageBlobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
 var storageBlobDataReader = '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
-var acrPull = '7f951dda-4ed3-4680-a7ca-43fe172d538d'
 var containerAppsJobsOperator = 'b9a307c4-5aa3-4b52-ba60-2b17c136cd7b'
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
   name: storageName
-
-  resource blobs 'blobServices' existing = {
-    name: 'default'
-
-    resource journal 'containers' existing = {
-      name: container
-    }
-
-    resource reconciliation 'containers' existing = {
-      name: 'reconciliation'
-    }
-  }
 }
 
 var jobs = hourly ? [name, '${name}-hourly'] : [name]
@@ -89,7 +79,9 @@ resource containers 'Microsoft.App/managedEnvironments@2024-03-01' = {
         }
       ]
     },
-    empty(subnetId) ? {} : { vnetConfiguration: { infrastructureSubnetId: subnetId, internal: true } }
+    empty(subnetId)
+      ? {}
+      : { vnetConfiguration: { infrastructureSubnetId: subnetId, internal: true }, zoneRedundant: zoneRedundant }
   )
 }
 
@@ -193,33 +185,31 @@ resource job 'Microsoft.App/jobs@2024-03-01' = [
   }
 ]
 
-resource jobReadsJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: storage::blobs::journal
-  name: guid(storage::blobs::journal.id, identity.id, storageBlobDataReader)
-  properties: {
+module jobReadsJournals 'storage-role.bicep' = {
+  name: 'job-reads-journals'
+  params: {
+    storageName: storageName
+    container: container
     principalId: identity.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataReader)
+    role: storageBlobDataReader
   }
 }
 
-resource jobWritesResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: storage::blobs::reconciliation
-  name: guid(storage::blobs::reconciliation.id, identity.id, storageBlobDataContributor)
-  properties: {
+module jobWritesResults 'storage-role.bicep' = {
+  name: 'job-writes-results'
+  params: {
+    storageName: storageName
+    container: 'reconciliation'
     principalId: identity.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+    role: storageBlobDataContributor
   }
 }
 
-resource jobPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(registryName)) {
-  scope: registry
-  name: guid(registry.id, identity.id, acrPull)
-  properties: {
+module jobPulls 'registry-role.bicep' = if (!empty(registryName)) {
+  name: 'job-pulls'
+  params: {
+    registryName: registryName
     principalId: identity.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', acrPull)
   }
 }
 

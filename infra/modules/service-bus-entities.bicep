@@ -55,6 +55,8 @@ resource forwardingQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = [
   }
 ]
 
+// One after the other: two changes below one topic at a time are refused (409).
+@batchSize(1)
 resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [
   for each in subscriptions: {
     name: '${namespaceName}/${each.topic}/${each.name}'
@@ -64,6 +66,7 @@ resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024
 ]
 
 // The first rule takes the place of $Default.
+@batchSize(1)
 resource rule 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = [
   for each in withRules: {
     name: '${namespaceName}/${each.topic}/${each.name}/${each.rule!.name}'

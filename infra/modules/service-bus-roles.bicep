@@ -2,7 +2,7 @@
 // operator may do everything there.
 //
 // `entities`: the app may receive only from the subscriptions and queues that tasks take from, and send only to the queues
-// and topics that they send to. `namespace`: in the whole namespace.
+// and topics that they send to. `namespace`: in the whole namespace. With `scaleByBacklog` it is Data Owner of its sources.
 
 import { subscriptionName } from 'types.bicep'
 
@@ -22,6 +22,9 @@ param receivesFrom { queues: string[], subscriptions: subscriptionName[], hubs: 
 @description('Queues, rejects included, and topics that tasks send to.')
 param sendsTo { queues: string[], topics: string[], hubs: string[] }
 
+@description('Whether the app gets Data Owner instead of Data Receiver on its sources, so that Functions may count their messages.')
+param scaleByBacklog bool
+
 @description('Object id of an operator, who may also manage; empty for none.')
 param operatorPrincipalId string
 
@@ -31,6 +34,8 @@ param operatorPrincipalType string
 var dataOwner = '090c5cfd-751d-490a-894a-3ce6f1109419'
 var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
 var dataSender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
+// Of the roles of Azure only Data Owner may count messages; the SDK asks for *Manage* (azure-functions-host 8892).
+var takes = scaleByBacklog ? dataOwner : dataReceiver
 var perEntity = scope == 'entities'
 var sourceQueues = perEntity ? receivesFrom.queues : []
 var subscriptions = perEntity ? receivesFrom.subscriptions : []
@@ -39,7 +44,7 @@ var topics = perEntity ? sendsTo.topics : []
 var rolesInNamespace = perEntity
   ? []
   : concat(
-      empty(receivesFrom.queues) && empty(receivesFrom.subscriptions) ? [] : [dataReceiver],
+      empty(receivesFrom.queues) && empty(receivesFrom.subscriptions) ? [] : [takes],
       empty(sendsTo.queues) && empty(sendsTo.topics) ? [] : [dataSender]
     )
 
@@ -79,11 +84,11 @@ resource sources 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' existing = 
 resource receivesFromQueues 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for (name, index) in sourceQueues: {
     scope: sources[index]
-    name: guid(namespace.id, 'queues', name, principalId, dataReceiver)
+    name: guid(namespace.id, 'queues', name, principalId, takes)
     properties: {
       principalId: principalId
       principalType: 'ServicePrincipal'
-      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', takes)
     }
   }
 ]
@@ -105,11 +110,11 @@ resource sourceSubscriptions 'Microsoft.ServiceBus/namespaces/topics/subscriptio
 resource receivesFromSubscriptions 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for (each, index) in subscriptions: {
     scope: sourceSubscriptions[index]
-    name: guid(namespace.id, each.topic, each.name, principalId, dataReceiver)
+    name: guid(namespace.id, each.topic, each.name, principalId, takes)
     properties: {
       principalId: principalId
       principalType: 'ServicePrincipal'
-      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', takes)
     }
   }
 ]

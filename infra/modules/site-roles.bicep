@@ -12,6 +12,9 @@ param principalId string
 @allowed(['namespace', 'entities'])
 param scope string
 
+@description('Whether the app gets Data Owner instead of Data Receiver on its sources, so that Functions may count their messages.')
+param scaleByBacklog bool
+
 @description('Object id of an operator; empty for none.')
 param operatorPrincipalId string
 
@@ -23,7 +26,24 @@ param unique string
 
 module serviceBus 'service-bus-roles.bicep' = [
   for site in filter(sites, site => site.kind == 'service-bus'): {
-    scope: resourceGroup(site.group)
+    scope: resourceGroup(site.subscription, site.group)
+    name: 'roles-${site.alias}-${unique}'
+    params: {
+      namespaceName: site.name
+      principalId: principalId
+      scope: scope
+      scaleByBacklog: scaleByBacklog
+      receivesFrom: site.receivesFrom
+      sendsTo: site.sendsTo
+      operatorPrincipalId: operatorPrincipalId
+      operatorPrincipalType: operatorPrincipalType
+    }
+  }
+]
+
+module eventHubs 'event-hubs-roles.bicep' = [
+  for site in filter(sites, site => site.kind == 'event-hubs'): {
+    scope: resourceGroup(site.subscription, site.group)
     name: 'roles-${site.alias}-${unique}'
     params: {
       namespaceName: site.name
@@ -37,14 +57,30 @@ module serviceBus 'service-bus-roles.bicep' = [
   }
 ]
 
-module eventHubs 'event-hubs-roles.bicep' = [
-  for site in filter(sites, site => site.kind == 'event-hubs'): {
-    scope: resourceGroup(site.group)
-    name: 'roles-${site.alias}-${unique}'
+// A pair copies the entities of its namespace, but no roles: those in the second one are about the whole namespace.
+module pairedServiceBus 'service-bus-roles.bicep' = [
+  for site in filter(sites, site => site.kind == 'service-bus' && site.?second != null): {
+    name: 'roles-${site.alias}-pair-${unique}'
     params: {
-      namespaceName: site.name
+      namespaceName: site.second!.name
       principalId: principalId
-      scope: scope
+      scope: 'namespace'
+      scaleByBacklog: scaleByBacklog
+      receivesFrom: site.receivesFrom
+      sendsTo: site.sendsTo
+      operatorPrincipalId: operatorPrincipalId
+      operatorPrincipalType: operatorPrincipalType
+    }
+  }
+]
+
+module pairedEventHubs 'event-hubs-roles.bicep' = [
+  for site in filter(sites, site => site.kind == 'event-hubs' && site.?second != null): {
+    name: 'roles-${site.alias}-pair-${unique}'
+    params: {
+      namespaceName: site.second!.name
+      principalId: principalId
+      scope: 'namespace'
       receivesFrom: site.receivesFrom
       sendsTo: site.sendsTo
       operatorPrincipalId: operatorPrincipalId

@@ -35,6 +35,8 @@ module serviceBusNamespaces 'service-bus-namespace.bicep' = [
       location: site.region
       sku: site.tier
       capacity: site.units
+      allowKeys: site.keys
+      second: site.?second
       publicNetworkAccess: publicNetworkAccess
       tags: tags
     }
@@ -43,7 +45,7 @@ module serviceBusNamespaces 'service-bus-namespace.bicep' = [
 
 module serviceBusEntities 'service-bus-entities.bicep' = [
   for site in serviceBusSites: if (deployEntities) {
-    scope: resourceGroup(site.group)
+    scope: resourceGroup(site.subscription, site.group)
     name: 'entities-${site.alias}-${unique}'
     params: {
       namespaceName: site.name
@@ -63,6 +65,9 @@ module eventHubsNamespaces 'event-hubs-namespace.bicep' = [
       location: site.region
       sku: site.tier
       capacity: site.units
+      maximumCapacity: site.maximumUnits
+      allowKeys: site.keys
+      second: site.?second
       publicNetworkAccess: publicNetworkAccess
       captureStorageName: journalHub.?alias == site.alias ? journalStorageName : ''
       tags: tags
@@ -73,7 +78,7 @@ module eventHubsNamespaces 'event-hubs-namespace.bicep' = [
 // Capture writes with the identity of the namespace. That of a namespace that exists is left to its owner.
 module eventHubsEntities 'event-hubs-entities.bicep' = [
   for site in eventHubsSites: if (deployEntities) {
-    scope: resourceGroup(site.group)
+    scope: resourceGroup(site.subscription, site.group)
     name: 'entities-${site.alias}-${unique}'
     params: {
       namespaceName: site.name

@@ -83,8 +83,17 @@ type namespaceType = {
   @description('Tier; by default that of serviceBusSku or eventHubsSku.')
   sku: ('Standard' | 'Premium')?
 
-  @description('Messaging units of Service Bus Premium; throughput or processing units of Event Hubs.')
+  @description('Messaging units of Service Bus Premium; throughput or processing units of Event Hubs. By default 1: each deployment sets it again, also if the namespace has raised it meanwhile.')
   capacity: int?
+
+  @description('Throughput units to which an Event Hubs namespace of the Standard tier raises its capacity by itself; by default 10.')
+  maximumCapacity: int?
+
+  @description('Whether connection strings with keys may be used, as a shovel of RabbitMQ does; by default false: identities only.')
+  keys: bool?
+
+  @description('Region of a second namespace, which has the same entities and takes over the name of the pair when a person says so. Service Bus Premium, Event Hubs Standard or Premium. Messages are not copied.')
+  pairedRegion: string?
 
   @description('Whether the namespace exists; then only its entities and roles are deployed.')
   existing: bool?
@@ -92,8 +101,23 @@ type namespaceType = {
   @description('Resource group of a namespace that exists; by default that of the deployment.')
   resourceGroup: string?
 
+  @description('Subscription of a namespace that exists; by default that of the deployment.')
+  subscription: string?
+
   @description('Host name of a namespace that others manage; nothing is deployed there.')
   host: string?
+}
+
+@export()
+@description('The second namespace of a pair: its name and region, and the name of the pair.')
+type secondType = {
+  @maxLength(50)
+  name: string
+
+  @maxLength(50)
+  pair: string
+
+  region: string
 }
 
 @export()
@@ -119,7 +143,31 @@ type placedSite = {
   @description('Resource group of the namespace.')
   group: string
 
+  @description('Subscription of that group.')
+  subscription: string
+
   region: string
   tier: 'Standard' | 'Premium'
   units: int
+  maximumUnits: int
+  keys: bool
+
+  @description('None without a pair.')
+  second: secondType?
+}
+
+@export()
+@description('A virtual network that exists, which the app joins instead of one of its own.')
+type networkType = {
+  @description('Subnet for the app, delegated to Microsoft.App/environments (Flex Consumption) or Microsoft.Web/serverFarms, at least a /27. It needs a way out to Entra ID, Resource Manager and Azure Monitor.')
+  appSubnetId: string
+
+  @description('Subnet for the private endpoints.')
+  endpointSubnetId: string
+
+  @description('Subnet for the jobs of the reconciliation, delegated to Microsoft.App/environments, at least a /27.')
+  nightlySubnetId: string
+
+  @description('Private DNS zones, by namespace, blob, file, vault and sites. Without it others register the endpoints, such as an Azure Policy.')
+  zoneIds: object?
 }
