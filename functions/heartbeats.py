@@ -1,17 +1,12 @@
-"""The timer that sends the heartbeats."""
+"""The duty that sends the heartbeats."""
 
-import azure.functions as func
-
+from functions.timers import Duty
+from shared.config.measurements import EVERY_MINUTE
 from shared.status.heartbeat_timer import HeartbeatTimer
 
 NAME = "busway-heartbeats"
 
 
-def register_heartbeats(app: func.FunctionApp, heartbeats: HeartbeatTimer, schedule: str) -> None:
-    """Add the timer to *app*; the host runs it in one instance, off the path of messages."""
-
-    async def send(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the trigger's name for it
-        await heartbeats.look()
-
-    decorated = app.timer_trigger(arg_name="timer", schedule=schedule, run_on_startup=False)(send)
-    app.function_name(NAME)(decorated)
+def heartbeats_duty(heartbeats: HeartbeatTimer, schedule: str | None) -> Duty:
+    """Return the duty, at a *schedule* of its own if a task has more than one a minute."""
+    return Duty(NAME, heartbeats.look, schedule or EVERY_MINUTE)

@@ -1,9 +1,8 @@
-"""The timer that measures the status of all tasks for metrics and alerts."""
+"""The duty that measures the status of all tasks for metrics and alerts."""
 
 from collections.abc import Mapping
 
-import azure.functions as func
-
+from functions.timers import Duty
 from shared.config.files import Configuration
 from shared.config.measurements import measurements
 from shared.config.status_assembly import StatusReader
@@ -14,18 +13,13 @@ NAME = "busway-measurements"
 MOST_PEEKED = 100
 
 
-def register_measurements(
-    app: func.FunctionApp,
-    configuration: Configuration,
-    settings: Mapping[str, str],
-    telemetry: StatusTelemetry,
-    schedule: str,
-) -> None:
-    """Add the timer to *app*; the host runs it in one instance, off the path of messages."""
+def measurements_duty(
+    configuration: Configuration, settings: Mapping[str, str], telemetry: StatusTelemetry, schedule: str
+) -> Duty:
+    """Return the duty."""
     reader = StatusReader(configuration, settings, most_peeked=MOST_PEEKED)
 
-    async def measure(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the trigger's name for it
+    async def measure() -> None:
         telemetry.measured(measurements(configuration, await reader.read()))
 
-    decorated = app.timer_trigger(arg_name="timer", schedule=schedule, run_on_startup=False)(measure)
-    app.function_name(NAME)(decorated)
+    return Duty(NAME, measure, schedule)

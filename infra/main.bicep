@@ -461,6 +461,7 @@ module alertRules 'modules/alerts.bicep' = if (alerts) {
     actionGroupIds: actionGroupIds
     hasMetrics: telemetry == 'azure-monitor'
     hasReconciliation: hasNight
+    hasHours: hasNight && hourly && !empty(reconcileImage)
     thresholds: alertThresholds
     runbooks: runbooks
   }

@@ -17,7 +17,7 @@ def smoke(
     yes: Annotated[bool, typer.Option("--yes", help="Send. Without it, only show what would be sent.")] = False,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=1, max=3600, help="Seconds for each message to arrive.")
-    ] = 60.0,
+    ] = 180.0,
     messages: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Messages to choose from, as for `busway try`; the default is made up."),
@@ -37,6 +37,8 @@ def smoke(
     **Applications that receive from these entities, and other subscriptions of the topics, get the messages too**, so
     choose the routes with `--routes`, and look at the list without `--yes` first. A message has the application
     property `busway-smoke` and expires after ten minutes.
+
+    An app that has scaled to zero takes up to two minutes for its first message, so the command waits for three.
 
     For each route the command makes up a message that the rules of the source and of the routes select, tries the
     task's own editors on it, and sends it. It then peeks at the target, which takes no message from an application. If

@@ -16,6 +16,7 @@ from shared.config.files import Configuration
 from shared.config.journal_models import TapFile
 from shared.config.models import TaskFile
 from shared.config.status_assembly import open_store, store_problem
+from shared.config.switches import switch_of
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
 
@@ -102,12 +103,10 @@ def _entity(file: TaskFile | TapFile) -> str:
 
 
 def az_commands(files: Iterable[TaskFile], *, is_pause: bool) -> Iterator[str]:
-    """Yield the platform's own way for each task: the app settings that stop its functions, or start them again."""
+    """Yield for each task the app setting with which the app has no function for it, or the removal of that setting."""
+    place = '--resource-group "$GROUP" --name "$APP"'
     for file in files:
-        names = [f"AzureWebJobs.{name}.Disabled" for name in file.functions()]
-        place = '--resource-group "$GROUP" --name "$APP"'
         if is_pause:
-            settings = " ".join(f"{name}=true" for name in names)
-            yield f"az functionapp config appsettings set {place} --settings {settings}"
+            yield f"az functionapp config appsettings set {place} --settings {switch_of(file.task)}=true"
         else:
-            yield f"az functionapp config appsettings delete {place} --setting-names {' '.join(names)}"
+            yield f"az functionapp config appsettings delete {place} --setting-names {switch_of(file.task)}"

@@ -10,7 +10,7 @@ from cli.topology.needs import Needs
 from shared.config.files import Configuration
 from shared.errors import ConfigError, Problem
 
-SERVICE_BUS_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:2.0.0"
+SERVICE_BUS_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:2.0.1"
 SQL_IMAGE = "mcr.microsoft.com/mssql/server:2022-CU14-ubuntu-22.04"
 EVENT_HUBS_IMAGE = "mcr.microsoft.com/azure-messaging/eventhubs-emulator:2.1.0"
 STORAGE_IMAGE = "mcr.microsoft.com/azure-storage/azurite:3.35.0"

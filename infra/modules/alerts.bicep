@@ -18,6 +18,9 @@ param hasMetrics bool
 @description('Whether the app has a nightly reconciliation.')
 param hasReconciliation bool
 
+@description('Whether the app has a job that reconciles each hour.')
+param hasHours bool
+
 @description('Thresholds instead of those of alerts.yaml, by the name of the alert.')
 param thresholds thresholdsType
 
@@ -44,7 +47,7 @@ type alertType = {
   title: string
   meaning: string
   runbook: string
-  needs: 'metrics' | 'reconciliation'
+  needs: 'metrics' | 'reconciliation' | 'hours'
   severity: int
   every: string?
   window: string
@@ -61,9 +64,11 @@ var alerts alertType[] = loadYamlContent('alerts.yaml')
 var columns = {
   AppMetrics: 'TimeGenerated: datetime, Name: string, Sum: real, Properties: dynamic'
   AppRequests: 'TimeGenerated: datetime, Name: string, Success: bool, OperationId: string'
+  ContainerAppConsoleLogs: 'TimeGenerated: datetime, Log: string'
   AppExceptions: 'TimeGenerated: datetime, InnermostMessage: string, OuterMessage: string, OperationId: string'
 }
-var deployed = filter(alerts, alert => alert.needs == 'metrics' ? hasMetrics : hasReconciliation)
+var has = { metrics: hasMetrics, reconciliation: hasReconciliation, hours: hasHours }
+var deployed = filter(alerts, alert => has[alert.needs])
 
 resource rules 'Microsoft.Insights/scheduledQueryRules@2021-08-01' = [
   for alert in deployed: {

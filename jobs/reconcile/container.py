@@ -29,6 +29,7 @@ from jobs.reconcile.read.due_hours import recent_hours
 from jobs.reconcile.read.staging import container, path_below, stage
 from jobs.reconcile.read.window import future_hours
 from jobs.reconcile.settings import Settings, Window
+from jobs.reconcile.timer_mark import silence
 
 PUBLISHED, FAILED = 0, 2
 
@@ -58,6 +59,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         client, prefix = container(options.results, connection)
         with client, _leased(client, prefix) as check:
+            if options.hourly:
+                _report_silence(client, prefix, now)
             of_journal, prefix_of_journal = container(options.journal, connection)
             with of_journal:
                 hours = [*hours_between(oldest, window.end), *future_hours(now)]
@@ -83,6 +86,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     _print(f"published: {'the closed hours' if options.hourly else f'runs/{window.run}'}")
     return PUBLISHED
+
+
+def _report_silence(client: ContainerClient, prefix: str, now: datetime) -> None:
+    try:
+        text = silence(client, prefix, now)
+    except AzureError as error:
+        raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
+    if text is not None:
+        _print(f"reconcile: {text}")
 
 
 @contextmanager

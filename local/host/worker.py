@@ -119,6 +119,10 @@ class EmbeddedWorker:
         response = await runtime.worker_init_request(request)
         if response.result.status != protos.StatusResult.Success:
             raise ConfigError([Problem(f"{folder}/function_app.py", response.result.exception.message)])
+        # An app that reports its problems by a function, as Busway does on Azure, need not run here to be heard.
+        problems = getattr(sys.modules.get("function_app"), "problems", ())
+        if problems:
+            raise ConfigError(problems)
         response = await runtime.functions_metadata_request(_request())
         functions = [_function(metadata) for metadata in response.function_metadata_results or ()]
         for function in functions:

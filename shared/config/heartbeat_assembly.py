@@ -12,8 +12,6 @@ from shared.status.heartbeat_timer import HeartbeatRoute, HeartbeatTimer
 from shared.status.recorder import TaskRecorder
 
 _MINUTE = 60
-# Neither at the full minute, when schedules of other apps begin, nor together with the app's other timers.
-_EVERY_MINUTE = "50 * * * * *"
 
 
 def heartbeat_timer(
@@ -30,11 +28,11 @@ def heartbeat_timer(
     return HeartbeatTimer(routes, partial(open_store, configuration, settings))
 
 
-def heartbeat_schedule(configuration: Configuration) -> str:
-    """Return the schedule of the timer (NCRONTAB): every minute, or more often if a task says so."""
+def heartbeat_schedule(configuration: Configuration) -> str | None:
+    """Return the schedule (NCRONTAB) of a task that wants more than one a minute, None if no task does."""
     intervals = [each.heartbeat.every.total_seconds() for each in configuration.tasks if each.heartbeat is not None]
     shortest = int(min(intervals, default=_MINUTE))
-    return _EVERY_MINUTE if shortest >= _MINUTE else f"*/{shortest} * * * * *"
+    return None if shortest >= _MINUTE else f"*/{shortest} * * * * *"
 
 
 def _routes(task: TaskFile, output: Output, recorder: TaskRecorder) -> Iterator[HeartbeatRoute]:

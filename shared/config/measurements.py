@@ -11,8 +11,8 @@ from shared.telemetry import names
 
 SETTING = "BUSWAY_MEASUREMENTS"
 OFF = "off"
-# Neither at the full minute, when schedules of other apps begin, nor together with the app's other timers.
 EVERY_MINUTE = "40 * * * * *"
+"""The schedule of what has none of its own; not at the full minute, when schedules of other apps begin."""
 _FIELDS = 6
 
 

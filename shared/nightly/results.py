@@ -23,6 +23,7 @@ from shared.stores.documents import Changed
 
 _UNDECIDED = "undecided"
 _HOURS = "nightly/hours.json"
+_TIMER = "nightly/timer.json"
 _SECONDS = 30
 _SETTLE = timedelta(minutes=10)
 """How long after its end the job waits for the last records of an hour."""
@@ -175,6 +176,10 @@ class Results:
             return await self._container.write_version(f"{self._prefix}{_HOURS}", text.encode(), version)
         except Changed:
             return None
+
+    async def mark_timer(self) -> None:
+        """Write a mark whose age says when the app's timer ran last; the hourly job looks at it."""
+        await self._container.replace(f"{self._prefix}{_TIMER}", b"{}")
 
     async def _read(self, name: str) -> Blob | None:
         return await self._container.read_all(f"{self._prefix}{name}")

@@ -12,7 +12,6 @@ JOB = "BUSWAY_NIGHTLY_JOB"
 SCHEDULE = "BUSWAY_NIGHTLY_SCHEDULE"
 DUE = "BUSWAY_NIGHTLY_DUE"
 
-OFTEN = "0 */15 * * * *"
 MORNING = time(6)
 READY = time(1, 30)
 """Time (UTC) from which the day before can be reconciled: its last hour is closed, its last messages arrived."""
@@ -28,13 +27,14 @@ class NightlySettings:
     The settings of the nightly reconciliation.
 
     Shape:   *results* is the URL of a container; *job* that of a Container Apps job in Azure Resource Manager, or None
-             if something else starts the job and only its results are read; *schedule* is NCRONTAB.
+             if something else starts the job and only its results are read; *schedule* is NCRONTAB, None:
+             four times an hour.
     Units:   *due* is a time of the day in UTC.
     """
 
     results: str
     job: str | None
-    schedule: str
+    schedule: str | None
     due: time
 
 
@@ -60,7 +60,7 @@ def nightly_settings(settings: Mapping[str, str]) -> NightlySettings | None:
         problems.append(Problem(DUE, "the app setting is not a time at which a result can be due", hint))
     if problems or morning is None:
         raise ConfigError(problems)
-    return NightlySettings(results, at, settings.get(SCHEDULE) or OFTEN, morning)
+    return NightlySettings(results, at, settings.get(SCHEDULE) or None, morning)
 
 
 def _is_safe(url: str) -> bool:

@@ -11,6 +11,8 @@ from shared.status.times import iso, moment
 
 MISSED_AFTER = 3
 """Intervals without an arrival after which heartbeats are missed."""
+_WARM_SECONDS = 30
+_COLD_START_SECONDS = 150
 
 
 class SeenRoute(NamedTuple):
@@ -23,6 +25,16 @@ class SeenRoute(NamedTuple):
     def time(self, milliseconds: int) -> datetime:
         """Return a time of the instance's clock by the storage account's."""
         return moment(milliseconds - self.ahead)
+
+
+def patience_of(every: float) -> float:
+    """
+    Return the seconds after which a heartbeat that is sent *every* so many seconds is missed.
+
+    Flex Consumption goes to zero 30 s after the last message, and then takes up to two minutes for the next one
+    (azure-functions-host 10706).
+    """
+    return MISSED_AFTER * every if every < _WARM_SECONDS else max(MISSED_AFTER * every, _COLD_START_SECONDS)
 
 
 def heartbeats(
@@ -53,7 +65,7 @@ def _heartbeat(
     arrived, latency = max(arrivals, default=(None, None), key=lambda each: each[0])
     begun = [each.time(each.report.first) for each in seen if each.report.first is not None]
     start = arrived or min(begun, default=since)
-    patience = timedelta(seconds=MISSED_AFTER * places.heartbeat_seconds)
+    patience = timedelta(seconds=patience_of(places.heartbeat_seconds))
     is_missed = not is_paused and start is not None and now - start > patience
     return Heartbeat(
         route=number,

@@ -5,6 +5,8 @@ When the answer to an append is lost, the block may or may not have been written
 cases it is. Source: Azure Storage, "Append Block" (position condition, 50,000 blocks).
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import cast
 
@@ -25,6 +27,10 @@ _NOT_FOUND = 404
 # 408 and 412: the block may have been written, now or by an earlier attempt whose answer was lost.
 _UNCERTAIN = (408, 412)
 _SERVER_ERRORS = 500
+# The blob is read, listed or asked for its properties at this moment, which the service wants in another mode. It is no
+# outage: a refresh of a listing in the portal does it (azure-sdk-for-net 25246, azure-sdk-for-python 26126).
+_READ_MEANWHILE = "BlobModifiedWhileReading"
+_PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 class Failure(Enum):
@@ -57,7 +63,10 @@ class AppendBlob:
     async def append(self, block: bytes, position: int) -> int:
         """Append *block* if the blob ends at *position*; return the number of blocks. Raises AppendFailed."""
         try:
-            answer = await self._client.append_block(block, length=len(block), appendpos_condition=position)
+            # After an attempt that has written in spite of its answer, the next one finds another position.
+            answer = await while_read(
+                lambda: self._client.append_block(block, length=len(block), appendpos_condition=position)
+            )
         except (AzureError, TimeoutError) as error:
             raise AppendFailed(_failure(error), translated(self._where, error)) from error
         return cast("int", answer["blob_committed_block_count"])
@@ -79,6 +88,20 @@ class AppendBlob:
             raise translated(self._where, error) from error
 
 
+async def while_read[T](append: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of *append*, tried again at once for some seconds while others read the blob."""
+    pauses = iter(_PAUSES)
+    while True:
+        try:
+            return await append()
+        except HttpResponseError as error:
+            # Nobody says that nothing was written.
+            pause = next(pauses, None) if error_code(error) == _READ_MEANWHILE else None
+            if pause is None:
+                raise
+            await asyncio.sleep(pause)
+
+
 def _failure(error: AzureError | TimeoutError) -> Failure:
     if isinstance(error, HttpResponseError) and error.status_code is not None:
         status = error.status_code
@@ -86,6 +109,8 @@ def _failure(error: AzureError | TimeoutError) -> Failure:
             return Failure.BLOB_ENDED
         if status in _UNCERTAIN:
             return Failure.MOVED
+        if error_code(error) == _READ_MEANWHILE:
+            return Failure.UNCERTAIN
         return Failure.NOT_WRITTEN if status < _SERVER_ERRORS else Failure.UNCERTAIN
     if isinstance(error, ServiceRequestError | ClientAuthenticationError):
         return Failure.NOT_WRITTEN  # the request was not sent

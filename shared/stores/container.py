@@ -26,7 +26,7 @@ from azure.storage.blob import ContentSettings, StorageErrorCode
 from azure.storage.blob.aio import ContainerClient
 
 from shared.errors import TargetUnavailable
-from shared.stores.append_blob import AppendBlob
+from shared.stores.append_blob import AppendBlob, while_read
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
 from shared.stores.documents import Changed, Document
 from shared.stores.leased_blob import LeasedBlob, leased_blob
@@ -35,6 +35,9 @@ from shared.stores.storage_errors import error_code, translated
 BLOCK_LIMIT = 50_000
 
 _RANGE_NOT_SATISFIABLE = 416
+# In one request: the SDK asks for a larger part in several, which fail if the blob grows between them
+# (azure-sdk-for-python 39817).
+_PIECE_BYTES = 16 << 20
 
 
 class BlobContainer:
@@ -158,10 +161,10 @@ class BlobContainer:
         async with self._translated(name):
             try:
                 try:
-                    await blob.append_block(content, length=len(content))
+                    await while_read(lambda: blob.append_block(content, length=len(content)))
                 except ResourceNotFoundError:
                     await self._in_container(create)
-                    await blob.append_block(content, length=len(content))
+                    await while_read(lambda: blob.append_block(content, length=len(content)))
             except HttpResponseError as error:
                 if error_code(error) != StorageErrorCode.BLOCK_COUNT_EXCEEDS_LIMIT:
                     raise
@@ -172,28 +175,37 @@ class BlobContainer:
         """Return the content from byte *position* on; nothing if there is no blob."""
         async with self._translated(name):
             try:
-                answer = await self._client.get_blob_client(name).download_blob(offset=position)
-                content = await answer.readall()
-                return Tail(content, (answer.properties.append_blob_committed_block_count or 0) >= BLOCK_LIMIT)
+                return await self._pieces(name, position, None)
             except ResourceNotFoundError:
-                pass
-            except HttpResponseError as error:
-                if error.status_code != _RANGE_NOT_SATISFIABLE:
-                    raise
-        return Tail(b"", is_full=False)
+                return Tail(b"", is_full=False)
 
     async def part(self, name: str, position: int, length: int) -> bytes:
         """Return up to *length* bytes from *position* on; nothing if there is no blob, or it is not that long."""
         async with self._translated(name):
             try:
-                answer = await self._client.get_blob_client(name).download_blob(offset=position, length=length)
-                return bytes(await answer.readall())
+                return (await self._pieces(name, position, length)).content
             except ResourceNotFoundError:
-                pass
+                return b""
+
+    async def _pieces(self, name: str, position: int, length: int | None) -> Tail:
+        """Return up to *length* bytes from *position* on, None: all, of a blob that may grow meanwhile."""
+        blob = self._client.get_blob_client(name)
+        pieces: list[bytes] = []
+        found, blocks = 0, 0
+        while length is None or found < length:
+            wanted = _PIECE_BYTES if length is None else min(_PIECE_BYTES, length - found)
+            try:
+                answer = await blob.download_blob(offset=position + found, length=wanted)
             except HttpResponseError as error:
                 if error.status_code != _RANGE_NOT_SATISFIABLE:
                     raise
-        return b""
+                break
+            pieces.append(await answer.readall())
+            found += len(pieces[-1])
+            blocks = answer.properties.append_blob_committed_block_count or 0
+            if len(pieces[-1]) < wanted:
+                break
+        return Tail(b"".join(pieces), blocks >= BLOCK_LIMIT)
 
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the blobs that start with *prefix*; none if there is no container."""

@@ -71,6 +71,7 @@ ONLY_THERE = {
         "cli",
         "jobs.reconcile.container",
         "jobs.reconcile.lease",
+        "jobs.reconcile.timer_mark",
         "jobs.reconcile.read.staging",
     ),
 }

@@ -28,6 +28,12 @@ STREAM = Stream("copy", Role.SOURCE)
 START = datetime(2026, 11, 21, 13, 59, 58, tzinfo=UTC)
 
 
+READ_MEANWHILE = (
+    b'<?xml version="1.0" encoding="utf-8"?><Error><Code>BlobModifiedWhileReading</Code>'
+    b"<Message>The blob has been modified while being read.</Message></Error>"
+)
+
+
 def member(text: str) -> bytes:
     return gzip.compress(text.encode() + b"\n", mtime=0)
 
@@ -46,6 +52,7 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         self.lost_requests = 0
         self.lost_answers = 0
         self.lost_looks = 0
+        self.read_meanwhile = 0
         self.appends = 0
         self.requests: list[str] = []
         self.before_append: Callable[[Any], Awaitable[None]] | None = None
@@ -63,7 +70,16 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
             self.lost_looks -= 1
             raise ServiceResponseError("cut")
         self.appends += is_append
+        is_read = is_append and self.read_meanwhile > 0
+        if is_read:
+            self.read_meanwhile -= 1
+            request.headers["x-ms-blob-condition-appendpos"] = "999999999"
         response = await super().send(request, **options)
+        if is_read:
+            # What Azure answers, which Azurite never does.
+            await response.load_body()
+            response.status_code, response._content = 409, READ_MEANWHILE
+            response.headers = {**response.headers, "x-ms-error-code": "BlobModifiedWhileReading"}
         if is_append and self.lost_answers:
             self.lost_answers -= 1
             raise ServiceResponseError("cut")
@@ -184,6 +200,52 @@ def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal: Journa
 
     journal.run(journal.append("a"), lose, fails, journal.append("b"))
     assert journal.files() == {FIRST: ["a", "b"]}
+
+
+def test_an_append_while_somebody_lists_the_blob_is_made_again_and_is_no_outage(journal: Journal) -> None:
+    """FN10: a refresh of the listing in the portal is enough."""
+
+    async def list_for_a_while() -> None:
+        journal.transport.read_meanwhile = 3
+
+    journal.run(journal.append("a"), list_for_a_while, journal.append("b"), journal.append("c"))
+    assert journal.files() == {FIRST: ["a", "b", "c"]}
+    assert journal.transport.appends == 6
+
+
+def test_an_append_that_wrote_although_it_was_told_the_contrary_is_there_once(journal: Journal) -> None:
+    async def write_and_say_no() -> None:
+        async def write(_: Any) -> None:
+            async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
+                await other.get_blob_client(FIRST).append_block(member("b"))
+
+        journal.transport.before_append, journal.transport.read_meanwhile = write, 1
+
+    journal.run(journal.append("a"), write_and_say_no, journal.append("b"), journal.append("c"))
+    assert journal.files() == {FIRST: ["a", "b", "c"]}
+
+
+def test_a_part_of_a_blob_that_grows_meanwhile_is_read_in_pieces(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FN61: a download in several requests fails when the blob has changed between two of them."""
+    monkeypatch.setattr("shared.stores.container._PIECE_BYTES", 4)
+
+    async def read() -> tuple[bytes, bytes, bytes]:
+        async with ContainerClient.from_connection_string(
+            journal.storage, journal.name, max_single_get_size=4, max_chunk_get_size=4
+        ) as client:
+            blobs = BlobContainer(client)
+            blob = client.get_blob_client(FIRST)
+            size = (await blob.get_blob_properties()).size
+            return (
+                (await blobs.part(FIRST, 0, size)),
+                (await blobs.tail(FIRST, 3)).content,
+                await blobs.part(FIRST, size, 9),
+            )
+
+    _, found = journal.run(journal.append("abcdefghijkl"), read)
+    assert found == (member("abcdefghijkl"), member("abcdefghijkl")[3:], b"")
 
 
 def test_a_blob_written_by_another_process_is_not_changed(journal: Journal) -> None:

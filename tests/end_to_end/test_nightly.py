@@ -61,7 +61,7 @@ def test_the_app_starts_the_job_and_its_invocation_fails_when_there_are_findings
             day = datetime.fromisoformat(management.started[0]["containers"][0]["args"][-1]).date()
             found = {"exit_code": 1, "verdict": "findings", "sentence": "5 messages: 1 missing.", "tasks": []}
             container.upload_blob(f"runs/{run_of(day)}/summary.json", json.dumps(found))
-            host.wait_for(lambda: "AttentionNeeded" in host.log())
+            host.wait_for(lambda: "DutyFailed" in host.log())
             assert host.stop() == 0
     assert len(management.started) == 1
     assert f"nightly reconciliation of {day}: findings. 5 messages: 1 missing. Page: " in host.log()

@@ -15,6 +15,7 @@ from jobs.reconcile.journal.address import WrongJournal, address_of
 from jobs.reconcile.lease import LeaseLost, leased
 from jobs.reconcile.read.staging import stage
 from jobs.reconcile.summary import Summary
+from jobs.reconcile.timer_mark import MARK, silence
 from tests.azurite import running_azurite
 from tests.jobs.journals import Journals
 
@@ -145,6 +146,22 @@ def test_hours_continue_after_each_other_on_empty_disks(containers: Containers, 
     assert one_night(containers, tmp_path / "work", FIRST) == 0
     night = summary(results, RUNS[0])
     assert (night.counts, night.notes) == ({"delivered": 239, "missing": 1}, [])
+
+
+def test_the_hourly_job_says_that_the_timer_of_the_app_stands_still(containers: Containers) -> None:
+    """FN13: timers may stop for good, and all other watchers hang on them."""
+    _, results = containers
+    now = datetime.now(UTC)
+    assert silence(results, "", now) == "the timer of the app has not run yet; docs/operations.md, Alert: timer-silent"
+    results.upload_blob(MARK, b"{}")
+    assert silence(results, "", now + 44 * MINUTE) is None
+    said = silence(results, "", now + 47 * MINUTE)
+    assert said is not None
+    assert said.startswith(f"the timer of the app has not run since {now:%Y-%m-%d %H:}")
+    # What the alert looks for in the log.
+    query = (Path(__file__).parents[2] / "infra/modules/alerts.yaml").read_text()
+    assert "Log has 'timer of the app has not run'" in query
+    assert "timer of the app has not run" in said
 
 
 def test_two_runs_do_not_publish_at_the_same_time(containers: Containers) -> None:

@@ -20,6 +20,7 @@ from jobs.reconcile.read.capture import CAPTURED, SUFFIX, convert
 from jobs.reconcile.storage import StoredFile
 
 _CONCURRENT = 16
+_PIECE_BYTES = 16 << 20
 _PREFIX = "task="
 _LONGEST_NAME = 200
 """Bytes of a name; file systems take 255, and some files get a suffix."""
@@ -174,8 +175,11 @@ def _download(client: ContainerClient, blob: BlobProperties, folder: Path, prefi
                 0, blob.size, etag=blob.etag, match_condition=MatchConditions.IfNotModified
             ).readall()
         except ResourceModifiedError:
-            # The blob has grown since it was listed.
-            content = one.download_blob(0, blob.size).readall()
+            # The blob has grown since it was listed, and may grow between two requests of one download too
+            # (azure-sdk-for-python 39817): each piece is one request.
+            starts = range(0, blob.size, _PIECE_BYTES)
+            pieces = (one.download_blob(start, min(_PIECE_BYTES, blob.size - start)).readall() for start in starts)
+            content = b"".join(pieces)
     _put(local, content, blob.last_modified.timestamp())
 
 

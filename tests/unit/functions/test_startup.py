@@ -1,5 +1,6 @@
 """What an operator sees of an app that cannot start."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from functions.startup import problems_on_standard_error, warn_about_worker, worker_problem
+from functions.startup import app_with, problems_of, warnings, worker_problem
 from shared.errors import ConfigError, Problem
 from tests.architecture.imports import ROOT
 
@@ -19,46 +20,77 @@ def worker_module(version: str) -> ModuleType:
     return module
 
 
-def test_app_with_two_faults_in_its_files_prints_both_to_standard_error(tmp_path: Path) -> None:
+def import_app(config: Path, code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", f"import function_app; {code}"],
+        cwd=ROOT, env=os.environ | {"BUSWAY_CONFIG": str(config)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_app_with_two_faults_in_its_files_is_imported_and_reports_both(tmp_path: Path) -> None:
+    """FN19: what happens while the worker imports the app may be in no log."""
     tasks = tmp_path / "tasks"
     tasks.mkdir()
     tmp_path.joinpath("connections.yaml").write_text("west: {kind: service-bus, setting: WEST}\n", encoding="utf-8")
     tasks.joinpath("a.yaml").write_text("task: a\nsource: {connection: wset, queue: q}\n", encoding="utf-8")
-    started = subprocess.run(
-        [sys.executable, "-c", "import function_app"],
-        cwd=ROOT, env=os.environ | {"BUSWAY_CONFIG": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert started.returncode == 1
+    started = import_app(tmp_path, "print(*[each.get_function_name() for each in function_app.app.get_functions()])")
+    assert (started.returncode, started.stdout) == (0, "busway-problem\n")
     printed = [line for line in started.stderr.splitlines() if line.startswith("busway: ")]
     assert any("unknown connection 'wset' (did you mean 'west'?)" in line for line in printed)
     assert any("routes: is missing" in line for line in printed)
 
 
-def test_problems_are_printed_one_per_line_and_the_error_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_function_of_an_app_with_problems_fails_with_all_of_them(capfd: pytest.CaptureFixture[str]) -> None:
     problems = [Problem("tasks/a.yaml: ttl", "is wrong", "fix it"), Problem("tasks/b.yaml", "the file is empty")]
-    with pytest.raises(ConfigError), problems_on_standard_error():
-        raise ConfigError(problems)
+    (function,) = app_with(problems_of(ConfigError(problems))).get_functions()
     assert capfd.readouterr().err == (
         "busway: tasks/a.yaml: ttl: is wrong (fix it)\nbusway: tasks/b.yaml: the file is empty\n"
     )
+    with pytest.raises(ConfigError) as raised:
+        asyncio.run(function.get_user_function()(None))
+    assert "ttl: is wrong (fix it)" in str(raised.value)
+    assert "tasks/b.yaml: the file is empty" in str(raised.value)
 
 
-def test_foreign_error_is_printed_without_its_text(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="SharedAccessKey"), problems_on_standard_error():
+def test_a_missing_package_is_named() -> None:
+    """FN48: a publish without a remote build brings none."""
+    (problem,) = problems_of(ModuleNotFoundError("No module named 'pydantic'", name="pydantic"))
+    assert "pydantic is not installed" in problem.problem
+
+
+def test_foreign_error_is_reported_without_its_text() -> None:
+    try:
         raise ValueError("Endpoint=sb://x;SharedAccessKey=not-a-key")
-    printed = capfd.readouterr().err
-    assert "ValueError at test_startup.py, line " in printed
-    assert "SharedAccessKey" not in printed
+    except ValueError as error:
+        (problem,) = problems_of(error)
+    assert "ValueError at test_startup.py, line " in problem.problem
+    assert "SharedAccessKey" not in str(problem)
 
 
 @pytest.mark.parametrize(
     ("version", "is_old"), [("4.40.1", True), ("4.9.12", True), ("4.40.2", False), ("5.0.0", False)]
 )
-def test_worker_that_may_hang_on_large_batches_is_reported(
-    version: str, is_old: bool, capfd: pytest.CaptureFixture[str]
+def test_worker_that_may_hang_on_large_batches_is_reported(version: str, is_old: bool) -> None:
+    found = warnings({}, {"proxy_worker.version": worker_module(version)})
+    assert [f"version {version} may hang forever on a batch of more than 4 MiB" in str(each) for each in found] == (
+        [True] if is_old else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY": "true"}, "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY"),
+        ({"PYTHON_ENABLE_OPENTELEMETRY": "1"}, "PYTHON_ENABLE_OPENTELEMETRY"),
+        ({"FUNCTIONS_WORKER_PROCESS_COUNT": "8"}, "FUNCTIONS_WORKER_PROCESS_COUNT"),
+        ({"FUNCTIONS_WORKER_PROCESS_COUNT": "1", "PYTHON_ENABLE_OPENTELEMETRY": "false"}, None),
+    ],
+)
+def test_app_settings_that_double_telemetry_or_processes_are_reported(
+    settings: dict[str, str], name: str | None
 ) -> None:
-    warn_about_worker({"proxy_worker.version": worker_module(version)})
-    assert (f"version {version} may hang forever on a batch of more than 4 MiB" in capfd.readouterr().err) is is_old
+    """FN30, FN54."""
+    assert [each.path for each in warnings(settings, {})] == ([] if name is None else [name])
 
 
 @pytest.mark.parametrize("version", ["", "unknown", "4.41"])
@@ -66,6 +98,5 @@ def test_unreadable_version_is_ignored(version: str) -> None:
     assert worker_problem(version) is None
 
 
-def test_other_hosts_have_no_worker_version(capfd: pytest.CaptureFixture[str]) -> None:
-    warn_about_worker({})
-    assert capfd.readouterr().err == ""
+def test_other_hosts_have_no_worker_version() -> None:
+    assert warnings({}, {}) == []
