@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, _Entry]] = {
         "apply": _Entry("Create and change entities as the tasks need them.", "apply", "apply"),
         "export": _Entry("Print what a namespace has as Config.json.", "export", "export"),
         "package": _Entry("Write the app with a project's configuration.", "package", "package"),
+        "functions": _Entry("Wait until Azure knows the functions of a published app.", "functions", "functions"),
         "smoke": _Entry("Send a marked message through each route, and wait for it.", "smoke", "smoke", 2),
     },
     "Watch": {

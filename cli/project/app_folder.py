@@ -67,14 +67,25 @@ def _deployment(config: Path) -> dict[str, object]:
 
 
 def _replaced(place: Path, write: Callable[[Path], None]) -> None:
-    """Let *write* fill a new folder, and put it in the place of what an earlier run wrote."""
+    """
+    Let *write* fill a new folder, and put it in the place of what an earlier run wrote.
+
+    What is the same stays: azd packs the app while its hook runs this again, and must not find it half gone.
+    """
     made = place.with_name(f"{place.name}.new")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
     write(made)
+    if place.exists() and _contents(made) == _contents(place):
+        shutil.rmtree(made)
+        return
     if place.exists():
         shutil.rmtree(place)
     made.rename(place)
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def _write_app(config: Path, project: Path, folder: Path) -> None:

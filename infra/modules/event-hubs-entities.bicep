@@ -23,7 +23,8 @@ var capture = {
     encoding: 'Avro'
     intervalInSeconds: 300
     sizeLimitInBytes: 314572800
-    skipEmptyArchives: true
+    // An empty file says that there was nothing to capture; without it a late Capture looks like a quiet hub.
+    skipEmptyArchives: false
     destination: {
       name: 'EventHubArchive.AzureBlockBlob'
       identity: {

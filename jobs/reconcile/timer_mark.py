@@ -1,8 +1,8 @@
 """
 Whether the timer of the app still runs: it leaves a mark in the container with the results, at least every ten minutes.
 
-Timers of a Function app can stop for good and silently (azure-functions-host 11828, 11812), and all that watches the app
-hangs on them. The hourly job does not: what it prints is in the workspace, where an alert looks for these words.
+Timers of a Function app can stop for good and silently (azure-functions-host 11828, 11812), and all that watches the
+app hangs on them. The hourly job does not: what it prints is in the workspace, where an alert looks for these words.
 """
 
 from datetime import datetime, timedelta

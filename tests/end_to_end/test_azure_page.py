@@ -47,9 +47,29 @@ def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None
     described = yaml.safe_load((project / "azure.yaml").read_text())
     assert described["name"] == "my-replicator"
     assert (project / described["services"]["app"]["project"] / "function_app.py").is_file()
-    script = described["hooks"]["postprovision"]["run"]
-    assert set(re.findall(r"\$([a-z]\w+)", script)) - {"image", "job"} <= set(predicted["outputs"])
-    subprocess.run(["sh", "-n", "-c", script], check=True)  # noqa: S603, S607 - only read
+    # FN40: the app is published whatever becomes of the image.
+    assert "postprovision" not in described["hooks"]
+    hook = described["hooks"]["postdeploy"]
+    assert hook["continueOnError"] is True
+    assert set(re.findall(r"\$([a-z]\w+)", hook["run"])) - {"image", "file", "job"} <= set(predicted["outputs"])
+    ended, asked = run_hook(hook["run"], project, tmp_path)
+    assert ended == 0
+    assert any(each.startswith("acr build --subscription S --registry REG") for each in asked)
+
+
+def run_hook(script: str, project: Path, folder: Path) -> tuple[int, list[str]]:
+    """Run the hook where every command fails; return its exit code, and what it asked the Azure CLI for."""
+    asked = folder / "asked"
+    for name in ("az", "docker", "busway", "azd"):
+        command = folder / "failing" / name
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(f'#!/bin/sh\n[ {name} != az ] || echo "$@" >> {shlex.quote(str(asked))}\nexit 1\n')
+        command.chmod(0o755)
+    settings = {"AZURE_SUBSCRIPTION_ID": "S", "AZURE_RESOURCE_GROUP": "g", "functionAppName": "app"}
+    settings |= {"reconcileJobName": "job", "registryName": "REG"}
+    environment = {"PATH": f"{folder / 'failing'}:{os.environ['PATH']}", **settings}
+    done = subprocess.run(["sh", "-c", script], cwd=project, env=environment, check=False, capture_output=True)  # noqa: S603, S607 - our own hook
+    return done.returncode, asked.read_text().splitlines()
 
 
 def test_every_command_of_the_page_can_be_read_by_a_shell() -> None:

@@ -1,5 +1,6 @@
 """A project of a user: written in an empty folder, checked, started, packaged, and upgraded by its version."""
 
+import json
 import os
 import re
 import shlex
@@ -18,6 +19,8 @@ from tests.end_to_end.busway_process import ROOT, BuswayProcess
 PAGE = (ROOT / "docs/azure.md").read_text(encoding="utf-8")
 # What the tutorial does after the deployment, without the line that asks Azure for the settings.
 FIRST_MESSAGE = re.findall(r"^busway .*$", PAGE.partition("## 4.")[2].partition("## 5.")[0], re.MULTILINE)
+
+ORYX = ("remote-build", "scm-do-build-during-deployment", "enable-oryx-build")
 
 
 def busway(*arguments: str, settings: dict[str, str] | None = None) -> Result:
@@ -107,7 +110,13 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
     assert found_version == version("busway")
     assert Path(place) == out / "shared/errors.py"
     assert "orders-west-to-east" in functions
+    before = {path: path.stat().st_ino for path in (project / "build").rglob("*")}
     assert busway("package").exit_code == 0  # again, over the first
+    # azd may be packing it at this moment.
+    assert {path: path.stat().st_ino for path in (project / "build").rglob("*")} == before
+    (out / "host.json").write_text("{}")
+    assert busway("package").exit_code == 0
+    assert json.loads((out / "host.json").read_text())["version"] == "2.0"
 
 
 def test_the_package_has_nothing_from_elsewhere_and_no_files_of_tools(project: Path, tmp_path: Path) -> None:
@@ -172,6 +181,12 @@ def test_the_workflow_is_yaml_and_runs_commands_that_exist(project: Path) -> Non
     document = yaml.safe_load((project / ".github/workflows/deploy.yml").read_text())
     steps = document["jobs"]["deploy"]["steps"]
     assert any(each.get("run") == "../busway/.venv/bin/busway package" for each in steps)
+    # FN48: without its input the action installs no package, on either plan, and the pipeline is green.
+    (publish,) = (each["with"] for each in steps if "functions-action" in str(each.get("uses")))
+    on_premium = {name: "==" in publish[name] for name in ORYX}
+    assert on_premium == {"remote-build": False, "scm-do-build-during-deployment": True, "enable-oryx-build": True}
+    assert all("vars.PLAN" in publish[name] and "'premium'" in publish[name] for name in ORYX)
+    assert "busway functions" in steps[-1]["run"]
     page = (project / "README.md").read_text()
     for command in re.findall(r"^busway (\w+)", page, re.MULTILINE):
         assert busway(command, "--help").exit_code == 0

@@ -12,7 +12,8 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from jobs.reconcile.journal.hours import hour_of
-from jobs.reconcile.read.capture import CAPTURED, convert, problems_in
+from jobs.reconcile.read.capture import CAPTURED, Kept, convert
+from jobs.reconcile.read.capture_gaps import Captured, not_captured
 from jobs.reconcile.read.files import journal_files
 from jobs.reconcile.read.staging import stage
 from jobs.reconcile.storage import StoredFile
@@ -136,8 +137,48 @@ def test_a_container_is_downloaded_once_and_its_problems_are_kept(tmp_path: Path
         assert stage(container, "all", folder) == 2
         files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
         assert lines({str(path): path.read_bytes() for path in files}) == expected(made)
-        problems = [problem for path in (folder / CAPTURED).iterdir() for problem in problems_in(path.read_text())]
+        problems = [
+            problem for path in (folder / CAPTURED).iterdir() for problem in Kept.from_json(path.read_text()).problems
+        ]
         assert [(each.where, each.hours) for each in problems] == [("all/torn.avro", (hour_of(datetime.now(UTC)),))]
         assert stage(container, "all", folder) == 0
         assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")} == files
         assert stage(container, "all", tmp_path / "later", hours=[hour_of(datetime.now(UTC) + 2 * HOUR)]) == 0
+
+
+def captured(partition: int, time: str, *numbers: int) -> Captured:
+    """Return a file whose window ended at *time* (day/hour/minute of November 2026)."""
+    where = f"hubs/journal/{partition}/2026/11/{time}/00.avro"
+    return Captured(where, numbers[0], numbers[-1]) if numbers else Captured(where, None, None)
+
+
+MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("files", "hours"),
+    [
+        ([captured(0, "20/22/15", 1, 9), captured(0, "21/00/05", 10, 12)], []),
+        # Capture has a later file, but not yet what came before it.
+        (
+            [captured(0, "20/21/55", 1, 9), captured(0, "21/00/05", 20, 22)],
+            [("2026-11-20T21", "2026-11-20T22", "2026-11-20T23", "2026-11-21T00")],
+        ),
+        # The partition that stays behind, where empty files are written.
+        (
+            [captured(0, "20/22/55", 1, 9), captured(0, "21/00/05"), captured(1, "20/22/55")],
+            [("2026-11-20T22", "2026-11-20T23")],
+        ),
+        # Without empty files a quiet partition and a late one look alike.
+        ([captured(0, "20/22/55", 1, 9), captured(1, "20/21/55", 1, 2)], []),
+        # The hub was created again.
+        ([captured(0, "20/22/15", 7, 9), captured(0, "21/00/05", 0, 2)], []),
+        # A name of another format says nothing about its time.
+        ([Captured("all/torn.avro", None, None)], []),
+    ],
+)
+def test_what_is_not_captured_yet_is_undecided(files: list[Captured], hours: list[tuple[str, ...]]) -> None:
+    """EH63: if its storage is away Capture writes later."""
+    found = not_captured(reversed(files), MIDNIGHT)
+    assert [each.hours for each in found] == hours
+    assert {each.kind for each in found} <= {"not-captured"}

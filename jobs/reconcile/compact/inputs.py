@@ -14,7 +14,8 @@ from jobs.reconcile.compact.markers import Hour, compacted_hours
 from jobs.reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from jobs.reconcile.journal.hours import hour_of, is_closed
 from jobs.reconcile.journal.problems import Problem
-from jobs.reconcile.read.capture import CAPTURED, problems_in
+from jobs.reconcile.read.capture import CAPTURED, Kept
+from jobs.reconcile.read.capture_gaps import not_captured
 from jobs.reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from jobs.reconcile.read.window import future_records
 from jobs.reconcile.session import Session
@@ -88,8 +89,9 @@ def _check_journal(storage: Storage, run: Run) -> None:
 
 
 def _capture_problems(storage: Storage, run: Run, hours: Sequence[str]) -> list[Problem]:
-    files = [file for file in storage.files(f"{run.journal}/{CAPTURED}") if file.size > len("[]")]
-    found = [problem for file in files for problem in problems_in(storage.read(file.path))]
+    kept = [Kept.from_json(storage.read(file.path)) for file in storage.files(f"{run.journal}/{CAPTURED}")]
+    found = [problem for each in kept for problem in each.problems]
+    found += not_captured((each.captured for each in kept), run.window.end)
     return [each for each in found if {*each.hours} & {*hours}]
 
 

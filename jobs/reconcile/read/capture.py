@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 from jobs.reconcile.journal.hours import hour_of, start_of
 from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.read.capture_gaps import Captured
 from jobs.reconcile.read.gzip_members import whole_members
 
 SUFFIX = ".avro"
 CAPTURED = "captured"
-"""The folder, beside the journal's files, with the problems of each Capture file."""
+"""The folder, beside the journal's files, with the numbers and the problems of each Capture file."""
 
 _GZIP = b"\x1f\x8b"
 _MICROS = 1_000_000
@@ -35,15 +36,28 @@ _Side = tuple[str, str, str]
 
 
 class Converted(NamedTuple):
-    """The journal files made from one Capture file, by their paths below the journal, and its problems."""
+    """The journal files made from one Capture file, by their paths below the journal, its problems, its numbers."""
 
     files: dict[str, bytes]
     problems: list[Problem]
+    captured: Captured
 
 
-def problems_in(content: str) -> list[Problem]:
-    """Return the problems in a file of the folder CAPTURED."""
-    return [Problem.from_list(each) for each in json.loads(content)]
+class Kept(NamedTuple):
+    """What a file of the folder CAPTURED keeps of a Capture file."""
+
+    captured: Captured
+    problems: list[Problem]
+
+    def to_json(self) -> str:
+        """Return the content of the file."""
+        return json.dumps(self)
+
+    @classmethod
+    def from_json(cls, content: str) -> "Kept":
+        """Return what a file holds."""
+        captured, problems = json.loads(content)
+        return cls(Captured.from_list(captured), [Problem.from_list(each) for each in problems])
 
 
 def convert(content: bytes, where: str) -> Converted:
@@ -54,7 +68,8 @@ def convert(content: bytes, where: str) -> Converted:
     """
     sides: dict[_Side, list[bytes]] = defaultdict(list)
     troubles: dict[str, int] = defaultdict(int)
-    for body in _bodies(content, troubles):
+    numbers: list[int] = []
+    for body in _bodies(content, troubles, numbers):
         members = _members(body)
         lines, trouble = whole_members(members) if members is not None else ([], "no gzip members")
         if trouble is not None:
@@ -71,18 +86,22 @@ def convert(content: bytes, where: str) -> Converted:
         f"/capture_{name}-{round(start_of(hour).timestamp() * 1000)}.jsonl.gz": _member(lines)
         for (task, role, hour), lines in sides.items()
     }
-    return Converted(files, _problems(where, troubles, sides))
+    captured = Captured(where, min(numbers), max(numbers)) if numbers else Captured(where, None, None)
+    return Converted(files, _problems(where, troubles, sides), captured)
 
 
 def _member(lines: list[bytes]) -> bytes:
     return gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)
 
 
-def _bodies(content: bytes, troubles: dict[str, int]) -> Iterator[bytes]:
+def _bodies(content: bytes, troubles: dict[str, int], numbers: list[int]) -> Iterator[bytes]:
     import fastavro  # noqa: PLC0415 - a cluster that reads a journal in blobs need not have it
 
     try:
         for record in fastavro.reader(io.BytesIO(content)):
+            number = record.get("SequenceNumber") if isinstance(record, dict) else None
+            if isinstance(number, int):
+                numbers.append(number)
             body = record.get("Body") if isinstance(record, dict) else None
             if isinstance(body, bytes):
                 yield body

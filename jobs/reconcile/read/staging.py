@@ -1,6 +1,5 @@
 """Download of a journal from a storage account, where Spark cannot read it: a laptop, Azurite, Container Apps."""
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from azure.storage.blob import BlobProperties, ContainerClient
 
 from jobs.reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from jobs.reconcile.journal.hours import hour_of, start_of
-from jobs.reconcile.read.capture import CAPTURED, SUFFIX, convert
+from jobs.reconcile.read.capture import CAPTURED, SUFFIX, Kept, convert
 from jobs.reconcile.storage import StoredFile
 
 _CONCURRENT = 16
@@ -203,12 +202,12 @@ def _is_converted(blob: BlobProperties, folder: Path) -> bool:
 
 def _convert(client: ContainerClient, blob: BlobProperties, folder: Path) -> None:
     changed = blob.last_modified.timestamp()
-    files, problems = convert(client.download_blob(blob.name).readall(), str(blob.name))
+    files, problems, captured = convert(client.download_blob(blob.name).readall(), str(blob.name))
     for name, content in files.items():
         _put(folder / name, content, changed)
     # A file without readable records makes the hour in which it was written unreliable.
     dated = [each if each.hours else each._replace(hours=(hour_of(blob.last_modified),)) for each in problems]
-    _put(_marker(blob, folder), json.dumps(dated).encode(), changed)
+    _put(_marker(blob, folder), Kept(captured, dated).to_json().encode(), changed)
 
 
 def _put(path: Path, content: bytes, changed: float) -> None:

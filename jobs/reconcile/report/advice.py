@@ -96,6 +96,7 @@ _OF_PROBLEMS = {
     "duplicated-file": "Nothing is counted twice. Find out what copies the journal's files.",
     "not-a-journal": "Move the file out of the journal's folder.",
     "journal-gap": "Find the outage of the journal's storage in these hours.",
+    "not-captured": "Capture writes these events later: repeat the run with --refreeze when it has.",
     "side-missing": "Check the app's log of that hour for a journal that could not be written.",
     "silent-tap": "Check whether the tap runs, and start it again.",
     "clocks-disagree": "Check the clocks of the instances that wrote these records.",

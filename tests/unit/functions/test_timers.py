@@ -1,4 +1,4 @@
-"""What the app does beside the messages shares one timer, and everything that it measured leaves with its invocation."""
+"""What the app does beside the messages shares one timer, and what it measured leaves with the invocation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,7 +8,8 @@ from typing import Any, cast
 import azure.functions as func
 import pytest
 
-from functions.timers import EVERY_MINUTE, NAME, Duty, DutyFailed, register_timers, spaced
+from functions.timers import NAME, Duty, DutyFailed, register_timers, spaced
+from shared.config.measurements import EVERY_MINUTE
 from shared.config.switches import switch_of, switched_on
 from shared.errors import TargetUnavailable
 from tests.unit.infra.deployments import EXAMPLES, loaded
@@ -32,10 +33,10 @@ def timers(duties: list[Duty], flush: Callable[[float], None] = lambda _: None) 
     """Return the schedule and the function of each timer, by its name."""
     app = func.FunctionApp()
     register_timers(app, duties, flush)
-    found = {}
+    found: dict[str, tuple[str, Any]] = {}
     for each in app.get_functions():
         (binding,) = each.get_bindings()
-        found[each.get_function_name()] = (cast("Any", binding).schedule, each.get_user_function())
+        found[str(each.get_function_name())] = (cast("Any", binding).schedule, each.get_user_function())
     return found
 
 
@@ -93,7 +94,7 @@ def test_spaced_work_is_done_again_after_its_time_or_a_failure() -> None:
     now += 900
     for _ in range(2):
         with pytest.raises(TargetUnavailable):
-            asyncio.run(work())
+            asyncio.run(cast("Any", work()))
     assert len(calls) == 5
 
 

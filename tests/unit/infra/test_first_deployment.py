@@ -1,4 +1,4 @@
-"""What the first deployment fails at, and what the first week surprises with: each is right in what the compiler predicts."""
+"""What the first deployment would fail at, and what the first week would surprise with, as the compiler predicts it."""
 
 import re
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ pytestmark = needs_compiler
 
 OWNER, RECEIVER = "090c5cfd-751d-490a-894a-3ce6f1109419", "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0"
 ROLES = "Microsoft.Authorization/roleAssignments"
+REGION = "northeurope"
 OTHER = "00000000-0000-0000-0000-000000000002"
 SUBNETS = "/subscriptions/1/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/ours/subnets"
 PLAN = "/subscriptions/1/resourceGroups/plans/providers/Microsoft.Web/serverfarms/ours"
@@ -27,9 +28,9 @@ def deployments(others: Json) -> dict[str, Json]:
         "premium": {
             "tasks": others,
             "namespaces": {
-                "west": {"name": "sb-west", "capacity": 4, "keys": True, "pairedRegion": "northeurope"},
-                "shared": {"name": "sb-shared", "existing": True, "resourceGroup": "premium-other", "subscription": OTHER},
-                "readings": {"name": "eh-readings", "capacity": 5, "maximumCapacity": 20, "pairedRegion": "northeurope"},
+                "west": {"name": "sb-west", "capacity": 4, "keys": True, "pairedRegion": REGION},
+                "shared": {"name": "sb-shared", "existing": True, "resourceGroup": "premium-b", "subscription": OTHER},
+                "readings": {"name": "eh-readings", "capacity": 5, "maximumCapacity": 20, "pairedRegion": REGION},
             },
             "plan": "premium",
             "serviceBusSku": "Premium",
@@ -129,7 +130,7 @@ def test_capacity_keys_and_pairs_are_those_of_the_parameters(predicted: Mapping[
     assert hubs["eh-readings"]["properties"]["maximumThroughputUnits"] == 20
     assert hubs["eh-readings"]["properties"]["disableLocalAuth"] is True
     for second in (buses["sb-west-second"], hubs["eh-readings-second"]):
-        assert second["location"] == "northeurope"
+        assert second["location"] == REGION
     pairs = named(predicted["premium"], "Microsoft.ServiceBus/namespaces/disasterRecoveryConfigs")
     assert list(pairs) == ["sb-west/sb-west-pair"]
     assert pairs["sb-west/sb-west-pair"]["properties"]["partnerNamespace"].endswith("/namespaces/sb-west-second")
@@ -141,7 +142,7 @@ def test_capacity_keys_and_pairs_are_those_of_the_parameters(predicted: Mapping[
 
 def test_a_namespace_may_be_in_another_group_and_subscription(predicted: Mapping[str, Prediction]) -> None:
     topics = named(predicted["premium"], "Microsoft.ServiceBus/namespaces/topics")
-    assert topics["sb-shared/orders"]["id"].startswith(f"/subscriptions/{OTHER}/resourceGroups/premium-other/")
+    assert topics["sb-shared/orders"]["id"].startswith(f"/subscriptions/{OTHER}/resourceGroups/premium-b/")
 
 
 def test_a_private_network_has_a_way_out(predicted: Mapping[str, Prediction]) -> None:
