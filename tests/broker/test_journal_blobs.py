@@ -213,7 +213,7 @@ def test_an_append_while_somebody_lists_the_blob_is_made_again_and_is_no_outage(
     assert journal.transport.appends == 6
 
 
-def test_an_append_that_wrote_although_it_was_told_the_contrary_is_there_once(journal: Journal) -> None:
+def test_an_append_that_wrote_and_was_answered_as_a_conflict_is_there_once(journal: Journal) -> None:
     async def write_and_say_no() -> None:
         async def write(_: Any) -> None:
             async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:

@@ -47,7 +47,7 @@ def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None
     described = yaml.safe_load((project / "azure.yaml").read_text())
     assert described["name"] == "my-replicator"
     assert (project / described["services"]["app"]["project"] / "function_app.py").is_file()
-    # FN40: the app is published whatever becomes of the image.
+    # FN40: the app is published also when the build of the image fails.
     assert "postprovision" not in described["hooks"]
     hook = described["hooks"]["postdeploy"]
     assert hook["continueOnError"] is True

@@ -29,7 +29,7 @@ class JournalUnreachable(OSError):
     """The container cannot be listed or read; the message has its URL and the error."""
 
 
-def container(journal: str, connection_string: str | None, **patience: Any) -> tuple[ContainerClient, str]:
+def container(journal: str, connection_string: str | None, **patience: Any) -> tuple[ContainerClient, str]:  # noqa: ANN401 - what the SDK takes
     """
     Return the container of the URL *journal*, and the prefix of the blob names; *patience* are options of the client.
 
