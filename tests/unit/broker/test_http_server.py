@@ -34,7 +34,8 @@ def test_a_connection_without_a_whole_request_is_closed(start: bytes, answer: by
             found = b""
             # Each byte of a header in time does not prolong it.
             while not reader.at_eof():
-                if not start.endswith(b"x"):
+                # Before the first answer it would make both requests an invalid one.
+                if not start.endswith(b"x") and (found or not answer):
                     writer.write(b"X")
                 try:
                     found += await asyncio.wait_for(reader.read(4096), 0.05)
