@@ -41,7 +41,7 @@ async def receive(place: Place, session: str | None, wait: float, dead_letter: s
         async with Receiver(bus_place, settings, session) as receiver:
             return await _Passage(receiver, dead_letter, show).run(wait)
     except TargetRefused as error:
-        if session is None and _NEEDS_SESSION in str(error.__cause__):
+        if session is None and _NEEDS_SESSION in str(getattr(error.__cause__, "description", "")):
             raise ConfigError([Problem(str(place), "has sessions", "name one: --session ID")]) from error
         raise
 

@@ -11,7 +11,7 @@ _DENIED = (401, 403)
 _KNOWN = frozenset(each.value for each in StorageErrorCode) | {
     *("AuthorizationPermissionMismatch", "AuthorizationProtocolMismatch", "AuthorizationResourceTypeMismatch"),
     *("AuthorizationServiceMismatch", "AuthorizationSourceIPMismatch", "KeyBasedAuthenticationNotPermitted"),
-    *("PublicAccessNotPermitted", "NoPendingCopyOperation"),
+    *("PublicAccessNotPermitted", "NoPendingCopyOperation", "BlobModifiedWhileReading"),
 }
 """Codes of Storage: those of the SDK, and others of Microsoft Learn, "Common REST API error codes"."""
 
