@@ -86,7 +86,7 @@ format: $(command) ## rewrite the sources as the formatter and the linter want t
 	$(python) -m ruff check --fix
 
 lock: $(command) ## write the lock files after a change to a requirements file
-	for file in requirements requirements-dev jobs/reconcile/requirements tests/jobs/requirements-spark-4.2 \
+	for file in requirements requirements-dev jobs/reconcile/requirements .github/requirements tests/jobs/requirements-spark-4.2 \
 	  tests/jobs/requirements-spark-3.5; do \
 	  case $$file in *-3.5) version=3.11 ;; *) version=3.13 ;; esac; \
 	  $(python) -m uv pip compile --quiet --universal --generate-hashes --python-version $$version --no-header \

@@ -8,7 +8,7 @@ param name string
 @description('Region of the job and its environment.')
 param location string
 
-@description('The image, built from jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG. Empty: a sample of Microsoft, which ends at once without a result.')
+@description('The image, built from jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG. Empty: an image of Python, which ends at once without a result.')
 param image string
 
 @description('Name of the container registry in this resource group that has the image; empty if anyone may pull it.')
@@ -149,8 +149,12 @@ resource job 'Microsoft.App/jobs@2024-03-01' = [
         containers: [
           {
             name: 'reconcile'
-            image: empty(image) ? 'mcr.microsoft.com/k8se/quickstart-jobs:latest' : image
+            // Python without input ends at once.
+            image: empty(image)
+              ? 'docker.io/library/python:3.13.5-slim-bookworm@sha256:4c2cf9917bd1cbacc5e9b07320025bdb7cdf2df7b0ceaccb55e9dd7e30987419'
+              : image
             // The app adds --date to those of the first job; the default is yesterday.
+            command: empty(image) ? ['python', '-c', 'pass'] : []
             args: concat(
               [
                 '--journal'
