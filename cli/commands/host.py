@@ -98,7 +98,12 @@ def host(
         if running.http_port is not None:
             # Before the line that a parent process waits for.
             print(f"http http://127.0.0.1:{running.http_port}", file=sys.stderr, flush=True)
-        names = (function.name for function in running.functions if function.trigger["type"] != "httpTrigger")
+        # Of the functions that requests call, those of tasks: webhooks.
+        names = (
+            function.name
+            for function in running.functions
+            if function.trigger["type"] != "httpTrigger" or not function.name.startswith("busway-")
+        )
         print("ready", *names, flush=True)
 
     asyncio.run(run(folder, wire=wire, http_port=http_port, platform=platform, on_ready=on_ready))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 from io import BytesIO
+from itertools import pairwise
 
 import fastavro
 from fastavro.read import LOGICAL_READERS
@@ -73,6 +74,14 @@ class AvroSchema:
             return self._depth_check.check(content, count, most)
         except ValueError:
             raise _not_of_the_schema() from None
+
+    def pieces(self, content: bytes, count: int, most: int) -> list[bytes]:
+        """Return the bytes of each of the *count* values in *content*; raises as `count`."""
+        try:
+            ends = self._depth_check.ends(content, count, most)
+        except ValueError:
+            raise _not_of_the_schema() from None
+        return [content[start:end] for start, end in pairwise((0, *ends))]
 
     def read_several(self, content: bytes, count: int, writer: "AvroSchema") -> list[Plain]:
         """

@@ -53,15 +53,65 @@ class Container:
 
 def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Plain]:
     """Return the values of a container, resolved to *schema* if given; raises MessageRejected."""
-    if not content.startswith(_MAGIC):
-        raise MessageRejected(NOT_AVRO, "body is not an Avro container, expected it to begin with Obj and 01")
+    _check_magic(content)
     entries, position = _metadata(content)
     writer = embedded_schema(entries.get("avro.schema", b""))
     reader = schema or writer
+    values: list[Plain] = []
+    left = max(MOST_VALUES, len(content))
+    for count, plain in _plain_blocks(content, entries, position):
+        left -= writer.count(plain, count, left)
+        values += reader.read_several(plain, count, writer)
+    return values
+
+
+def single_values(content: bytes, most: int) -> list[bytes]:
+    """
+    Return a container for each value of a container, with its schema and bytes.
+
+    Raises MessageRejected. *content* is `uncompressed`.
+
+    Units:   at most *most* values.
+    """
+    entries, position = _metadata(content)
+    writer = embedded_schema(entries.get("avro.schema", b""))
+    found: list[bytes] = []
+    left = max(MOST_VALUES, len(content))
+    for count, plain in _plain_blocks(content, entries, position):
+        if len(found) + count > most:
+            raise MessageRejected("EnvelopeTooLarge", f"envelope holds more than {most} messages")
+        left -= writer.count(plain, count, left)
+        values = writer.pieces(plain, count, max(MOST_VALUES, len(content)))
+        if sum(map(len, values)) != len(plain):
+            raise MessageRejected("TrailingBytes", "body has bytes after the end of its Avro")
+        # Each has the schema: few bytes could become many.
+        _LARGEST.check((len(found) + count) * len(writer.text) + len(plain), content)
+        found += [_container(writer, 1, each) for each in values]
+    return found
+
+
+def uncompressed(content: bytes) -> bytes:
+    """Return a container whose blocks are not compressed; raises MessageRejected."""
+    _check_magic(content)
+    entries, position = _metadata(content)
+    if entries.get("avro.codec", b"null") == b"null":
+        return content
+    blocks = list(_plain_blocks(content, entries, position))
+    sync = content[position : position + _SYNC]
+    head = _MAGIC + _META.write({**entries, "avro.codec": b"null"}) + sync
+    return head + b"".join(_long(count) + _long(len(plain)) + plain + sync for count, plain in blocks)
+
+
+def _check_magic(content: bytes) -> None:
+    if not content.startswith(_MAGIC):
+        raise MessageRejected(NOT_AVRO, "body is not an Avro container, expected it to begin with Obj and 01")
+
+
+def _plain_blocks(content: bytes, entries: dict[str, bytes], position: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each block with the number of its values, decompressed within limits."""
     codec = entries.get("avro.codec", b"null")
     sync = content[position : position + _SYNC]
-    values: list[Plain] = []
-    size, left = 0, max(MOST_VALUES, len(content))
+    size = 0
     for count, block in _blocks(content, position + _SYNC, sync):
         plain = _decompressed(block, codec)
         if plain is not block:
@@ -69,17 +119,18 @@ def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Pla
             _LARGEST.check(size, content)
         if count > len(plain) + 1:
             raise MessageRejected(NOT_AVRO, "body has a block of more values than it has bytes")
-        left -= writer.count(plain, count, left)
-        values += reader.read_several(plain, count, writer)
-    return values
+        yield count, plain
 
 
 def write_container(schema: AvroSchema, values: Sequence[Plain]) -> bytes:
     """Return a container of one uncompressed block; the same values always give the same bytes."""
-    block = b"".join(map(schema.write, values))
+    return _container(schema, len(values), b"".join(map(schema.write, values)))
+
+
+def _container(schema: AvroSchema, count: int, block: bytes) -> bytes:
     sync = md5(schema.text, usedforsecurity=False).digest()
     head = _MAGIC + _META.write({"avro.schema": schema.text, "avro.codec": b"null"}) + sync
-    return b"".join((head, _long(len(values)), _long(len(block)), block, sync))
+    return b"".join((head, _long(count), _long(len(block)), block, sync))
 
 
 def _metadata(content: bytes) -> tuple[dict[str, bytes], int]:

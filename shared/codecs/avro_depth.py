@@ -51,15 +51,21 @@ class DepthCheck:
         Raises MessageRejected if one is nested too deeply or if they are more than *most*, ValueError for what is not a
         value.
         """
+        self.ends(content, count, most)
+        return most - self._left.values
+
+    def ends(self, content: bytes, count: int, most: int) -> list[int]:
+        """Return where each of *count* values ends; raises as `check`."""
         self._left.values = most
         self._left.take(count)
-        position = 0
+        position, found = 0, list[int]()
         try:
             for _ in range(count):
                 position = self._skip(content, position, 0)
+                found.append(position)
         except RecursionError as error:
             raise _too_deep() from error
-        return most - self._left.values
+        return found
 
     def _compile(self, schema: Schema) -> _Skip:
         if isinstance(schema, list):

@@ -8,6 +8,7 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
+from shared.codecs.foreign_form import form_of
 from shared.errors import MessageRejected
 
 NOT_JSON = "NotJson"
@@ -33,11 +34,12 @@ def _read(content: bytes, decoder: json.JSONDecoder) -> Any:  # noqa: ANN401 - t
     try:
         return decoder.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise MessageRejected(NOT_JSON, f"body is not UTF-8 at byte {error.start}, expected JSON in UTF-8") from error
+        text = f"body is not UTF-8 at byte {error.start}, expected JSON in UTF-8{form_of(content)}"
+        raise MessageRejected(NOT_JSON, text) from error
     except json.JSONDecodeError as error:
         # The text after a colon may quote the body.
         problem = f"line {error.lineno} column {error.colno}: {error.msg.partition(':')[0].lower()}"
-        raise MessageRejected(NOT_JSON, f"body is not JSON, {problem}") from error
+        raise MessageRejected(NOT_JSON, f"body is not JSON, {problem}{form_of(content)}") from error
     except RecursionError as error:
         raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be read") from error
     except (ValueError, InvalidOperation) as error:

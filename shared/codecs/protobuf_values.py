@@ -1,10 +1,12 @@
 """Values of single Protocol Buffers fields, checked before the library encodes them, and numbers in ProtoJSON."""
 
 import math
+import re
 import struct
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -19,7 +21,9 @@ _BITS: Mapping[int, tuple[int, int]] = {
 }
 _LARGEST_FLOAT = 3.4028234663852886e38
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_LONGEST_INTEGER = 40
+_LONGEST_INTEGER, _LONGEST_NUMBER = 40, 1100
+_WHOLE = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 _SHORTEST, _LONGEST = 6, 9
 
 # The library makes its types at run time.
@@ -64,8 +68,10 @@ def scalar(field: Descriptor, value: Plain) -> object:
 
 
 def _integer(value: Plain, least: int, most: int) -> int:
-    if type(value) is str and len(value) <= _LONGEST_INTEGER and value.removeprefix("-").isascii():
-        value = int(value) if value.removeprefix("-").isdigit() else value
+    if type(value) is str and len(value) <= _LONGEST_INTEGER and _WHOLE.fullmatch(value):
+        value = int(value)
+    elif type(value) is str and (number := _decimal(value)) is not None and _is_whole(number):
+        value = int(number)
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int:
@@ -78,6 +84,10 @@ def _integer(value: Plain, least: int, most: int) -> int:
 def _number(value: Plain, *, single: bool) -> float:
     if type(value) is str and value in _NOT_FINITE:
         return _NOT_FINITE[value]
+    if type(value) is str and (number := _decimal(value)) is not None:
+        made = float(number)
+        # As for a number in JSON: one that has more digits than a double, or is out of its range, would change.
+        value = made if math.isfinite(made) and Decimal(repr(made)) == number else value
     if type(value) not in {int, float}:
         raise Mismatch("got another kind of value, or more digits than a double has, expected a number")
     try:
@@ -89,6 +99,16 @@ def _number(value: Plain, *, single: bool) -> float:
     if single and _LARGEST_FLOAT < abs(made) < math.inf:
         raise Mismatch("got a number out of range, expected one of 32 bits")
     return made
+
+
+def _decimal(text: str) -> Decimal | None:
+    """Return the number in a text that is written as JSON writes numbers, None for any other text."""
+    return Decimal(text) if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) else None
+
+
+def _is_whole(number: Decimal) -> bool:
+    # The first digit tells how long it is, without making it an integer.
+    return number.adjusted() < _LONGEST_INTEGER and number == number.to_integral_value()
 
 
 def _text(value: Plain) -> str:
@@ -110,13 +130,15 @@ def bytes_of(value: Plain) -> bytes:
     if type(value) is not str:
         raise Mismatch("got another kind of value, expected bytes, or their Base64")
     try:
-        return b64decode(value, validate=True)
+        # ProtoJSON: either alphabet, with or without padding.
+        padding = "=" * (-len(value) % 4) if not value.endswith("=") else ""
+        return b64decode((value + padding).replace("-", "+").replace("_", "/"), validate=True)
     except (NotBase64, ValueError) as error:
         raise Mismatch("got a text that is not Base64, expected bytes") from error
 
 
 def _enum(field: Descriptor, value: Plain) -> int:
-    if type(value) is int:
+    if type(value) is int or type(value) is float:
         return _integer(value, *_BITS[Field.TYPE_INT32])
     known = field.enum_type.values_by_name.get(value) if type(value) is str else None
     if known is None:

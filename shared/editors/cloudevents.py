@@ -26,6 +26,8 @@ _PREFIXES = ("cloudEvents_", "cloudEvents:")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
 
+_NULL_BODY = b"\x00\x53\x77\x40"
+
 
 class CloudEventsOptions(Strict):
     """The mode, and the attributes of messages that are not events yet."""
@@ -185,7 +187,9 @@ class CloudEvents:
         if message.content_type is not None:
             attributes["datacontenttype"] = message.content_type
         self._codec.check(attributes)
-        data = labelled_content_of(message) if message.sections.body else None
+        # A Kafka record without a value has no data, and comes as the value null.
+        has_data = message.sections.body not in {b"", _NULL_BODY}
+        data = labelled_content_of(message) if has_data else None
         # Empty data is no data.
         return self._codec.Event(attributes, data or None)
 

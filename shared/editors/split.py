@@ -36,7 +36,9 @@ class SplitStep(Step):
 
     Each message has the properties of the envelope and an id from the envelope's id and its place, so that a
     redelivered envelope gives the same ids. Messages from an Avro container of the batch editor have their own ids and
-    properties. An envelope is completed when all of its messages were sent; an empty one is withheld.
+    properties; events in a file of Event Hubs Capture have their application properties, and one without a body has an
+    empty one. Of an Avro container with values of another schema, each value is a container, which transcode reads.
+    An envelope is completed when all of its messages were sent; an empty one is withheld.
     """
 
     options: SplitOptions = Field(alias="split")
@@ -76,6 +78,8 @@ class Split:
         part.message_id = part_id(whole, number)
         if self._content_type is not None:
             part.content_type = self._content_type
+        if taken.named:
+            part.set_properties(taken.named)
         part.body = taken.body
         return part
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from shared.codecs.foreign_form import form_of
 from shared.codecs.plain import Codec, Plain, TextCodec
 from shared.codecs.text import charset, charset_in, recode
 from shared.editors.content.body import content_of, is_string
@@ -109,7 +110,12 @@ class Transcode:
             named = "utf-8" if is_string(message) else charset_in(message.content_type)
             if named is not None:
                 return self._read_text(content, named)
-        return self._reader.read(content)
+        try:
+            return self._reader.read(content)
+        except MessageRejected as error:
+            if not (form := form_of(content)) or error.description.endswith(form):
+                raise
+            raise MessageRejected(error.reason, error.description + form) from error
 
     def _check(self, content_type: str) -> None:
         if self._check_schema is not None:

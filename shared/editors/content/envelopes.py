@@ -9,14 +9,17 @@ Source: RFC 8259; jsonlines.org; Apache Avro specification 1.12, object containe
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.amqp import sections
 from shared.amqp.codec import plain
-from shared.amqp.values import Malformed
+from shared.amqp.values import NULL, Malformed, Value, binary, boolean, double, long, string
+from shared.codecs.avro_container import single_values, uncompressed
+from shared.codecs.avro_depth import NOT_AVRO
 from shared.codecs.json import read
 from shared.codecs.json_spans import entries, first_value
 from shared.editors.content.body import content_of
@@ -56,7 +59,8 @@ _SCHEMA: dict[str, Any] = {
 # Bytes of a container's header with the schema, and of an entry in addition to its body and twice its sections.
 _AVRO_HEADER, _AVRO_ENTRY = 1500, 64
 _LONG = 1 << 63
-_BODIES = ("body", "Body")  # the latter in what Event Hubs Capture writes
+_OF_CAPTURE = "Body"
+_BODIES = ("body", _OF_CAPTURE)
 _PLAIN_TYPES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 
@@ -74,6 +78,8 @@ class Taken(NamedTuple):
     body: bytes
     properties: sections.Sections | None = None
     """The properties and application-properties sections."""
+    named: Mapping[str, Value] = MappingProxyType({})
+    """Application properties that are added to those of the envelope: those of an event that Capture wrote."""
 
 
 class Envelope(Protocol):
@@ -184,16 +190,21 @@ class AvroContainer:
         return file.getvalue()
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
-        """Return the records; their schema may be another one that has a body."""
+        """Return the records; of a schema without a body, a container with each value, as `transcode` reads it."""
         found: list[Taken] = []
         try:
+            content = uncompressed(content)
             reader = self._avro.reader(io.BytesIO(content))
-            name = _body_field(reader.writer_schema, reader.codec)
+            name = _body_field(reader.writer_schema)
+            if name is None:
+                return [Taken(each) for each in single_values(content, limit)]
             for record in reader:
                 found.append(_taken(record, name, len(found)))
                 _check_count(len(found), limit)
-        except MessageRejected:
-            raise
+        except MessageRejected as error:
+            if error.reason != NOT_AVRO:
+                raise
+            raise MessageRejected(_NOT_AN_ENVELOPE, error.description) from error
         # The library raises many types of error, whose texts may quote the body.
         except Exception as error:
             raise MessageRejected(
@@ -243,21 +254,16 @@ def _readable(value: object) -> object:
             return str(value)
 
 
-def _body_field(schema: Any, codec: str) -> str:  # noqa: ANN401 - JSON
+def _body_field(schema: Any) -> str | None:  # noqa: ANN401 - JSON
     """
-    Return the name of the field with a record's body.
+    Return the name of the field with a record's body, None for a schema of something else.
 
-    The schema is the sender's: with nested arrays or records, or compressed blocks, few bytes could become many.
+    The schema is the sender's: with nested arrays or records few bytes could become many.
     """
-    if codec != "null":
-        raise MessageRejected(_NOT_AN_ENVELOPE, "container is compressed, expected an uncompressed one")
     fields = schema.get("fields") if isinstance(schema, dict) and schema.get("type") == "record" else None
     if fields is None or not all(_is_flat(field["type"]) for field in fields):
-        raise MessageRejected(_NOT_AN_ENVELOPE, "schema of the container: expected a record of plain fields and maps")
-    name = next((field["name"] for field in fields if field["name"] in _BODIES), None)
-    if name is None:
-        raise MessageRejected(_NOT_AN_ENVELOPE, f"schema of the container: has no field {' or '.join(_BODIES)}")
-    return str(name)
+        return None
+    return next((str(field["name"]) for field in fields if field["name"] in _BODIES), None)
 
 
 def _is_flat(schema: Any) -> bool:  # noqa: ANN401 - JSON
@@ -268,8 +274,28 @@ def _is_flat(schema: Any) -> bool:  # noqa: ANN401 - JSON
     return schema in _PLAIN_TYPES
 
 
+def _typed(value: object) -> Value:
+    """Return a property as Capture has its value: of its types, each stands for all that it can hold."""
+    match value:
+        case bool():
+            return boolean(value)
+        case int():
+            return long(value)
+        case float():
+            return double(value)
+        case bytes():
+            return binary(value)
+        case str():
+            return string(value)
+    return NULL
+
+
 def _taken(record: Any, name: str, number: int) -> Taken:  # noqa: ANN401 - any record
     body = record[name]
+    if name == _OF_CAPTURE:
+        named = {key: _typed(value) for key, value in (record.get("Properties") or {}).items()}
+        # Stamps of an earlier copy are not those of this message.
+        return Taken(body or b"", named={key: value for key, value in named.items() if not key.startswith("repl-")})
     if not isinstance(body, bytes):
         raise MessageRejected(_NOT_AN_ENVELOPE, f"record {number} of the envelope: {name} is not bytes")
     encoded = record.get("amqp")

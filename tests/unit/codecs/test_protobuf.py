@@ -1,12 +1,14 @@
 """Protobuf bodies of a sender that means harm: each is read or rejected, and no other exception leaves the codec."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from google.protobuf import any_pb2, descriptor_pb2, struct_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
 from shared.codecs.protobuf import Protobuf
+from shared.codecs.protobuf_values import Mismatch, scalar
 from shared.errors import MessageRejected
 
 _ANY = "type.googleapis.com/google.protobuf.Any"
@@ -67,6 +69,40 @@ BOMBS = {
         "type.googleapis.com/google.protobuf.Value", struct_pb2.Value(number_value=float("nan")).SerializeToString()
     ),
 }
+
+
+NUMBERS = {
+    "d": Field.TYPE_DOUBLE,
+    "f": Field.TYPE_FLOAT,
+    "i": Field.TYPE_INT32,
+    "u": Field.TYPE_UINT64,
+    "b": Field.TYPE_BYTES,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        *(("d", text, number) for text, number in (("1.5", 1.5), ("-1.5e3", -1500.0), ("1", 1.0), ("0.1", 0.1))),
+        ("f", "1.5", 1.5),
+        *(("i", text, 100) for text in ("1e2", "100", "100.0", "1.0E+2", 1e2, "10000e-2")),
+        ("u", "18446744073709551615", 2**64 - 1),
+        ("u", "1.8446744073709551615e19", 2**64 - 1),
+        *(("b", text, b"\xfb\xff") for text in ("-_8=", "-_8", "+/8=", "+/8")),
+        ("b", "", b""),
+        *(("d", text, None) for text in ("1,5", " 1", "1.", ".5", "0x1", "1e999999", "1_0", "nan", "\u0661")),
+        ("d", "1.00000000000000000001", None),
+        *(("i", text, None) for text in ("0.5", "1e-1", "1e40", "2147483648", "1e10", "", "-", "1e2147483648")),
+        *(("b", text, None) for text in ("A", "AQI=\n", "A===", "+_8\u0000", "A Q I")),
+    ],
+)
+def test_texts_of_numbers_and_bytes_are_those_of_protojson(kind: str, value: object, expected: object) -> None:
+    field = SimpleNamespace(type=NUMBERS[kind])
+    if expected is None:
+        with pytest.raises(Mismatch):
+            scalar(field, value)
+    else:
+        assert scalar(field, value) == expected
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +11,12 @@ import fastavro
 import pytest
 from pydantic import ValidationError
 
-from shared.amqp.values import Value, int_, long, string, symbol, timestamp
+from shared.amqp.values import NULL, Value, binary, double, int_, long, string, symbol, timestamp
 from shared.amqp.values import uuid as amqp_uuid
 from shared.editors.batch import BatchStep
 from shared.editors.content.envelopes import envelope
 from shared.editors.split import SplitStep
+from shared.editors.transcode import TranscodeStep
 from shared.errors import MessageRejected
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -187,10 +189,51 @@ def test_a_container_can_be_read_without_busway() -> None:
 
 
 def test_a_container_written_by_capture_is_split() -> None:
-    schema = {"type": "record", "name": "EventData", "fields": [{"name": "Body", "type": ["null", "bytes"]}]}
-    content = container(schema, [{"Body": b"one"}, {"Body": b"two"}])
-    whole = message(1, body=content.encode("latin-1"))
-    assert bodies(split(whole, **{"from": "avro"})) == ["one", "two"]
+    values = ["long", "double", "string", "bytes"]
+    schema = {
+        "type": "record",
+        "name": "EventData",
+        "namespace": "Microsoft.ServiceBus.Messaging",
+        "fields": [
+            {"name": "SequenceNumber", "type": "long"},
+            {"name": "Offset", "type": "string"},
+            {"name": "EnqueuedTimeUtc", "type": "string"},
+            {"name": "SystemProperties", "type": {"type": "map", "values": values}},
+            {"name": "Properties", "type": {"type": "map", "values": [*values, "null"]}},
+            {"name": "Body", "type": ["null", "bytes"]},
+        ],
+    }
+    properties = [{"i": 1, "d": 1.5, "s": "x", "b": b"\x00", "n": None, "repl-path": "elsewhere"}, {}, {"i": -(2**63)}]
+    head = {"SequenceNumber": 7, "Offset": "1", "EnqueuedTimeUtc": "11/26/2026 10:00:00 PM"}
+    head["SystemProperties"] = {"x-opt-enqueued-time": 1795363902079}
+    events = [
+        {**head, "Properties": each, "Body": body} for each, body in zip(properties, (b"one", None, b""), strict=True)
+    ]
+    for codec in ("null", "deflate"):
+        whole = message(1, body=container(schema, events, codec).encode("latin-1"))
+        parts = split(whole, **{"from": "avro"})
+        assert [each.body for each in parts] == [b"one", b"", b""]
+        assert dict(parts[0].application_properties()) == {
+            "i": long(1), "d": double(1.5), "s": string("x"), "b": binary(b"\x00"), "n": NULL
+        }  # fmt: skip
+        assert [dict(each.application_properties()) for each in parts[1:]] == [{}, {"i": long(-(2**63))}]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_container_of_another_schema_becomes_one_container_for_each_value_which_transcode_reads(codec: str) -> None:
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "number", "type": ["null", "int", "long"]},
+            {"name": "lines", "type": {"type": "array", "items": "string"}},
+        ],
+    }
+    orders = [{"number": 1, "lines": ["a", "b"]}, {"number": None, "lines": []}, {"number": 2**40, "lines": ["c"]}]
+    whole = message(1, body=container(schema, orders, codec).encode("latin-1"), content_type="application/avro")
+    parts = split(whole, **{"from": "avro"})
+    read = TranscodeStep.model_validate({"transcode": {"from": {"format": "avro"}, "to": "json"}}).editor(task_facts())
+    assert [json.loads(found.body or b"") for part in parts for found in read.edit(part)] == orders
 
 
 ARRAYS = {
@@ -211,12 +254,14 @@ FOREIGN = {
     ("content", "problem"),
     [
         ("", "not an Avro container"),
-        ("Obj\x01", "not an Avro container"),
+        ("Obj\x01", "an Avro container that is damaged"),
         (container(PLAIN, [{"body": b"x"}])[:-20], "damaged"),
-        (container(ARRAYS, [{"body": b"x", "x": [None] * 1000}]), "plain fields"),
-        (container(NO_BODY, [{"text": "x"}]), "no field body"),
+        (container(ARRAYS, [{"body": b"x", "x": [None] * 10_000_000}]), "schema that cannot be used"),
+        (container(NO_BODY, [{"text": "x"}] * 11), "more than 10"),
+        (container(NO_BODY, [{"text": "x" * 100}] * 3)[:-20], "damaged"),
         (container(PLAIN, [{"body": None}]), "is not bytes"),
-        (container(PLAIN, [{"body": b"x"}], "deflate"), "compressed"),
+        (container(PLAIN, [{"body": bytes(17 << 20)}], "deflate"), "more than 16777216 bytes"),
+        (container(PLAIN, [{"body": b"x"}], "bzip2"), "unsupported codec"),
         (container(PLAIN, [{"body": b"x"}] * 11), "more than 10"),
         (container(FOREIGN, [{"body": b"x", "amqp": b"\x01\x02"}]), "cannot be read"),
         (container(FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}]), "other kinds"),

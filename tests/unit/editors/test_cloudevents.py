@@ -39,6 +39,14 @@ def order(body: bytes = b'{"total": 12.50}', content_type: str | None = "applica
     return message(body=body, content_type=content_type, **options)
 
 
+def test_an_event_from_kafka_whose_record_has_no_value_has_no_data() -> None:
+    received = message(named={f"cloudEvents_{name}": string(text) for name, text in REQUIRED.items()})
+    received.sections.body = b"\x00\x53\x77\x40"
+    structured = edited(received.copy(), to="structured")
+    assert json.loads(structured.body or b"") == REQUIRED
+    assert edited(received, to="binary").sections.body == b"\x00\x53\x77\x40"
+
+
 def edited(received: Message, **options: Any) -> Any:
     (made,) = editor(**options).edit(received)
     return made

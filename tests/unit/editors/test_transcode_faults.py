@@ -12,6 +12,15 @@ from shared.codecs.avro_container import write_container
 from shared.errors import MessageRejected
 from tests.unit.editors.transcoding import NODE, ORDER, PROTOBUF, RAW, SINGLE, made, rejection
 
+CONFLUENT = (
+    "; it begins with 00 and four bytes, as serializers of Confluent write the id of a schema: let an editor python"
+    " remove these five bytes"
+)
+DOTNET = (
+    "; it begins as the DataContractSerializer of .NET writes it: let the sender pass a stream or bytes to"
+    " BrokeredMessage"
+)
+
 
 def length(content: bytes) -> bytes:
     size = len(content) << 1
@@ -34,6 +43,16 @@ def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> No
         (b'{"id": "s3cr3t"', "cbor", "body is not JSON, line 1 column 16: expecting ',' delimiter"),
         (b'{"a": 1, "a": 2}', "cbor", "body is JSON with a duplicate name in an object"),
         (b"\xff", "cbor", "body is not UTF-8 at byte 0, expected JSON in UTF-8"),
+        (
+            b"\x00\x00\x00\x00\x07{}",
+            "cbor",
+            "body is not JSON, line 1 column 1: expecting value" + CONFLUENT,
+        ),
+        (
+            b"@\x06string\x083http://schemas.microsoft.com/2003/10/Serialization/\x9a\x01x",
+            "cbor",
+            "body is not UTF-8 at byte 61, expected JSON in UTF-8" + DOTNET,
+        ),
         (b"[" * 101 + b"]" * 101, "cbor", "body is nested more than 100 deep"),
         (
             b'{"a": [0, "\\ud800"]}',
@@ -78,7 +97,7 @@ def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> No
         ),
         (b"[]", PROTOBUF, "$: got another kind of value, expected a mapping"),
     ],
-    ids=range(22),
+    ids=range(24),
 )
 def test_a_value_that_the_format_cannot_hold_is_reported_by_its_path_without_quoting_it(
     transcode: Any, body: bytes, after: Any, expected: str
@@ -173,3 +192,12 @@ def test_avro_of_a_schema_that_contains_itself_is_read_up_to_a_depth() -> None:
     assert value == {"next": None}
     with pytest.raises(MessageRejected, match="NotAvro: body is nested too deeply to be read"):
         schema.read(b"\x02" * 200 + b"\x00")
+
+
+@pytest.mark.parametrize("form", [RAW, SINGLE, PROTOBUF], ids=["raw", "single object", "protobuf"])
+def test_a_body_with_the_bytes_of_confluent_or_dotnet_is_named_whatever_the_format(transcode: Any, form: Any) -> None:
+    for head, name in (
+        (b"\x00\x00\x00\x00\x07\xff\xff", "Confluent"),
+        (b"@\x05Order\x08Xhttp://schemas.datacontract.org/2004/07/Shop\xff", "DataContractSerializer"),
+    ):
+        assert name in rejection(transcode(form, "json"), head)[1]
