@@ -18,7 +18,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check simulate spark bench bench-ocean capacity bench-full conformance faults fuzz other-brokers format lock broker-wheel clean installed packages java
+.PHONY: help demo sbom test test-fast check simulate spark bench bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock broker-wheel clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all ed
 
 conformance: installed ## Microsoft's SDKs for Python, JavaScript, Java and Go against the broker: a table; parts="java go": those only; takes half an hour
 	$(python) -m tests.conformance $(parts)
+
+suites: $(command) ## public test suites for the formats of editors, fetching nothing: JSON Schema, and the others whole from checkouts in the folder BUSWAY_SUITES
+	$(python) -m pytest --quiet --numprocesses auto tests/suites tests/unit/editors/test_json_schema_suite.py tests/unit/editors/test_ecma_patterns.py
 
 bench-ocean: installed ## messages per second and what they cost, with round trips of 0 to 150 ms to the target; takes ten minutes
 	$(python) -m benchmarks benchmarks.ocean
