@@ -53,28 +53,8 @@ editors:
 
 `busway try TASK --peek 10` shows the results of a task's editors for messages that wait in its source
 ([Trying a task](operations.md#trying-a-task-without-sending)). [The contract](specs/editor.md) is what every editor
-must do. An editor of your own is a function: [`python`](#python). [Body formats](formats.md) have their own page.
-
-## What was tried on them
-
-Which public suites and common producers have the formats been tried with? `make suites` runs the suites and fetches
-nothing: JSON Schema is here, of the others excerpts, and they run whole from checkouts in the folder that `BUSWAY_SUITES`
-names.
-
-| kind | tried | result | test |
-|---|---|---|---|
-| JSON Schema, draft 2020-12 | 1,299 required, 121 optional | all | `tests/unit/editors/test_json_schema_suite.py` |
-| JSON: JSONTestSuite | 318 texts, 3 readers | as they must; a name twice is rejected on purpose | `tests/suites/test_json.py` |
-| JMESPath: jmespath.test | 892 expressions | all but one: a literal that is not JSON is read as text | `tests/suites/test_jmespath.py` |
-| CBOR: cbor/test-vectors | 82 | read, or rejected as what JSON cannot have | `tests/suites/test_binary.py` |
-| MessagePack: msgpack-test-suite | 215 | read; extensions but the timestamp are rejected | the same |
-| signatures: Wycheproof | 401 | as they must; other spellings of Base64, and keys with a wrong `alg`, are rejected | `tests/suites/test_jose.py` |
-| encryption: Wycheproof | 139 | as they must; RSA1_5, GCM key wrapping and compression are rejected | the same |
-| ProtoJSON: numbers and bytes as texts | 38 | as its page says | `tests/unit/codecs/test_protobuf.py` |
-| files of Event Hubs Capture, containers of other schemas | 12 | split, with properties, empty bodies, compression | `tests/unit/editors/test_batch.py` |
-| CloudEvents of Event Grid and Kafka | 11 | read, written as the specification says | `tests/unit/editors/test_cloudevents.py` |
-| bodies of Confluent's serializers and .NET's DataContractSerializer | 8 | rejected, and named | `tests/unit/editors/test_transcode_faults.py` |
-| character sets of XML and content types | 37 | as the sender wrote them, or rejected | `tests/unit/editors/test_charsets.py` |
+must do. An editor of your own is a function: [`python`](#python). [Body formats](formats.md) have their own page,
+which also lists the public suites that they were tried with.
 
 ## Keys and stores
 

@@ -39,7 +39,7 @@ def test_cbor(case: dict[str, Any]) -> None:
     elif said[:2] in {"0(", "1("}:
         assert isinstance(codec.read(content), datetime)
     else:
-        # `undefined`, simple values, other tags and keys that are no text: no other format has them.
+        # `undefined`, simple values, other tags and keys that are not text: no other format has them.
         with pytest.raises(MessageRejected):
             PlainJson().write(codec.read(content))
 

@@ -275,7 +275,7 @@ def _is_flat(schema: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def _typed(value: object) -> Value:
-    """Return a property as Capture has its value: of its types, each stands for all that it can hold."""
+    """Return a property as Capture has its value: a whole number or a fraction, whatever type it had."""
     match value:
         case bool():
             return boolean(value)

@@ -229,7 +229,11 @@ def test_a_container_of_another_schema_becomes_one_container_for_each_value_whic
             {"name": "lines", "type": {"type": "array", "items": "string"}},
         ],
     }
-    orders = [{"number": 1, "lines": ["a", "b"]}, {"number": None, "lines": []}, {"number": 2**40, "lines": ["c"]}]
+    orders: list[dict[str, Any]] = [
+        {"number": 1, "lines": ["a", "b"]},
+        {"number": None, "lines": []},
+        {"number": 2**40, "lines": ["c"]},
+    ]
     whole = message(1, body=container(schema, orders, codec).encode("latin-1"), content_type="application/avro")
     parts = split(whole, **{"from": "avro"})
     read = TranscodeStep.model_validate({"transcode": {"from": {"format": "avro"}, "to": "json"}}).editor(task_facts())
