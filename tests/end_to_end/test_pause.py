@@ -18,6 +18,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner, Result
 
+from cli.first_hour.__main__ import app as first_hour
 from cli.main import app
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
@@ -236,3 +237,26 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
     assert all(numbers == sorted(numbers) for numbers in by_session.values())
     assert site.broker.counts("west")["payments"].dead_lettered == 0
     assert site.run("resume", "orders").stdout == "orders: is not paused\n"
+
+
+def test_the_script_of_the_first_hour_runs_here_as_far_as_it_goes(site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "answers.json"
+    steps = [f"--only={number}" for number in (1, 4, 5, 8, 9, 10)]
+    admin = [f"--admin={name}={site.admin.address(name)}" for name in ("west", "east")]
+    quick = ["--minute=0.05", "--messages=40", f"--config={site.folder}", f"--out={out}"]
+    result = CliRunner(env=site.settings).invoke(first_hour, [*steps, *admin, *quick])
+    assert result.exit_code == 0, result.output
+    answers = {each["number"]: each for each in json.loads(out.read_text())["answers"]}
+    assert {number: each["verdict"] for number, each in answers.items()} == {
+        1: "not tried", 4: "as expected", 5: "as expected", 8: "as expected", 9: "not tried", 10: "as expected",
+    }  # fmt: skip
+    assert [line.split(", ")[0] for line in answers[5]["lines"][::2]] == [
+        "orders (with sessions)", "payments (without sessions)",
+    ]  # fmt: skip
+    assert answers[8]["lines"] == ["100 of 100 accepted"]
+    assert "20 of 20 waited with up to 0 deliveries" in answers[10]["lines"]
+    # What the steps have switched off is on again, and nothing secret is in what is sent back.
+    assert site.entity_status("orders") == "Active"
+    with administration_client("EAST", site.settings, address=site.admin.address("east")) as east:
+        assert str(east.get_queue("payments").status).rpartition(".")[2].lower() == "active"
+    assert "SharedAccessKey" not in out.read_text()
