@@ -25,4 +25,5 @@ def host_file_above(folder: Path) -> HostFile | None:
         options.service_bus.max_concurrent_sessions,
         options.queues.message_encoding,
         options.queues.max_dequeue_count,
+        options.telemetry_mode,
     )

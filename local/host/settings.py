@@ -80,6 +80,7 @@ class HostOptions:
     """None for no limit."""
     retry: RetryPolicy | None = None
     """Of every function without a policy of its own, those of Service Bus included (measured)."""
+    telemetry_mode: str = ""
 
 
 class Settings:
@@ -164,6 +165,7 @@ def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = Non
         extensions.section("http").text("routePrefix", "api").strip("/"),
         _function_timeout(document),
         _retry(document.section("retry")),
+        document.text("telemetryMode", ""),
     )
     if document.problems:
         raise ConfigError(document.problems)

@@ -34,6 +34,7 @@ class HostFile:
     max_concurrent_sessions: int
     queues_encoding: str = "none"
     max_dequeue_count: int = 1000
+    telemetry_mode: str = ""
 
 
 def findings(network: Network, host: HostFile) -> Iterator[Finding]:
@@ -53,6 +54,8 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
     if queues and host.max_dequeue_count < _FEW_DELIVERIES:
         seen = f"is {host.max_dequeue_count}, and {queues[0].task} takes from a storage queue"
         yield Finding(checks.POISON_AFTER_FEW, f"{host.path}: extensions.queues.maxDequeueCount", seen)
+    if host.telemetry_mode.lower() == "opentelemetry":
+        yield Finding(checks.SECOND_TELEMETRY, f"{host.path}: telemetryMode", f"is {host.telemetry_mode}")
     if 0 < host.service_bus_prefetch_count < host.max_message_batch_size and any(map(_takes_batches, network.tasks)):
         seen = f"is {host.service_bus_prefetch_count}, maxMessageBatchSize is {host.max_message_batch_size}"
         path = f"{host.path}: extensions.serviceBus.prefetchCount"

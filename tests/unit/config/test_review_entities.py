@@ -47,6 +47,8 @@ def test_host_file_must_renew_locks_and_keep_sessions_in_order_for_single_dispat
         (host_file(timedelta(minutes=19)), ["hold-near-timeout"] * 5),
         (host_file(prefetch=99), ["prefetch-bounds-batch"]),
         (host_file(prefetch=100), []),
+        # FN54: azure-functions-python-worker 1870.
+        (replace(host_file(), telemetry_mode="OpenTelemetry"), ["second-telemetry"]),
     ],
 )
 def test_host_file_must_leave_room_for_holds_and_batches(host: HostFile, expected: list[str]) -> None:
