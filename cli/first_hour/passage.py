@@ -58,7 +58,7 @@ class Passage:
         entity = self.task.source.queue or self.task.source.topic or ""
         with (
             synchronous_client(namespace) as client,
-            # Queues and topics have the same senders but for the name of this argument.
+            # Queues and topics have the same senders, except for the name of this argument.
             client.get_queue_sender(entity, keep_alive=0) as sender,
         ):
             for first in range(0, count, _BATCH):

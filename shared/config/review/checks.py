@@ -496,7 +496,8 @@ HOST_DECODES_QUEUES = _check(
 SECOND_TELEMETRY = _check(
     _WARNING,
     "second-telemetry",
-    "The worker loads OpenTelemetry of its own: log lines are sent twice, and the app's metrics may meet other providers.",
+    "The worker loads OpenTelemetry of its own: log lines are sent twice, and the app's metrics may meet other "
+    "providers.",
     "remove `telemetryMode` from host.json",
 )
 POISON_AFTER_FEW = _check(
