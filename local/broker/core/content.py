@@ -56,6 +56,8 @@ _NO_ANNOTATIONS = (b"", b"\x00\x53\x72\xd1\x00\x00\x00\x04\x00\x00\x00\x00")
 _NO_HEADER = b"\x40\x40"
 _SIZE_AND_COUNT = struct.Struct(">II")
 _UINT32 = struct.Struct(">I")
+_MESSAGE_ID_CODES = frozenset(b"\xa1\xb1\xa0\xb0\x44\x53\x80\x98")
+"""Of texts, binaries, ulongs and uuids."""
 _LONG_DATA = b"\x00\x53\x75\xb0"
 _LONG_DATA_PREFIX = 8  # with the length
 
@@ -229,6 +231,10 @@ def _read_properties(section: bytes) -> tuple[bytes, str | None]:
     if message_id == NULL:
         content = _new_message_id() + section[rest:]
         section = b"%b\xd0%b%b" % (section[:start], _SIZE_AND_COUNT.pack(len(content) + 4, max(count, 1)), content)
+    elif message_id[0] not in _MESSAGE_ID_CODES:
+        raise Malformed(
+            "the type of the message id is not one of string, ulong, uuid and binary"
+        )  # Azure/azure-sdk-for-js issue 1098
     elif len(message_id) > MAX_IDENTIFIER_CHARACTERS:
         _identifier(message_id, "message id")
     return section, session_id

@@ -176,7 +176,9 @@ class Namespace:
                 return backlog.transfer_dead_letters if suffix == _TRANSFER_DEAD_LETTER else backlog.dead_letters
         entity = self.entity(path)
         if isinstance(entity, Topic):
-            raise Refusal(NOT_ALLOWED, f"{path}: it is a topic, expected a queue or subscription to receive from")
+            # dotnet-architecture/eShopOnContainers issue 1698
+            text = f"The messaging entity '{self.name}:topic:{entity.path}' could not be found."
+            raise Refusal(errors.NOT_FOUND, text)
         return entity.backlog.store
 
     def target(self, path: str) -> Queue | Topic:
