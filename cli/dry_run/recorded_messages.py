@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from cli.explorer_file import as_line, explorer_messages
 from cli.message_file import Line, body_in, bytes_in, check_keys, properties_in, read_messages_in, text_in
 from shared.amqp.sections import Sections
 from shared.amqp.values import Value, long, string, timestamp
@@ -39,7 +40,13 @@ class RecordedMessage(NamedTuple):
 
 
 def read_messages(file: Path, now: datetime) -> list[RecordedMessage]:
-    """Return the messages in *file*; raises ConfigError with every invalid line."""
+    """Return the messages in *file*, or in one of ServiceBusExplorer; raises ConfigError with every invalid line."""
+    saved = explorer_messages(file)
+    if saved is not None:
+        try:
+            return [written(as_line(each), number, now) for number, each in enumerate(saved, 1)]
+        except ValueError as error:
+            raise ConfigError([Problem(str(file), f"is a file of ServiceBusExplorer: {error}")]) from error
     return read_messages_in(file, lambda line, number: written(line, number, now))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from cli.explorer_file import explorer_messages
 from cli.files import whole_file
 from cli.letters.report import messages, print_unevaluated
 from shared.errors import ConfigError, Problem
@@ -80,6 +81,10 @@ def exported_letters(file: Path, place: Place, selection: Selection) -> Iterator
 
 def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each line of an exported file and its object; raises ConfigError."""
+    if explorer_messages(file) is not None:
+        found = "is a file of ServiceBusExplorer, which has neither the types of messages nor the entity that had them"
+        hint = "write one with busway dead export; busway try --messages reads this one"
+        raise ConfigError([Problem(str(file), found, hint)])
     try:
         for number, content in _lines(file):
             if not isinstance(content.get(WHERE), Mapping) or "raw" not in content:
