@@ -203,7 +203,7 @@ class Evacuation:
         await already_scheduled(found, ledger)
 
     async def _finish(self, found: Survey) -> None:
-        if not self._pair.requires_session:
+        if not self._pair.requires_session or self._pair.forwards:
             return
         self.result.states = await self._sessions.finish(found.sessions)
         self.result.left_states = self._sessions.left

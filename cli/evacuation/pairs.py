@@ -39,6 +39,16 @@ class Pair:
     """Whether the target drops a message with the id of one that it has seen."""
     max_delivery_count: int = 10
     """Of the target."""
+    max_message_size: int | None = None
+    """Of the target in bytes, if that is known."""
+    forwards: bool = False
+    """Whether the source forwards its messages, and so shows none."""
+    forwards_dead_letters: bool = False
+    """Whether the source forwards its dead letters, which nobody can receive then."""
+    target_forwards: bool = False
+    """Whether the target forwards: nothing can be looked for or set aside there."""
+    unseen: list[str] = field(default_factory=list)
+    """Messages that stay because they cannot be seen."""
     problems: list[str] = field(default_factory=list)
     """Why it cannot be moved."""
 
@@ -70,7 +80,11 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
             raise ConfigError([Problem(source, "is not an entity of this namespace", hint)])
         if other and len(found) > 1:
             raise ConfigError([Problem(f"--to {target}", "names one entity for several", f"expected {target_alias}")])
-        return [_pair(each, other or None, *ends) for each in found]
+        made = [_pair(each, other or None, *ends) for each in found]
+        for each in made:
+            if each.forwards and not each.problems:
+                each.unseen += ends[0].unseen(each.source.entity)
+        return made
 
 
 class _End:
@@ -114,6 +128,24 @@ class _End:
         except AzureError as error:
             raise translated(error, f"{self.alias}/{path}") from error
 
+    def unseen(self, path: str) -> Iterator[str]:
+        """Yield what an entity that forwards still has, which only its counts show."""
+        topic, is_subscription, name = _split(path)
+        try:
+            found = (
+                self._client.get_subscription_runtime_properties(topic, name)
+                if is_subscription
+                else self._client.get_queue_runtime_properties(path)
+            )
+        except AzureError as error:
+            raise translated(error, f"{self.alias}/{path}") from error
+        waiting = found.active_message_count or 0
+        if waiting > 0:
+            yield f"{waiting:,} messages wait until what it forwards to has room; nothing can read them here"
+        scheduled = getattr(found, "scheduled_message_count", 0) or 0
+        if scheduled > 0:
+            yield f"{scheduled:,} scheduled messages cannot be seen; it forwards them when they are due"
+
     def _topic(self, topic: TopicProperties) -> Iterator[tuple[str, _Found]]:
         yield topic.name, topic
         for each in self._client.list_subscriptions(topic.name):
@@ -140,6 +172,11 @@ def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _E
     pair.drops_duplicates = bool(_of(takes, "requires_duplicate_detection"))
     if not isinstance(there, TopicProperties):
         pair.max_delivery_count = there.max_delivery_count or pair.max_delivery_count
+    kilobytes = _of(takes, "max_message_size_in_kilobytes")
+    pair.max_message_size = kilobytes * 1024 if isinstance(kilobytes, int) else None
+    pair.forwards = bool(_of(properties, "forward_to"))
+    pair.forwards_dead_letters = bool(_of(properties, "forward_dead_lettered_messages_to"))
+    pair.target_forwards = bool(_of(there, "forward_to"))
     pair.problems += _problems(pair, properties, there, takes)
     return pair
 
@@ -153,8 +190,6 @@ def _problems(pair: Pair, source: _Found, target: _Found, takes: _Found | None) 
     if not pair.is_topic and bool(_of(target, "requires_session")) != pair.requires_session:
         ends = (pair.source, pair.target) if pair.requires_session else (pair.target, pair.source)
         yield f"{ends[0]} requires sessions, {ends[1]} does not"
-    if _of(target, "forward_to"):
-        yield f"{pair.target} forwards its messages to another entity"
     if any(_of(each, "enable_partitioning") for each in (source, target, takes)):
         yield "is partitioned: its messages have no order in which they can be listed"
     for end, status, closed in (

@@ -104,7 +104,7 @@ class PlacementDelivery(MoveDelivery):
                 placed |= found
                 locked |= mine - found.keys()
         if locked:
-            # Another receiver may have deferred or completed one that it had locked.
+            # Another receiver had locked it, and may have deferred or completed it meanwhile.
             placed |= (await self._copies())[0]
         answers = {each.key: self._answer(each, placed, locked) for each in questions}
         unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]

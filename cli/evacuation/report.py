@@ -37,6 +37,7 @@ async def show(pairs: Sequence[Pair], configuration: Configuration) -> bool:
         found = await survey(pair, os.environ)
         for line in _lines(found):
             typer.echo(line)
+        _print_unseen(pair)
         for text in _advice(pair, found, configuration):
             typer.echo(f"  {text}")
     return is_possible
@@ -77,8 +78,18 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
     results: list[bool] = []
     async with closing_outputs(configuration, os.environ) as outputs:
         for topic, some in _by_topic(pairs):
-            with _gate(topic, configuration, access):
+            # Without anything to move, no rule is touched.
+            found = {each.source: await survey(each, os.environ) for each in some if topic is not None}
+            is_idle = topic is not None and not any(_moves(each, found[each.source]) for each in some)
+            with _gate(topic, configuration, access, closes=not is_idle):
                 for pair in some:
+                    if is_idle:
+                        left = found[pair.source].left
+                        typer.echo(str(pair))
+                        print_left((key, reason) for (_, key), reason in left.items())
+                        _print_unseen(pair)
+                        results.append(not left and not pair.unseen)
+                        continue
                     if pair.problems:
                         _print_problems(pair)
                         results.append(False)
@@ -87,11 +98,21 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
                     with stopped_by_signals(evacuation.stop):
                         async with evacuation.opened():
                             result = await evacuation.run(outputs)
-                            results.append(result.is_complete)
+                            results.append(result.is_complete and not pair.unseen)
                             await _report(pair, evacuation, result)
                     if result.is_stopped:
                         return False
     return all(results)
+
+
+def _moves(pair: Pair, found: Survey) -> bool:
+    """Return whether an entity has messages that can be moved, or may have states of sessions."""
+    return bool(found.count or found.due) or (pair.requires_session and not pair.forwards)
+
+
+def _print_unseen(pair: Pair) -> None:
+    for text in pair.unseen:
+        typer.echo(f"  stays: {text}")
 
 
 def _print_problems(pair: Pair) -> None:
@@ -110,14 +131,15 @@ def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[
 
 
 @contextlib.contextmanager
-def _gate(topic: Destination | None, configuration: Configuration, access: Access) -> Iterator[None]:
+def _gate(topic: Destination | None, configuration: Configuration, access: Access, *, closes: bool) -> Iterator[None]:
     if topic is None:
         yield
         return
     with open_client(topic.alias, configuration.connections[topic.alias], access) as client:
         gate = Gate(topic, client, FOLDER)
         try:
-            gate.close()
+            if closes:
+                gate.close()
             yield
         finally:
             gate.open()
@@ -133,6 +155,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
     if result.gone:
         typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
     print_left((key, reason) for (_, key), reason in result.left.items())
+    _print_unseen(pair)
     for session_id, reason in result.left_states.items():
         typer.echo(f"{'':>8} the state of session {printable(session_id)} stays: {printable(reason)}")
     try:

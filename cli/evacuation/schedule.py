@@ -63,7 +63,11 @@ class ScheduleDelivery(MoveDelivery):
         made = self._edits.resent(letter, self.place, self.ledger)
         made.set_annotations({_SCHEDULED_TIME: timestamp(due)})
         self._marks[key] = mark_of(letter)
-        return ready._replace(outgoing=replace(ready.outgoing, content=made.encode()))
+        content, limit = made.encode(), self.pair.max_message_size
+        if limit is not None and len(content) > limit:
+            # The service does not answer a request that is too large (Azure/azure-service-bus 697).
+            return f"the target takes no message of {len(content):,} bytes, only up to {limit:,}"
+        return ready._replace(outgoing=replace(ready.outgoing, content=content))
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Schedule *messages*."""

@@ -19,6 +19,8 @@ MARGIN_SECONDS = 60.0
 
 # Deferring a copy is one delivery (issue 375 of Azure/azure-service-bus), a run that is killed before it one more.
 _LEAST_DELIVERIES = 3
+# With sessions nobody can receive it (azure-sdk-for-net 34662).
+_DEFERRED_LETTER = "is a dead letter that was deferred: it is received only by its sequence number, where it is"
 
 
 class Share(StrEnum):
@@ -77,6 +79,8 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
     """Return what the source of *pair* has, without what is *skipped*; raises BuswayError if it cannot be read."""
     found, ids = Survey(), set[str]()
     places = [pair.source] if pair.is_topic else [dead_letters_of(pair.source), pair.source]
+    if pair.forwards:
+        places.remove(pair.source)
     for place in places:
         async with contextlib.aclosing(peek(place, settings)) as letters:
             async for letter, each in letters:
@@ -84,7 +88,8 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
                 if letter.key is None or letter.message is None:
                     found.left[share, f"?{len(found.left)}"] = "cannot be read: its sections are not AMQP"
                 elif found.knows(share, letter, skipped):
-                    reason = _obstacle(pair, share, letter, ids)
+                    is_deferred = share is Share.DEAD and not each.is_active
+                    reason = _DEFERRED_LETTER if is_deferred else _obstacle(pair, share, letter, ids)
                     if reason is None:
                         found.shares[share][letter.key] = letter.session_id
                     else:
@@ -94,6 +99,10 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
 
 def _obstacle(pair: Pair, share: Share, letter: Letter, ids: set[str]) -> str | None:
     """Return what keeps a message from being moved, None if nothing does; *ids* are those of messages before it."""
+    if pair.target_forwards:
+        return f"{pair.target} forwards its messages: nothing can be looked for or set aside there"
+    if share is Share.DEAD and pair.forwards_dead_letters:
+        return f"{pair.source} forwards its dead letters: nothing can be received from there"
     if share is Share.DEFERRED and pair.max_delivery_count < _LEAST_DELIVERIES:
         limit = f"expected a MaxDeliveryCount of at least {_LEAST_DELIVERIES}, got {pair.max_delivery_count}"
         return f"deferring counts as a delivery, and {pair.target} could dead-letter it: {limit}"

@@ -79,6 +79,8 @@ def _is(place: Place) -> bool:
 async def _copies(pair: Pair, ledgers: Mapping[Place, Ledger], settings: Mapping[str, str]) -> set[tuple[Place, str]]:
     """Return the places and keys of the messages whose copies are at the target now."""
     found: set[tuple[Place, str]] = set()
+    if pair.target_forwards:
+        return found  # nothing was moved there
     for target in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
         async with contextlib.aclosing(peek(target, settings)) as letters:
             async for letter, _ in letters:

@@ -157,6 +157,12 @@ class LinkLimits:
     """Of one AMQP session."""
     max_tokens: int | None = 1_000
     """Of one connection."""
+    peek_idle: timedelta | None = timedelta(minutes=15)
+    """After this time without a request, a link to `$management` answers one peek with nothing."""
+    max_peeked: int = 250
+    """Messages in the answer to a peek, or to a request for deferred messages."""
+    max_peeked_of_partitions: int = 1
+    """The same of a partitioned entity."""
 
 
 class OnDemand(StrEnum):

@@ -134,6 +134,9 @@ def _read_links(reader: Reader) -> LinkLimits:
         updates_detach=reader.flag("UpdatesDetach", default=default.updates_detach),
         max_unsettled=reader.number("MaxUnsettled", 5_000, 1, 1_000_000),
         max_tokens=reader.number("MaxTokens", 1_000, 1, 1_000_000),
+        peek_idle=reader.optional_duration("PeekIdle", default.peek_idle),
+        max_peeked=reader.number("MaxPeeked", default.max_peeked, 1, 10_000),
+        max_peeked_of_partitions=reader.number("MaxPeekedOfPartitions", default.max_peeked_of_partitions, 1, 10_000),
     )
 
 

@@ -45,6 +45,8 @@ class Effect(StrEnum):
     - expire-locks: all locks of the entity expire just before the operation
     - disable: the operation is refused as on a disabled entity
     - fill: the link that a message is sent on ends as at a full entity
+    - empty-peek: a peek is answered as if there were no messages
+    - short-peek: a peek is answered with the first message only
     """
 
     DROP_CONNECTION = "drop-connection"
@@ -56,6 +58,8 @@ class Effect(StrEnum):
     EXPIRE_LOCKS = "expire-locks"
     DISABLE = "disable"
     FILL = "fill"
+    EMPTY_PEEK = "empty-peek"
+    SHORT_PEEK = "short-peek"
 
 
 _LONGEST_DELAY = 7 * 86_400.0
@@ -75,7 +79,12 @@ _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
     # Received messages can still be settled while the entity is disabled.
     Effect.DISABLE: _WITHOUT_TOKENS - {Operation.SETTLE},
     Effect.FILL: frozenset((Operation.SEND,)),
+    Effect.EMPTY_PEEK: frozenset((Operation.MANAGE,)),
+    Effect.SHORT_PEEK: frozenset((Operation.MANAGE,)),
 }
+PEEKED: Mapping[Effect, int] = {Effect.EMPTY_PEEK: 0, Effect.SHORT_PEEK: 1}
+"""How many messages such a peek is answered with."""
+_PEEK = "peek-message"
 _REFUSALS = {
     Effect.THROTTLE: Refusal(
         errors.SERVER_BUSY,
@@ -213,7 +222,8 @@ class _Armed:
         fault = self.fault
         if self.is_spent or operation not in self._operations or not fnmatchcase(path, self._pattern):
             return False
-        if self._containing not in message or (fault.request and fault.request != request):
+        wanted = _PEEK if fault.effect in PEEKED else fault.request
+        if self._containing not in message or (wanted and wanted != request):
             return False
         self.seen += 1
         if self.seen < fault.at or (self.seen - fault.at) % fault.every:

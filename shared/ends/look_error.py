@@ -2,6 +2,8 @@
 
 from shared.errors import TargetRefused, TargetUnavailable
 
+FORWARDS = "auto-forwarding"
+"""In the text of every refusal of an entity that forwards (issue 626 of azure-service-bus-dotnet)."""
 NO_PERMISSION = "no permission to look into it, which needs the right to listen"
 # The SDK reports the refusal of a management link with "client-error" alone, whatever the service named.
 _NAMED = (
@@ -10,6 +12,7 @@ _NAMED = (
     ("mgmt link", "it does not exist, or there is no permission to look into it"),
     ("entity-disabled", "it is disabled"),
     ("unauthorized", NO_PERMISSION),
+    (FORWARDS, "it forwards its messages to another entity, and cannot be peeked"),
 )
 
 

@@ -165,15 +165,6 @@ def test_scheduling_on_a_disabled_queue_is_refused(
         sender.schedule_messages(ServiceBusMessage("body"), broker.inspect("west", lambda west: west.clock.now()))
 
 
-def test_what_cannot_be_forwarded_is_dead_lettered_with_the_reason(
-    client: ServiceBusClient, set_status: SetStatus, broker: RunningBroker
-) -> None:
-    set_status("orders", EntityStatus.DISABLED)
-    with client.get_queue_sender("source") as sender:
-        sender.send_messages(ServiceBusMessage("body"))
-    assert broker.counts("west")["source"].transfer_dead_lettered == 1
-
-
 def test_a_full_queue_refuses_until_there_is_room(client: ServiceBusClient, broker: RunningBroker) -> None:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_sender("small") as sender, client.get_queue_receiver("small", receive_mode=mode) as receiver:

@@ -328,11 +328,9 @@ def test_messages_are_forwarded_and_so_are_dead_letters(
     assert (dead.dead_letter_reason, dead.dead_letter_source) == ("why", "third")
 
 
-def test_forwarding_in_a_circle_ends_in_the_transfer_dead_letter_queue(
-    publish: SendMessages, take: ReceiveMessages
-) -> None:
+def test_forwarding_in_a_circle_ends_in_the_dead_letter_queue(publish: SendMessages, take: ReceiveMessages) -> None:
     publish("circle", ServiceBusMessage("body"))
-    (dead,) = take("circle", 1, sub_queue=ServiceBusSubQueue.TRANSFER_DEAD_LETTER)
+    (dead,) = take("circle", 1, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
     assert dead.dead_letter_reason == "MaxTransferHopCountExceeded"
 
 

@@ -9,10 +9,17 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.admin.thread import RunningAdmin
+from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.content import read_content
+from local.broker.core.message import State
+from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
+from shared.amqp.values import timestamp
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend import evidence
 from shared.resend.receiver import Receiver
+from shared.rules import Rule
+from shared.rules.rule import parse_filter
 from tests.end_to_end.dead_letter_site import property_of
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite
 from tests.impatience import impatient_clients
@@ -254,3 +261,72 @@ def test_the_verdicts_are_those_of_one_round(site: EvacuationSite) -> None:
     site.empty("orders", site="east")
     assert moved("c") == ["3"]
     assert moved() == ["3"]
+
+
+@pytest.fixture(scope="module")
+def particular() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
+    """Give two namespaces as NServiceBus makes them: queues, each with a subscription that forwards to it."""
+    endpoints = [f"endpoint-{number}" for number in range(98)]
+    queues = [QueueConfig(name=name, max_delivery_count=2**31 - 1) for name in [*endpoints, "error", "audit"]]
+    long = parse_filter("[NServiceBus.EnclosedMessageTypes] LIKE '%" + "x" * 970 + "%'")
+    subscriptions = [
+        SubscriptionConfig(name=name, forward_to=name, max_delivery_count=2**31 - 1, rules=(Rule("events", long),))
+        for name in endpoints
+    ]
+    topics = (TopicConfig(name="bundle-1", subscriptions=tuple(subscriptions)), TopicConfig(name="events"))
+    namespaces = [NamespaceConfig(name=name, queues=tuple(queues), topics=topics) for name in ("west", "east")]
+    with RunningBroker(namespaces) as broker, RunningAdmin(broker) as admin:
+        yield broker, admin
+
+
+@pytest.fixture
+def nservicebus(particular: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvacuationSite:
+    particular[0].reset()
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    return EvacuationSite(particular[0], particular[1], tmp_path)
+
+
+def test_a_namespace_of_200_entities_whose_subscriptions_forward_is_evacuated(nservicebus: EvacuationSite) -> None:
+    nservicebus.publish("endpoint-7", [delivered(None, message_id="a")])
+    nservicebus.publish("error", [delivered(None, message_id="b")])
+    done = nservicebus.evacuate("west")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "stays" not in done.stdout
+    assert (nservicebus.names("endpoint-7", "east"), nservicebus.names("error", "east")) == (["a active"], ["b active"])
+
+
+def test_what_an_entity_that_forwards_still_has_is_named(nservicebus: EvacuationSite) -> None:
+    subscription = "bundle-1/Subscriptions/endpoint-1"
+
+    def leave(namespace: Namespace) -> None:
+        backlog = namespace.subscription("bundle-1", "endpoint-1").backlog
+        backlog.dead_letters.add(read_content(delivered(None, message_id="dead")))
+        backlog.store.add(read_content(delivered(None, message_id="waits")))
+
+    nservicebus.broker.inspect("west", leave)
+    done = nservicebus.evacuate(f"west/{subscription}")
+    assert done.returncode == 1
+    assert f"1 left: east/{subscription} forwards its messages: nothing can be looked for" in done.stdout
+    assert "stays: 1 messages wait until what it forwards to has room" in done.stdout
+
+
+def test_a_scheduled_message_that_is_too_large_for_the_target_is_named_at_once(site: EvacuationSite) -> None:
+    due = {"x-opt-scheduled-enqueue-time": timestamp(round(DUE.timestamp() * 1000))}
+    site.publish("large", [delivered(None, message_id="big", body=bytes(300_000), annotated=due)])
+    done = site.evacuate("west/large")
+    assert done.returncode == 1
+    assert "1 left: the target takes no message of 300," in done.stdout
+    assert "unclear" not in done.stdout
+
+
+def test_a_dead_letter_that_was_deferred_is_named(site: EvacuationSite) -> None:
+    site.bury("sessions", [delivered(None, message_id="a", session_id="s")])
+
+    def defer(namespace: Namespace) -> None:
+        for each in namespace.queue("sessions").backlog.dead_letters.messages.values():
+            each.state = State.DEFERRED
+
+    site.broker.inspect("west", defer)
+    done = site.evacuate("west/sessions")
+    assert done.returncode == 1
+    assert "1 left: is a dead letter that was deferred" in done.stdout

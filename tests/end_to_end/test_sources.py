@@ -14,8 +14,11 @@ from azure.servicebus import (
 )
 
 from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.content import read_content
 from local.broker.thread import RunningBroker
+from shared.amqp.values import string
 from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.messages import delivered
 
 WEST = NamespaceConfig(
     name="west",
@@ -172,14 +175,25 @@ def test_a_subscription_and_the_dead_letters_of_another(
 
 
 def test_transfer_dead_letters_of_a_queue_and_a_subscription(
-    west: ServiceBusClient, arrived: Callable[[str, int], list[Any]]
+    broker: RunningBroker, arrived: Callable[[str, int], list[Any]]
 ) -> None:
-    send(west.get_queue_sender("forwards"), 2)
+    """A message that was sent via the entity, and that its target refused later, is there."""
+
+    def give_up(path: str, *names: str) -> None:
+        contents = [
+            read_content(delivered(None, message_id=each, named={"DeadLetterReason": string("Refused")}))
+            for each in names
+        ]
+        broker.inspect(
+            "west", lambda each: [each.store(f"{path}/$Transfer/$DeadLetterQueue").add(one) for one in contents]
+        )
+
+    give_up("forwards", "m0", "m1")
     for message in (first := arrived("from-transfer", 2)):
         assert stamps(message)["repl-dlq-source"] == "forwards"
         assert stamps(message)["repl-dlq-reason"]
     assert {message.message_id for message in first} == {"m0", "m1"}
-    send(west.get_topic_sender("onward"), 1)
+    give_up("onward/Subscriptions/forwards", "m2")
     (message,) = arrived("from-transfer", 1)
     assert stamps(message)["repl-dlq-source"] == "onward/Subscriptions/forwards"
 

@@ -148,7 +148,7 @@ class Administration:
         """Delete a hub with its events; a new one of its name starts with the first sequence number and offset."""
         hub = self._namespace.hub(name)
         del self._namespace.hubs[name.lower()]
-        self._namespace.links.detach_all(hub.key, deleted(hub.path))
+        self._namespace.links.detach_deleted(hub.key, deleted(hub.path))
 
     # Checks
 

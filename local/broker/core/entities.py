@@ -8,6 +8,7 @@ from typing import Protocol, overload
 
 from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.content import Content
+from local.broker.core.forwarding import Forwarding
 from local.broker.core.incoming import IncomingMessages
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.partitioned_store import create_store, numbers_for
@@ -20,6 +21,7 @@ from local.broker.core.session_store import SessionStore, without_session
 from local.broker.core.store import MessageStore, StoreOptions, milliseconds
 from local.broker.core.timers import Timers
 from local.broker.core.usage import Times, check_can_send, check_has_room
+from local.broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
 from shared.clock import Clock
@@ -64,8 +66,8 @@ class Forwarder(Protocol):
         """Return the recorder of changes, None if state is not stored."""
         ...
 
-    def forward(self, content: Content, *, to: str, hops: int, failed: MessageStore) -> None:
-        """Send *content* on its next hop; what cannot be forwarded goes to *failed*."""
+    def forward(self, content: Content, to: str, hops: int) -> None:
+        """Send *content* on its next hop; raises a Refusal with the reason if it cannot be forwarded."""
         ...
 
 
@@ -90,6 +92,7 @@ class Backlog:
         self.path = path
         self.config = config
         self._forwarder = forwarder
+        self.forwarding = Forwarding(clock, timers, forwarder.forward)
         options = self._options()
         if config.requires_session:
             self.store: MessageStore = SessionStore(path, options, clock, timers, self.dead_letter, numbers=numbers)
@@ -121,13 +124,28 @@ class Backlog:
         self.store.reconfigure(self._options())
         for store in (self.dead_letters, self.transfer_dead_letters):
             store.reconfigure(self._dead_letter_options())
+        self.forwarding.renew()
         self.store.forward_all()
 
     def _set_forwarding(self) -> None:
         self.store.forward = None if self.config.forward_to is None else self._forward
 
-    def _forward(self, message: StoredMessage) -> None:
-        self.enqueue(message.content, enqueue_sequence_number=message.original_number)
+    def _forward(self, message: StoredMessage) -> bool:
+        """Pass on a message of the store, and return whether it has left; otherwise it waits there."""
+        to = self.config.forward_to or ""
+        try:
+            has_left = self.forwarding.pass_on(message.content, to, 1)
+        except Refusal as refusal:
+            self._bury(message.content, refusal, message.original_number)
+            return True
+        if not has_left:
+            self.forwarding.hold(self.store, message.sequence_number, to)
+        return has_left
+
+    def _bury(self, content: Content, refusal: Refusal, enqueue_sequence_number: int | None) -> None:
+        """Put a message that cannot be forwarded into the dead-letter queue, from where none is forwarded."""
+        texts = {REASON: string(refusal.condition), DESCRIPTION: string(refusal.description)}
+        self.dead_letters.add(changed(content, texts), enqueue_sequence_number=enqueue_sequence_number)
 
     def _options(self) -> StoreOptions:
         config = self.config
@@ -154,12 +172,16 @@ class Backlog:
         longest_life: int | None = None,
     ) -> None:
         """Store a message, or forward it; *longest_life* as in `MessageStore.add`."""
-        if self.config.forward_to is not None:
-            self._forwarder.forward(
-                content, to=self.config.forward_to, hops=hops + 1, failed=self.transfer_dead_letters
-            )
-        else:
-            self.store.add(content, enqueue_sequence_number=enqueue_sequence_number, longest_life=longest_life)
+        to = self.config.forward_to
+        try:
+            if to is not None and self.forwarding.pass_on(content, to, hops + 1):
+                return
+        except Refusal as refusal:
+            self._bury(content, refusal, enqueue_sequence_number)
+            return
+        number = self.store.add(content, enqueue_sequence_number=enqueue_sequence_number, longest_life=longest_life)
+        if to is not None:
+            self.forwarding.hold(self.store, number, to)
 
     def counts(self, scheduled: int = 0) -> Counts:
         """Return the counts of the entity, which has *scheduled* messages."""
@@ -177,22 +199,34 @@ class Backlog:
         texts = {name: string(text) for name, text in ((REASON, reason), (DESCRIPTION, description)) if text}
         # Here it shows when the message expires, or has expired.
         content = replace(changed(message.content, texts), time_to_live=message.time_to_live)
-        forward_to = self.config.forward_dead_lettered_messages_to
-        if forward_to is None:
-            self.dead_letters.add(
-                content,
-                enqueue_sequence_number=message.original_number,
-                enqueued_time=message.enqueued_time,
-                delivery_count=message.delivery_count,
-            )
-            return
+        to = self.config.forward_dead_lettered_messages_to
+        is_held = False
+        if to is not None:
+            try:
+                if self.forwarding.pass_on(self._with_source(content), to, 1):
+                    return
+                is_held = True
+            except Refusal as refusal:
+                content = changed(
+                    content, {REASON: string(refusal.condition), DESCRIPTION: string(refusal.description)}
+                )
+        number = self.dead_letters.add(
+            self._with_source(content) if is_held else content,
+            enqueue_sequence_number=message.original_number,
+            enqueued_time=message.enqueued_time,
+            delivery_count=message.delivery_count,
+        )
+        if is_held and to is not None:
+            self.forwarding.hold(self.dead_letters, number, to)
+
+    def _with_source(self, content: Content) -> Content:
+        """Return a dead letter as it is forwarded."""
         source = encode(symbol("x-opt-deadletter-source")) + encode(string(self.path))
-        content = replace(
+        return replace(
             content,
             annotations=content.annotations + source,
             annotation_count=content.annotation_count + 1,
         )
-        self._forwarder.forward(content, to=forward_to, hops=1, failed=self.transfer_dead_letters)
 
 
 class Queue:
@@ -214,10 +248,10 @@ class Queue:
         )
         self.incoming.recorder = forwarder.recorder
 
-    def check(self, *contents: Content) -> None:
+    def check(self, *contents: Content, is_forwarded: bool = False) -> None:
         """Raise a Refusal if the queue does not accept these messages, for example because it is disabled or full."""
         config = self.config
-        if config.status is not EntityStatus.ACTIVE:
+        if config.status is not EntityStatus.ACTIVE and not is_forwarded:
             check_can_send(self.path, config.status)
         check_has_room(self.path, self.size, config.max_size)
         if config.requires_session and any(content.session_id is None for content in contents):
@@ -327,9 +361,9 @@ class Topic:
         )
         self._recorder = self.incoming.recorder = forwarder.recorder
 
-    def check(self, *contents: Content) -> None:  # noqa: ARG002 - a queue checks the messages
+    def check(self, *contents: Content, is_forwarded: bool = False) -> None:  # noqa: ARG002 - a queue checks the messages
         """Raise a Refusal if the topic is disabled or full; a subscription dead-letters what it cannot hold."""
-        if self.config.status is not EntityStatus.ACTIVE:
+        if self.config.status is not EntityStatus.ACTIVE and not is_forwarded:
             check_can_send(self.path, self.config.status)
         check_has_room(self.path, self.size, self.config.max_size)
 

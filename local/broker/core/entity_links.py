@@ -71,7 +71,11 @@ class EntityLinks:
             if use is not Use.MANAGE:
                 link.end_forced(f"Inner{'MessageReceiver' if use is Use.RECEIVE else 'MessageSender'} was closed.")
 
-    def detach_all(self, path: str, refusal: Refusal) -> None:
-        """End all links of the entity at *path*, a topic's subscriptions included."""
+    def detach_deleted(self, path: str, refusal: Refusal) -> None:
+        """
+        End the receivers and senders of an entity that was deleted, a topic's subscriptions included.
+
+        Its `$management` links stay, and see what it was (issue 30028 of azure-sdk-for-net).
+        """
         for each in [each for each in self._links if each == path or each.startswith(path + _SUBSCRIPTIONS)]:
-            self.detach(each, Use, refusal)
+            self.detach(each, (Use.SEND, Use.RECEIVE), refusal)

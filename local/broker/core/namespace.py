@@ -111,9 +111,14 @@ class Namespace:
                 if topic is not None:
                     topic.subscriptions.pop(entity.name.lower(), None)
                 owners += entity.backlog.stores
+        if not isinstance(entity, Topic):
+            owners.append(entity.backlog.forwarding)
         for owner in owners:
             self.timers.forget(owner)
-        self.links.detach_all(entity.path.lower(), deleted(entity.path))
+        for each in self.entities():
+            if not isinstance(each, Topic):
+                each.backlog.forwarding.lose(entity.path)
+        self.links.detach_deleted(entity.path.lower(), deleted(entity.path))
 
     @property
     def released_go_last(self) -> bool:
@@ -232,16 +237,16 @@ class Namespace:
 
     # Forwarding
 
-    def forward(self, content: Content, *, to: str, hops: int, failed: MessageStore) -> None:
-        """Send *content* on its next hop; what cannot be forwarded goes to *failed*, with the reason."""
+    def forward(self, content: Content, to: str, hops: int) -> None:
+        """Send *content* on its next hop, also to a disabled entity; raises a Refusal with the reason if it cannot."""
         if hops > MAX_HOPS:
-            reason = "MaxTransferHopCountExceeded"
-            failed.add(changed(content, _reason(reason, f"more than {MAX_HOPS} entities have forwarded it")))
-            return
-        try:
-            self.target(to).publish(replace(content, scheduled_enqueue_time=None), hops)
-        except Refusal as refusal:
-            failed.add(changed(content, _reason(refusal.condition, refusal.description)))
+            raise Refusal("MaxTransferHopCountExceeded", f"more than {MAX_HOPS} entities have forwarded it")
+        target = self.target(to)
+        if isinstance(target, Queue) and target.config.requires_session and not content.session_id:
+            text = "Session enabled entity doesn't allow a message whose session identifier is null."
+            raise Refusal("Session ID is null.", text)
+        target.check(content, is_forwarded=True)
+        target.incoming.accept(replace(content, scheduled_enqueue_time=None), hops)
 
     def check_transfer(self, contents: Iterable[Content], *, to: str, via: str) -> None:
         """Raise a Refusal unless the entity at *via* can transfer messages to the one at *to*."""

@@ -73,7 +73,8 @@ class MessageStore:
         self.path = path
         self.options = options
         self.recorder: Recorder | None = None
-        self.forward: Callable[[StoredMessage], None] | None = None
+        self.forward: Callable[[StoredMessage], bool] | None = None
+        """Passes on a message that is ready, and returns whether it has left."""
         self.messages: dict[int, StoredMessage] = {}
         self.size = 0
         self._clock = clock
@@ -278,9 +279,8 @@ class MessageStore:
                 )
             elif message.is_expired(now):
                 self._expire(message)
-            elif message.state is State.ACTIVE and self.forward is not None:
+            elif message.state is State.ACTIVE and self.forward is not None and self.forward(message):
                 self._forget(message)
-                self.forward(message)
             elif message.state is State.ACTIVE:
                 ready = self._ready_queue_for(message)
                 ready.add(message.sequence_number, after=after)
@@ -292,9 +292,17 @@ class MessageStore:
         """Pass on what is ready; a message that is locked follows when its lock ends."""
         if self.forward is not None:
             for message in [*self.messages.values()]:
-                if message.state is State.ACTIVE and message.lock_token is None:
+                if message.state is State.ACTIVE and message.lock_token is None and self.forward(message):
                     self._forget(message)
-                    self.forward(message)
+
+    def forget(self, number: int) -> None:
+        """Remove a message that was passed on."""
+        self._forget(self.messages[number])
+
+    def refuse(self, number: int, refusal: Refusal) -> None:
+        """Dead-letter a message that cannot be passed on; in a dead-letter queue it stays."""
+        if self._dead_letter is not None:
+            self._bury(self.messages[number], refusal.condition, refusal.description)
 
     def _bury(self, message: StoredMessage, reason: str, description: str) -> None:
         self._forget(message)

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 from local.broker import errors
 from local.broker.config import Right
+from local.broker.core.entities import Topic
 from local.broker.core.entity_links import Use
-from local.broker.core.namespace import Namespace, path_of, top_level
+from local.broker.core.namespace import Entity, Namespace, path_of, top_level
 from local.broker.core.on_demand import create_missing
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import milliseconds
@@ -118,11 +119,21 @@ def _registered(link: Link, path: str, use: Use) -> Link:
         if use is not Use.MANAGE and limits.link_idle is not None:
             link.idle_limit = limits.link_idle // timedelta(milliseconds=1)
         if use is Use.RECEIVE:
+            _check_forwarding(entity, path)
             _check_has_room(namespace, entity.path.lower())
         # What leaves a $management node counts as received: clients that peek get the refusal.
         link.top_level = link.session.transaction_scope.add(top_level(path), receives=link.peer.role)
         namespace.links.join(entity.path.lower(), use, link)
     return link
+
+
+def _check_forwarding(entity: Entity, path: str) -> None:
+    """Raise a Refusal for a receiver of an entity, or of its dead letters, that forwards them."""
+    if isinstance(entity, Topic):
+        return
+    config, is_whole = entity.config, path.strip("/").lower() == entity.path.lower()
+    if (config.forward_to if is_whole else config.forward_dead_lettered_messages_to) is not None:
+        raise Refusal(NOT_ALLOWED, "Cannot create a message receiver on an entity with auto-forwarding enabled.")
 
 
 def _check_has_room(namespace: Namespace, path: str) -> None:

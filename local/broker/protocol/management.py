@@ -6,18 +6,19 @@ Sources: Microsoft Learn, "AMQP request/response operations"; the SDKs for what 
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 
 from local.broker import errors
-from local.broker.config import Right
+from local.broker.config import LinkLimits, Right
 from local.broker.core.content import Content, read_content
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.message import StoredMessage
 from local.broker.core.namespace import Entity, top_level
 from local.broker.core.sequence_numbers import Part, partition_of
 from local.broker.core.session_store import SessionStore
-from local.broker.core.store import MessageStore
+from local.broker.core.store import MessageStore, milliseconds
 from local.broker.core.transaction import Transaction, Work
 from local.broker.errors import Refusal
 from local.broker.protocol import rule_descriptions
@@ -49,6 +50,7 @@ _STATUS = {
 }
 # Of the others, those that change messages and session states are; the rest is answered at once.
 _NOT_IN_TRANSACTIONS = frozenset(("add-rule", "remove-rule", "batch-delete-messages"))
+_SETTLING = frozenset(("update-disposition", "renew-lock"))
 _SENDING = frozenset(("schedule-message", "cancel-scheduled-message"))
 _PREFIX = "com.microsoft:"
 
@@ -80,7 +82,10 @@ class Management:
         self._entity = entity
         self._store = store
         self._transaction: Transaction | None = None
-        self._operations: dict[str, Callable[[Arguments], Response]] = {
+        self._most: int | None = None
+        self._used_at = milliseconds(connection.namespace.clock)
+        self._is_stale = False
+        self._operations: dict[str, Callable[[Arguments], Response | None]] = {
             "peek-message": self._peek,
             "renew-lock": self._renew_lock,
             "update-disposition": self._update_disposition,
@@ -97,15 +102,18 @@ class Management:
             "enumerate-rules": self._enumerate_rules,
         }
 
-    def answer(self, request: Request) -> Response:
-        """Carry out a request; a refused one is answered with its status and condition."""
+    def answer(self, request: Request) -> Response | None:
+        """Carry out a request; a refused one is answered with its status and condition, None is no answer."""
         name = request.operation.removeprefix(_PREFIX)
         operation = self._operations.get(name, self._unknown)
-        self._transaction = request.transaction
+        self._transaction, self._most = request.transaction, request.most
+        self._note_use()
         if request.transaction is not None and name in _NOT_IN_TRANSACTIONS:
             operation = self._not_in_transactions
         try:
             self._connection.claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
+            if name not in _SETTLING:
+                self._check_forwarding()
             return operation(Arguments(request.body))
         except AmqpError as refusal:
             return Response(
@@ -134,6 +142,31 @@ class Management:
 
     # Messages
 
+    def _note_use(self) -> None:
+        """Note a request; after a long pause the next peek finds nothing (issue 13471 of azure-sdk-for-js)."""
+        limit, now = self._limits.peek_idle, milliseconds(self._connection.namespace.clock)
+        self._is_stale = limit is not None and now - self._used_at >= limit // timedelta(milliseconds=1)
+        self._used_at = now
+
+    @property
+    def _limits(self) -> LinkLimits:
+        return self._connection.namespace.config.links
+
+    def _check_forwarding(self) -> None:
+        """Raise a Refusal if the entity forwards: it has no browser then (azure-service-bus-dotnet 626)."""
+        if isinstance(self._entity, Queue | Subscription) and self._entity.config.forward_to is not None:
+            text = "Cannot create a message browser on an entity with auto-forwarding enabled."
+            raise Refusal(NOT_ALLOWED, text)
+
+    def _most_peeked(self, arguments: Arguments) -> int:
+        """Return how many messages the answer to a peek may have."""
+        if self._is_stale:
+            return 0
+        limits, numbers = self._limits, None if self._store is None else self._store.numbers
+        is_partitioned = numbers is not None and numbers.are_partitioned
+        most = limits.max_peeked_of_partitions if is_partitioned else limits.max_peeked
+        return min(arguments.number("message-count"), most, most if self._most is None else self._most)
+
     def _peek(self, arguments: Arguments) -> Response:
         start = arguments.number("from-sequence-number")
         session_id = arguments.optional_text("session-id")
@@ -147,7 +180,7 @@ class Management:
         peeked: list[Value] = []
         size = 0
         partition: int | None = None
-        for message in itertools.islice(messages, arguments.number("message-count")):
+        for message in itertools.islice(messages, self._most_peeked(arguments)):
             # One answer has the messages of one partition of a partitioned entity.
             if partition not in (None, partition_of(message.sequence_number)):
                 break
@@ -210,18 +243,35 @@ class Management:
         session_id = arguments.optional_text("session-id")
         if isinstance(self._messages, SessionStore):
             self._messages.check_holder(session_id or "", self._connection)
+        numbers = arguments.numbers("sequence-numbers")
+        self._check_deferred(numbers)
         messages = self._messages.receive_deferred(
-            arguments.numbers("sequence-numbers"),
+            numbers,
             session_id=session_id,
             destructive=arguments.number("receiver-settle-mode") == 0,
         )
         return ok(_map({"messages": list_([_received(message) for message in messages])}))
 
-    def _schedule(self, arguments: Arguments) -> Response:
+    def _check_deferred(self, numbers: Sequence[int]) -> None:
+        """Raise a Refusal for numbers of several partitions, and for dead letters of an entity with sessions."""
+        if self._messages.numbers.are_partitioned and len({*map(partition_of, numbers)}) > 1:
+            text = "ReceiveBatch of sequence numbers from different partitions is not supported for an entity with "
+            raise Refusal(NOT_ALLOWED, f"{text}partitioning enabled.")  # Azure/azure-service-bus 287
+        if self._entity is None:
+            owner = self._connection.namespace.entity_of(self._path)
+            if not isinstance(owner, Topic) and owner.config.requires_session:
+                text = "The session lock has expired on the MessageSession. Accept a new MessageSession."
+                raise Refusal(errors.SESSION_LOCK_LOST, text)  # azure-sdk-for-net 34662
+
+    def _schedule(self, arguments: Arguments) -> Response | None:
         entity = self._publishable
         contents = []
+        largest = self._connection.namespace.max_message_size(entity)
         for value in items_of(arguments.value("messages")):
-            content = read_content(Arguments.of(value).binary("message"))
+            encoded = Arguments.of(value).binary("message")
+            if len(encoded) > largest:
+                return None  # the service never answers (Azure/azure-service-bus 697)
+            content = read_content(encoded)
             entity.check(content)
             contents.append(content)
         incoming = entity.incoming

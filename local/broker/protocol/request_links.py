@@ -11,7 +11,7 @@ from collections import deque
 from local.broker import errors
 from local.broker.core.transaction import Transaction
 from local.broker.errors import Refusal
-from local.broker.faults import Operation
+from local.broker.faults import PEEKED, Operation
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.interfaces import LinkSession, ResponsePath
@@ -99,6 +99,7 @@ class RequestLink(IncomingLink):
             fault = self.faults.strike(self._operation(request), self._entity_path, request=name)
         if fault is None:
             return self._node.answer(request)
+        request.most = PEEKED.get(fault.effect)
         return apply_fault(
             fault, self.session.connection, self._entity_path, lambda: self._node.answer(request), self._refuse
         )

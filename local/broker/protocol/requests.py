@@ -25,7 +25,7 @@ class Request:
     A request: application properties and the body's map by their text keys; the message id stays encoded.
 
     The content is the value of the body: a map or, for tokens, text. The transaction is that
-    of the request, if any.
+    of the request, if any. A fault limits a peek to *most* messages.
     """
 
     message_id: bytes
@@ -34,6 +34,7 @@ class Request:
     body: dict[str, Value] = field(default_factory=dict)
     content: Value | None = None
     transaction: Transaction | None = None
+    most: int | None = None
 
     @property
     def operation(self) -> str:
@@ -52,7 +53,7 @@ class Response:
     properties: dict[str, Value] = field(default_factory=dict)
 
 
-type Answer = Callable[[Request], Response]
+type Answer = Callable[[Request], Response | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Looks for missing sequence numbers at their source, and among its dead letters."""
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
@@ -9,8 +10,10 @@ from shared.amqp.values import Malformed
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker
 from shared.message.peeked import PeekedMessage
 
-MOST_PEEKS = 20
-"""Peeks at a source in one look, and twice as many at its dead letters; the next look continues."""
+MOST_MESSAGES = 20 * MESSAGES_AT_ONCE
+"""Messages of a source in one look, and twice as many dead letters; the next look continues."""
+MOST_SECONDS = 15.0
+"""For each of the two: a partitioned entity has one message in an answer."""
 _PARTITION_BITS = 48
 # Source: Microsoft Learn, "Overview of Service Bus dead-letter queues", system-defined reasons.
 _GIVEN_UP = ("TTLExpiredException", "MaxDeliveryCountExceeded", "HeaderSizeExceeded")
@@ -44,15 +47,15 @@ async def held_numbers(
     """
     held: list[tuple[int, int | None]] = []
     seen = -1
-    peeks = 0
+    messages, end = 0, time.monotonic() + MOST_SECONDS
     async with open_peeker() as opened:
         for gap in gaps:
             while seen < gap.last:
-                if peeks == MOST_PEEKS:
+                if messages >= MOST_MESSAGES or (messages and time.monotonic() > end):
                     return held, seen
                 first = max(gap.first, seen + 1)
                 peeked = await opened.peek(first, MESSAGES_AT_ONCE)
-                peeks += 1
+                messages += len(peeked)
                 found = [
                     (each.sequence_number, _due(each))
                     for each in peeked
@@ -74,8 +77,9 @@ async def dead_letters(open_peeker: Opener, after: int, *, has_own_numbers: bool
     TargetUnavailable.
     """
     found: list[DeadLetter] = []
+    end = time.monotonic() + MOST_SECONDS
     async with open_peeker() as opened:
-        for _ in range(2 * MOST_PEEKS):
+        while len(found) < 2 * MOST_MESSAGES and (not found or time.monotonic() < end):
             peeked = await opened.peek(after + 1, MESSAGES_AT_ONCE)
             found += [
                 _dead(each, has_own_numbers=has_own_numbers) for each in peeked if each.sequence_number is not None

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 
+from shared.ends.look_error import FORWARDS
 from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
@@ -30,7 +31,8 @@ class Peeker:
             contents = await self._connection.peek(first, count, _TIMEOUT_SECONDS)
         except (AzureError, OSError) as error:
             where = f"{self._origin.site}/{self._origin.entity}"
-            raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
+            reason = "it forwards its messages" if FORWARDS in str(error) else type(error).__name__
+            raise TargetUnavailable(f"{where}: it cannot be peeked, {reason}") from error
         return [PeekedMessage.of(content, self._origin) for content in contents]
 
     async def peek_all(self) -> AsyncGenerator[list[PeekedMessage]]:

@@ -17,6 +17,7 @@ from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
+    OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
 )
@@ -41,6 +42,8 @@ _FIRST_PEEKED = 10
 _PARTITION_BITS = 48
 _HIGHEST_NUMBER = (1 << 63) - 1
 _SECONDS = 6.0
+# Of these; a partitioned entity gives one message a request. The rest is for the first message of each partition.
+_COUNTING_SECONDS = 2.0
 # A reader that stays open asks again after that time whether the administration API answers.
 _SILENT_SECONDS = 60.0
 _SHARED_SECONDS = 1.0
@@ -90,8 +93,13 @@ class ServiceBusSite:
                 counted = await self._counted(entity)
             if counted == 0:
                 return Waiting(0)
-            async with self._peeks:
-                peeked = await self._peeked(entity, self._most_peeked if counted is None else _FIRST_PEEKED)
+            try:
+                async with self._peeks:
+                    peeked = await self._peeked(entity, self._most_peeked if counted is None else _FIRST_PEEKED)
+            except TargetUnavailable:
+                if counted is None:
+                    raise
+                return Waiting(counted)  # only its age is unknown
             return peeked if counted is None else Waiting(counted, False, peeked.oldest)
 
     async def topic_dead_letters(self, topic: str) -> TopicDeadLetters:
@@ -168,6 +176,8 @@ class ServiceBusSite:
     async def _peeked(self, entity: str, most: int) -> Waiting:
         origin = Origin(self._site, entity)
         seen = found = size = 0
+        counted_until = time.monotonic() + _COUNTING_SECONDS
+        end = counted_until + _SECONDS - 2 * _COUNTING_SECONDS
         first, count = 1, min(_PEEKED_AT_ONCE, most)
         is_minimum = False
         oldest: int | None = None
@@ -189,9 +199,11 @@ class ServiceBusSite:
                 if last < first:
                     break
                 first = last + 1
-                if seen >= most or size >= _MOST_BYTES:
+                if seen >= most or size >= _MOST_BYTES or time.monotonic() > counted_until:
                     # Enough for a count. The oldest may be the first message of any later partition.
                     is_minimum = True
+                    if time.monotonic() > end:
+                        break  # it is at least as old as what was seen
                     first = (last >> _PARTITION_BITS) + 1 << _PARTITION_BITS
                     count = 1 if size >= _MOST_BYTES else _FIRST_PEEKED
         return Waiting(found, is_minimum, oldest)
@@ -228,4 +240,7 @@ def _translated(where: str, error: Exception) -> TargetRefused | TargetUnavailab
         return TargetRefused(f"{where}: it does not exist")
     if isinstance(error, MessagingEntityDisabledError):
         return TargetRefused(f"{where}: it is disabled")
+    if isinstance(error, TimeoutError | OperationTimeoutError):
+        # Others may receive from it at the same time (azure-sdk-for-go 26421).
+        return TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}")
     return look_error(where, error)
