@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
-from functions import measurements, nightly
+from functions import nightly, timers
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Measurement
 from shared.telemetry import names
@@ -265,11 +265,16 @@ def test_every_query_names_metrics_attributes_and_functions_that_exist() -> None
     attributes = {value for value in vars(names).values() if isinstance(value, str)}
     for query in queries:
         assert set(re.findall(r"Properties\['([^']+)'\]", query)) <= attributes
-        if query.removeprefix("union isfuzzy=true ").startswith("AppMetrics"):
+        table = query.removeprefix("union isfuzzy=true ").split()[0]
+        if table == "AppMetrics":
             assert set(re.findall(r"'(busway\.[\w.]+)'", re.sub(r"Properties\['[^']+'\]", "", query))) <= known
+        elif table == "AppRequests":
+            # The timer that all duties share, and the one of a schedule of its own.
+            assert f"Name in ('{timers.NAME}', '{nightly.NAME}')" in query
         else:
-            assert f"Name == '{nightly.NAME}'" in query
-    assert measurements.NAME.startswith("busway-")
+            assert table == "ContainerAppConsoleLogs"
+    # The alert recognises failures of this duty among those of the others by the beginning of their text.
+    assert f"Text has '{nightly.NAME}: '" in ALERTS["night-needs-somebody"]["query"]
 
 
 def test_every_chart_of_the_workbook_shows_what_the_app_exports(app: App) -> None:
