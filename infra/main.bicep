@@ -270,7 +270,9 @@ module network 'modules/network.bicep' = if (privateNetworking && existingNetwor
   }
 }
 
-var subnets = privateNetworking ? (existingNetwork ?? network!.outputs.network) : null
+var subnets = privateNetworking
+  ? (existingNetwork ?? network!.outputs.network)
+  : existingNetwork == null ? null : fail('existingNetwork needs privateNetworking = true.')
 
 module sites 'modules/sites.bicep' = {
   name: 'sites'
@@ -350,8 +352,12 @@ module app 'modules/function-app.bicep' = {
     alwaysReady: empty(unknownTasks)
       ? alwaysReadyFunctions
       : fail('alwaysReady names ${join(unknownTasks, ', ')}, which is not a task')
-    planId: planId
-    zoneRedundant: zoneRedundant
+    planId: empty(planId) || plan == 'premium'
+      ? planId
+      : fail('planId needs plan = \'premium\': a Flex Consumption plan has one app.')
+    zoneRedundant: zoneRedundant && plan == 'premium' && empty(planId) && premiumInstances < 2
+      ? fail('zoneRedundant needs premiumInstances of 2 or more.')
+      : zoneRedundant
     premiumSku: premiumSku
     premiumInstances: premiumInstances
     storageName: appStorage.outputs.name

@@ -92,7 +92,7 @@ type namespaceType = {
   @description('Whether connection strings with keys may be used, as a shovel of RabbitMQ does; by default false: identities only.')
   keys: bool?
 
-  @description('Region of a second namespace, which has the same entities and takes over the name of the pair when a person says so. Service Bus Premium, Event Hubs Standard or Premium. Messages are not copied.')
+  @description('Of a new namespace: region of a second one, which has the same entities and takes over the name of the pair when a person says so. Service Bus Premium, Event Hubs Standard or Premium. Messages are not copied.')
   pairedRegion: string?
 
   @description('Whether the namespace exists; then only its entities and roles are deployed.')

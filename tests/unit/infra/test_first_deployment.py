@@ -17,6 +17,11 @@ ROLES = "Microsoft.Authorization/roleAssignments"
 REGION = "northeurope"
 OTHER = "00000000-0000-0000-0000-000000000002"
 SUBNETS = "/subscriptions/1/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/ours/subnets"
+NETWORK = {
+    "appSubnetId": f"{SUBNETS}/app",
+    "endpointSubnetId": f"{SUBNETS}/endpoints",
+    "nightlySubnetId": f"{SUBNETS}/jobs",
+}
 PLAN = "/subscriptions/1/resourceGroups/plans/providers/Microsoft.Web/serverfarms/ours"
 APPENDER = "/subscriptions/1/providers/Microsoft.Authorization/roleDefinitions/7"
 
@@ -49,11 +54,7 @@ def deployments(others: Json) -> dict[str, Json]:
             "planId": PLAN,
             "serviceBusSku": "Premium",
             "privateNetworking": True,
-            "existingNetwork": {
-                "appSubnetId": f"{SUBNETS}/app",
-                "endpointSubnetId": f"{SUBNETS}/endpoints",
-                "nightlySubnetId": f"{SUBNETS}/jobs",
-            },
+            "existingNetwork": NETWORK,
         },
     }  # fmt: skip
 
@@ -195,8 +196,18 @@ def test_journals_captures_and_results_are_deleted_some_day(predicted: Mapping[s
     )
 
 
-def test_fewer_instances_than_functions_are_refused(tmp_path: Path) -> None:
-    """FN03: the maximum is that of all functions together, and a function without an instance starves."""
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        # FN03: the maximum is that of all functions together, and a function without an instance starves.
+        ({"maximumInstances": 3}, "maximumInstances is 3, expected at least 6"),
+        ({"planId": PLAN}, "planId needs plan = 'premium'"),
+        ({"plan": "premium", "zoneRedundant": True}, "zoneRedundant needs premiumInstances of 2"),
+        ({"existingNetwork": NETWORK}, "existingNetwork needs privateNetworking"),
+        ({"namespaces": {"west": {"pairedRegion": REGION}}}, "Service Bus has pairs in the Premium tier only"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused(parameters: Json, text: str, tmp_path: Path) -> None:
     tasks = deployment_of(*loaded(EXAMPLES["plain-copy"]))
-    with pytest.raises(AssertionError, match="maximumInstances is 3, expected at least 6"):
-        predict(tmp_path, {"small": {"tasks": tasks, "maximumInstances": 3}})
+    with pytest.raises(AssertionError, match=re.escape(text)):
+        predict(tmp_path, {"small": {"tasks": tasks, **parameters}})
