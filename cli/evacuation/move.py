@@ -1,6 +1,7 @@
 """How messages are sent to the target: as they are, with a stamp that identifies each copy."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -11,17 +12,23 @@ from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.ttl import Remaining
 from shared.protocols import Output
-from shared.resend.delivery import TargetDelivery
-from shared.resend.edits import RESENT_FROM, stamp_of
+from shared.resend.delivery import Attempt, PreparedMessage, TargetDelivery
+from shared.resend.edits import RESENT_FROM, resent_key, stamp_of
 from shared.resend.evidence import Answer, Question, answers_at
-from shared.resend.ledger import Ledger
+from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import Letter
+from shared.resend.peek import peek
 from shared.resend.places import Destination, Place, Scene, place_of
 
 EVACUATED_TO = "repl-evacuated-to"
 """The property that says for which subscription of a topic a copy is."""
 _PLACING_MILLISECONDS = 3_600_000
 """The least life of a copy that is not set aside yet: it must not expire before that."""
+
+
+def dropped(pair: Pair) -> str:
+    """Return why a message stays that the target has accepted, and that is not there."""
+    return f"{pair.destination} accepted it, and it is not there: its id was seen before, or a receiver took it"
 
 
 class MoveEdits:
@@ -59,6 +66,33 @@ class MoveDelivery(TargetDelivery):
         self.share = share
         self.place = scene.place
         self.settings = scene.settings
+        # A target that drops duplicates accepts them: an id can be one that it has seen before.
+        self._checks_arrival = pair.drops_duplicates and share is Share.ACTIVE
+        self._seen = 0
+        if self._checks_arrival:
+            self.accepted_is = ACCEPTED
+
+    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+        """Send *messages*; at a target that drops duplicates only those count that are seen there."""
+        attempt = await super().send(messages)
+        if not self._checks_arrival or not attempt.sent:
+            return attempt
+        there = await self._arrived()
+        accepted, attempt.sent = attempt.sent, [key for key in attempt.sent if key in there]
+        await self.ledger.note(SENT, attempt.sent, str(self.pair.destination))
+        attempt.rejected |= {key: dropped(self.pair) for key in accepted if key not in there}
+        return attempt
+
+    async def _arrived(self) -> set[str]:
+        """Return the keys of the copies that have come to the target since the last look."""
+        found: set[str] = set()
+        async with contextlib.aclosing(peek(self.pair.target, self.settings, self._seen + 1)) as letters:
+            async for letter, _ in letters:
+                self._seen = max(self._seen, letter.number or 0)
+                key = resent_key(letter, self.place, self.ledger)
+                if key is not None:
+                    found.add(key)
+        return found
 
     async def _route(self, _: Letter) -> Destination:
         return self.pair.destination

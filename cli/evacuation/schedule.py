@@ -14,7 +14,7 @@ from typing import Self
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageNotFoundError
 
-from cli.evacuation.move import MoveDelivery
+from cli.evacuation.move import MoveDelivery, dropped
 from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Share, mark_of
 from cli.evacuation.targets import TIMEOUT_SECONDS
@@ -94,6 +94,14 @@ class ScheduleDelivery(MoveDelivery):
         except (AzureError, OSError) as error:
             await self._fail(messages, translated(to, error), result)
             return
+        if self.pair.drops_duplicates:
+            # One whose id the target has seen gets a number too, and is dropped (Azure/azure-service-bus 265).
+            there = await self._copies()
+            lost = [key for key in keys if key not in there]
+            result.rejected |= dict.fromkeys(lost, dropped(self.pair))
+            await self.ledger.note(REFUSED, lost, to)
+            numbers = [number for key, number in zip(keys, numbers, strict=True) if key in there]
+            keys = [key for key in keys if key in there]
         await self.ledger.note(SENT, keys, to, numbers=numbers)
         result.sent += keys
 

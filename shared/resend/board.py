@@ -1,6 +1,7 @@
 """The given-up messages of an app's tasks, as its dashboard shows them. Nothing is received, only peeked."""
 
 import contextlib
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
@@ -28,6 +29,8 @@ MOST_PEEKED = 20_000
 """Messages of an entity that are looked at, from its first one on; so much for groups, lists and a resend."""
 MOST_GROUPS = 100
 _MOST_BYTES = 64 << 20
+# A partitioned entity has one message in an answer.
+_MOST_SECONDS = 20.0
 _MOST_LISTED = 100
 _MOST_BODY = 64 << 10
 
@@ -94,18 +97,19 @@ class Board:
         return None
 
     async def _entity(self, name: str, known: KnownEntity, now: datetime) -> DeadEntity:
-        groups, seen, size = Groups(known.place, now), 0, 0
+        groups, seen, size, is_cut = Groups(known.place, now), 0, 0, False
+        end = time.monotonic() + _MOST_SECONDS
         try:
             async with contextlib.aclosing(peek(known.place, self._settings, most=MOST_PEEKED)) as letters:
                 async for letter, _ in letters:
                     seen += 1
                     groups.add(letter)
                     size += len(letter.content)
-                    if size > _MOST_BYTES:
+                    is_cut = seen >= MOST_PEEKED or size > _MOST_BYTES or time.monotonic() > end
+                    if is_cut:
                         break
         except BuswayError as error:
             return DeadEntity(name, str(known.place), known.kind, None, unknown=_reason(error))
-        is_cut = seen >= MOST_PEEKED or size > _MOST_BYTES
         shown = [
             DeadGroup(GroupChoice(*each.name), each.count, each.oldest, each.newest, each.example)
             for each in groups.ordered()[:MOST_GROUPS]

@@ -330,3 +330,19 @@ def test_a_dead_letter_that_was_deferred_is_named(site: EvacuationSite) -> None:
     done = site.evacuate("west/sessions")
     assert done.returncode == 1
     assert "1 left: is a dead letter that was deferred" in done.stdout
+
+
+def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: EvacuationSite) -> None:
+    """Azure/azure-service-bus 243: it is accepted and dropped, although nothing with its id is there any more."""
+    due = {"x-opt-scheduled-enqueue-time": timestamp(round(DUE.timestamp() * 1000))}
+    seen = [read_content(delivered(None, message_id=each)) for each in ("a", "s")]
+    site.broker.inspect("east", lambda each: [each.target("once").publish(one) for one in seen])
+    site.empty("once", site="east")
+    site.publish("once", [delivered(None, message_id=each) for each in ("a", "b")])
+    site.publish("once", [delivered(None, message_id=each, annotated=due) for each in ("s", "t")])
+    for _ in range(2):
+        done = site.evacuate("west/once")
+        assert done.returncode == 1
+        assert "east/once accepted it, and it is not there: its id was seen before" in done.stdout
+        assert site.names("once", "west") == ["a active", "s scheduled"]
+        assert sorted(site.names("once", "east")) == ["b active", "t scheduled"]
