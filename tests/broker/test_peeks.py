@@ -112,7 +112,7 @@ def test_a_status_is_there_in_time_although_an_answer_has_one_message(broker: Ru
     started = time.monotonic()
     found = asyncio.run(waiting(broker, "parts"))
     assert found.is_minimum
-    assert found.messages > 10
+    assert found.messages > 2
     assert found.oldest is not None
     assert time.monotonic() - started < 10
 

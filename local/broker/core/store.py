@@ -13,6 +13,7 @@ Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message e
 Azure/azure-service-bus for deferring.
 """
 
+import heapq
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -319,8 +320,13 @@ class MessageStore:
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the messages from a sequence number on, in order, whatever their state."""
-        found = sorted(self.messages.items()) if self.numbers.are_partitioned else self.messages.items()
-        return (message for number, message in found if number >= from_sequence_number)
+        numbers: Iterator[int] = (each for each in self.messages if each >= from_sequence_number)
+        if self.numbers.are_partitioned:
+            # Few of them are read: sorting all would take longer.
+            waiting = list(numbers)
+            heapq.heapify(waiting)
+            numbers = (heapq.heappop(waiting) for _ in range(len(waiting)))
+        return map(self.messages.__getitem__, numbers)
 
     def receive_deferred(
         self, sequence_numbers: list[int], *, session_id: str | None, destructive: bool
