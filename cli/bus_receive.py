@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from cli.message_lines import message_line
 from cli.places import Place, required_setting
 from cli.sdk_clients import namespace_of
+from shared.amqp.errors import NOT_ALLOWED
+from shared.ends.look_error import FORWARDS
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.resend import places
 from shared.resend.peek import peek
@@ -28,6 +30,7 @@ _QUIET_SECONDS = 1.0
 _RENEWAL_SECONDS = 0.5
 # In the text of Azure's answer and of the local broker's; the condition is one of many meanings.
 _NEEDS_SESSION = "requires sessions"
+_NOT_FOUND = "amqp:not-found"
 
 
 async def receive(place: Place, session: str | None, wait: float, dead_letter: str | None, show: Show) -> int:
@@ -41,9 +44,7 @@ async def receive(place: Place, session: str | None, wait: float, dead_letter: s
         async with Receiver(bus_place, settings, session) as receiver:
             return await _Passage(receiver, dead_letter, show).run(wait)
     except TargetRefused as error:
-        if session is None and _NEEDS_SESSION in str(getattr(error.__cause__, "description", "")):
-            raise ConfigError([Problem(str(place), "has sessions", "name one: --session ID")]) from error
-        raise
+        raise _refusal(place, session, error) from error
 
 
 async def peek_at(place: Place, session: str | None, show: Show) -> int:
@@ -101,6 +102,20 @@ class _Passage:
             return await self._receiver.complete(messages)
         await self._receiver.dead_letter(messages, self._dead_letter, None)
         return []
+
+
+def _refusal(place: Place, session: str | None, error: TargetRefused) -> ConfigError | TargetRefused:
+    """Return why the service gives no messages of *place*, and what to do."""
+    text = str(getattr(error.__cause__, "description", ""))
+    if FORWARDS in text:
+        return TargetRefused(f"{place}: it forwards its messages, so that nobody can receive from it")
+    if session is None and _NEEDS_SESSION in text:
+        return ConfigError([Problem(str(place), "has sessions", "name one: --session ID")])
+    if session is not None and NOT_ALLOWED in str(error):
+        return ConfigError([Problem(str(place), "has no sessions", "leave out --session")])
+    if _NOT_FOUND in str(error):
+        return TargetRefused(f"{place}: it does not exist")
+    return TargetRefused(f"{place.alias}/{error}")
 
 
 def _bus_place(place: Place) -> tuple[places.Place, dict[str, str]]:
