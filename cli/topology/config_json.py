@@ -27,11 +27,15 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Subscri
 from shared.amqp.values import Value
 from shared.printable import json_lines
 from shared.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
+from shared.rules.value_text import value_text
+from shared.rules.value_types import type_of
 
 SERVICE_BUS_NAME, EVENT_HUBS_NAME = "sbemulatorns", "emulatorNs1"
 """The only names that the emulators accept; a file's own name says which connection it is for."""
 
 _HOUR = timedelta(hours=1)
+_HELD = frozenset(("boolean", "long", "double", "string"))
+"""The types of values in a correlation filter that are read again as they were."""
 # The highest values that Microsoft's emulators accept: local/broker/emulator_limits.py names their source.
 _LIMITS: dict[str, Any] = {
     "max_delivery_count": 10,
@@ -71,7 +75,15 @@ def not_in_a_file(namespace: Namespace) -> list[str]:
         idle = entity.settings.get("auto_delete_on_idle")
         if idle is not None:
             found.append(f"{entity.name}: is deleted when idle for {text_of(idle)}")
-        found += [f"{entity.name}: rule {rule.name} has parameters" for rule in entity.rules if rule.parameters]
+        for rule in entity.rules:
+            if rule.parameters:
+                found.append(f"{entity.name}: rule {rule.name} has parameters")
+            values = rule.filter.properties if isinstance(rule.filter, CorrelationFilter) else {}
+            found += [
+                f"{entity.name}: rule {rule.name} compares {name} with a {type_of(value)}"
+                for name, value in values.items()
+                if type_of(value) not in _HELD
+            ]
     return found
 
 
@@ -128,13 +140,17 @@ def _rule(rule: SubscriptionRule) -> dict[str, Any]:
         texts = {pascal(each): getattr(rule.filter, "subject" if each == "label" else each) for each in CORRELATION}
         correlation: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
         if rule.filter.properties:
-            correlation["Properties"] = {name: each.payload for name, each in rule.filter.properties.items()}
+            correlation["Properties"] = {name: _written(each) for name, each in rule.filter.properties.items()}
         properties = {"FilterType": "Correlation", "CorrelationFilter": correlation}
     else:
         properties = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": rule.filter}}
     if rule.action is not None:
         properties["Action"] = {"SqlExpression": rule.action}
     return {"Name": rule.name, "Properties": properties}
+
+
+def _written(value: Value) -> object:
+    return value.payload if type_of(value) in _HELD else value_text(value)
 
 
 def _hub(hub: Entity, namespace: Namespace, *, for_emulator: bool) -> dict[str, Any]:

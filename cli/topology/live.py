@@ -19,6 +19,7 @@ from cli.topology.settings import CORRELATION, SETTINGS
 from local.broker.durations import parse_duration
 from shared.amqp.values import FALSE, TRUE, Value, double, long, string, timestamp
 from shared.rules import CorrelationFilter
+from shared.rules.value_types import timespan
 
 if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient
@@ -35,6 +36,7 @@ _DURATIONS = frozenset(
     )
 )
 _READERS = 8
+_TICKS_PER_MICROSECOND = 10
 
 
 def read_service_bus(client: "ServiceBusAdministrationClient", topics: Iterable[str] | None = None) -> Namespace:
@@ -116,6 +118,8 @@ def _value(value: Any) -> Value:  # noqa: ANN401 - the SDK's type for properties
             return long(value)
         case float():
             return double(value)
+        case timedelta():
+            return timespan(value // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND)
         case _ if hasattr(value, "timestamp"):
             return timestamp(round(value.timestamp() * 1000))
         case _:

@@ -15,12 +15,19 @@ MAX_PARTITIONS = 1024
 """Of an event hub in a dedicated cluster."""
 EXPECTED_NAME = "letters, digits, . - _ /, 260 at most"
 """What the name of a queue, topic or event hub consists of."""
+EXPECTED_CHILD_NAME = "letters, digits, . - _, 50 at most"
+_CHILD_NAME = re.compile(r"[$A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9._-])?")
 _ENTITY_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,258}[A-Za-z0-9._-])?")
 
 
 def is_entity_name(name: str) -> bool:
     """Return whether a queue, a topic or an event hub may have this name."""
     return _ENTITY_NAME.fullmatch(name) is not None and "//" not in name
+
+
+def is_child_name(name: str) -> bool:
+    """Return whether a subscription or a rule may have this name."""
+    return _CHILD_NAME.fullmatch(name) is not None
 
 
 class EntityStatus(StrEnum):

@@ -7,27 +7,27 @@ Any number of namespaces in any number of files. Keys beyond those of the emulat
   releases behind all others), `LockGroupSize` (the messages of a partition that share a lock), `AcceptsEntraTokens` and
   `SharedAccessKeys`, a list of `Name`, `Key` and `Rights` (Listen, Send, Manage; all by default); without keys, every
   client is accepted
-- queue, topic, subscription, hub: `Status`; queue, topic: `MaxMessageSizeInKilobytes`, `MaxSizeInMegabytes` and
-  `EnablePartitioning`; subscription: `DeadLetteringOnFilterEvaluationExceptions`
+- queue, topic, subscription, hub: what the administration has, such as `Status`, `MaxSizeInMegabytes` and
+  `EnablePartitioning`
 - namespace of hubs: `GeoReplication`, for the offsets that hubs have with it
 - hub: `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
 
-An unknown key is an error, as is one that an object has twice.
+The settings of queues, topics and subscriptions and their limits are those of the administration (`entity_fields.py`).
+Comments, trailing commas, keys for people and for editors (`//`, `$schema`) and the `Properties` of a namespace are
+passed over, as by the emulators. Any other unknown key is an error, as is one that an object has twice.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from local.broker import emulator_limits
+from local.broker.commented_json import read_json
 from local.broker.config import (
-    DEFAULT_MAX_SIZE,
     DEFAULT_RULE,
-    MAX_MAX_SIZE,
     MAX_PARTITIONS,
-    EntityStatus,
     HubConfig,
     LinkLimits,
     NamespaceConfig,
@@ -39,16 +39,20 @@ from local.broker.config import (
 )
 from local.broker.config_reader import Reader
 from local.broker.config_rules import read_rule
+from local.broker.entity_fields import QUEUE_FIELDS, STATUS, SUBSCRIPTION_FIELDS, TOPIC_FIELDS, Field
 from shared.errors import ConfigError, Problem
 
 _EXPECTED = "expected the Config.json of Microsoft's emulators, with UserConfig"
 
 
-def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list[NamespaceConfig]:
+def load_config(
+    paths: Iterable[str | Path], *, is_strict: bool = False, creates_targets: bool = False
+) -> list[NamespaceConfig]:
     """
     Return the namespaces of Config.json files in order; ConfigError lists all problems of all files.
 
-    With *is_strict*, what the emulators refuse is a problem too, and the namespaces get the emulators' limits.
+    What the administration refuses is a problem, such as an entity that forwards to none, unless *creates_targets* says
+    that clients create those. With *is_strict*, so is what the emulators refuse, and the namespaces get their limits.
     """
     problems: list[Problem] = []
     namespaces: list[NamespaceConfig] = []
@@ -63,6 +67,8 @@ def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list
             problems.append(Problem(str(path), "is nested too deeply", _EXPECTED))
         else:
             found = _read_document(Reader(document, str(path), problems))
+            if not creates_targets:
+                problems += _missing_targets(found, path)
             if is_strict:
                 problems += emulator_limits.problems_of(found, str(path))
                 found = [emulator_limits.limited(each) for each in found]
@@ -70,6 +76,13 @@ def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list
     if problems:
         raise ConfigError(problems)
     return namespaces
+
+
+def _missing_targets(namespaces: Iterable[NamespaceConfig], path: Path) -> Iterator[Problem]:
+    for namespace in namespaces:
+        for entity, target in namespace.missing_targets():
+            text = f"forwards to {target}, which the namespace does not have"
+            yield Problem(f"{path}({namespace.name}).{entity}", text, "declare it as a queue or topic")
 
 
 def _parsed(path: Path, problems: list[Problem]) -> object:
@@ -87,7 +100,7 @@ def _parsed(path: Path, problems: list[Problem]) -> object:
             )
         return found
 
-    return json.loads(content, object_pairs_hook=checked)
+    return read_json(content, checked)
 
 
 def _read_document(document: Reader) -> list[NamespaceConfig]:
@@ -120,6 +133,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         links=_read_links(reader),
     )
     reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
+    reader.ignore("Properties")  # of Microsoft's own service, such as MaxAllowedConnections
     reader.finish()
     return config
 
@@ -160,82 +174,37 @@ def _read_key(reader: Reader) -> SharedAccessKey:
     return SharedAccessKey(name=name, key=key or "?", rights=rights or frozenset(Right))
 
 
-def _status(reader: Reader) -> EntityStatus:
-    text = reader.text("Status", EntityStatus.ACTIVE)
-    if text not in EntityStatus:
-        reader.problem(f"is {text!r}", f"expected {', '.join(EntityStatus)}", "Status")
-        return EntityStatus.ACTIVE
-    return EntityStatus(text)
-
-
 def _read_queue(reader: Reader) -> QueueConfig:
     name = reader.entity_name()
-    properties = reader.child("Properties")
-    config = QueueConfig(
-        name=name,
-        requires_session=properties.flag("RequiresSession"),
-        lock_duration=properties.duration("LockDuration", "PT1M"),
-        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2**31 - 1),
-        default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
-        dead_lettering_on_message_expiration=properties.flag("DeadLetteringOnMessageExpiration"),
-        requires_duplicate_detection=properties.flag("RequiresDuplicateDetection"),
-        duplicate_detection_history_time_window=properties.duration("DuplicateDetectionHistoryTimeWindow", "PT10M"),
-        forward_to=properties.optional_text("ForwardTo"),
-        forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
-        status=_status(properties),
-        max_message_size=_kilobytes(properties),
-        max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
-        enable_partitioning=properties.flag("EnablePartitioning"),
-    )
-    properties.finish()
+    config = QueueConfig(name=name, **_read_properties(reader, QUEUE_FIELDS))
     reader.finish()
     return config
 
 
 def _read_topic(reader: Reader) -> TopicConfig:
     name = reader.entity_name()
-    properties = reader.child("Properties")
-    config = TopicConfig(
-        name=name,
-        subscriptions=tuple(_read_subscription(each) for each in reader.children("Subscriptions")),
-        default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
-        requires_duplicate_detection=properties.flag("RequiresDuplicateDetection"),
-        duplicate_detection_history_time_window=properties.duration("DuplicateDetectionHistoryTimeWindow", "PT10M"),
-        max_message_size=_kilobytes(properties),
-        status=_status(properties),
-        max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
-        enable_partitioning=properties.flag("EnablePartitioning"),
-        support_ordering=properties.flag("SupportOrdering", default=True),
-    )
-    reader.unique([each.name for each in config.subscriptions], "subscriptions")
-    properties.finish()
+    subscriptions = tuple(_read_subscription(each) for each in reader.children("Subscriptions"))
+    config = TopicConfig(name=name, subscriptions=subscriptions, **_read_properties(reader, TOPIC_FIELDS))
+    reader.unique([each.name for each in subscriptions], "subscriptions")
     reader.finish()
     return config
 
 
 def _read_subscription(reader: Reader) -> SubscriptionConfig:
-    name = reader.name()
-    properties = reader.child("Properties")
-    config = SubscriptionConfig(
-        name=name,
-        # Without rules, a subscription has the default rule, which selects every message.
-        rules=tuple(read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,),
-        requires_session=properties.flag("RequiresSession"),
-        lock_duration=properties.duration("LockDuration", "PT1M"),
-        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2**31 - 1),
-        default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
-        dead_lettering_on_message_expiration=properties.flag("DeadLetteringOnMessageExpiration"),
-        dead_lettering_on_filter_evaluation_exceptions=properties.flag(
-            "DeadLetteringOnFilterEvaluationExceptions", default=True
-        ),
-        forward_to=properties.optional_text("ForwardTo"),
-        forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
-        status=_status(properties),
-    )
-    reader.unique([each.name for each in config.rules], "rules")
-    properties.finish()
+    name = reader.child_name("subscription")
+    # Without rules, a subscription has the default rule, which selects every message.
+    rules = tuple(read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,)
+    config = SubscriptionConfig(name=name, rules=rules, **_read_properties(reader, SUBSCRIPTION_FIELDS))
+    reader.unique([each.name for each in rules], "rules")
     reader.finish()
     return config
+
+
+def _read_properties(reader: Reader, known: Iterable[Field]) -> dict[str, Any]:
+    properties = reader.child("Properties")
+    found = properties.settings(known)
+    properties.finish()
+    return found
 
 
 def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
@@ -270,7 +239,7 @@ def _read_hub(reader: Reader) -> HubConfig:
         consumer_groups=tuple(groups),
         message_retention=reader.duration("MessageRetention", "P1D"),
         retention_size=_kilobytes(reader, "RetentionSizeInKilobytes", 1024 * 1024),
-        status=_status(reader),
+        **reader.settings((STATUS,)),
     )
     reader.finish()
     return config

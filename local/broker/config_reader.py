@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import Any
 
-from local.broker.config import EXPECTED_NAME, is_entity_name
+from local.broker.config import EXPECTED_CHILD_NAME, EXPECTED_NAME, is_child_name, is_entity_name
 from local.broker.durations import parse_duration
+from local.broker.entity_fields import Field
 from shared.errors import Problem
 
 _MISSING = "?"
+_REMARKS = ("$", "//", "_", "#")
+"""How keys begin that files of the emulators have for people and for editors."""
 
 
 class Reader:
@@ -32,9 +36,15 @@ class Reader:
         return self._rest.get(key) is not None
 
     def finish(self) -> None:
-        """Add a problem for each key that was not read."""
+        """Add a problem for each key that was not read, except for remarks."""
         for key in self._rest:
-            self.problem("unknown key", "remove it, or correct its spelling", key)
+            if not key.startswith(_REMARKS):
+                self.problem("unknown key", "remove it, or correct its spelling", key)
+
+    def ignore(self, *keys: str) -> None:
+        """Pass over keys that others understand."""
+        for key in keys:
+            self._rest.pop(key, None)
 
     def child(self, key: str) -> "Reader":
         """Return the object at *key*; an absent one is empty."""
@@ -88,6 +98,31 @@ class Reader:
         if name != _MISSING and not is_entity_name(name):
             self.problem("is no name for an entity", f"expected {EXPECTED_NAME}")
         return name
+
+    def child_name(self, kind: str) -> str:
+        """Return the name of a subscription or rule, whose *kind* is for people."""
+        name = self.name()
+        if name != _MISSING and not is_child_name(name):
+            self.problem(f"is no name for a {kind}", f"expected {EXPECTED_CHILD_NAME}")
+        return name
+
+    def settings(self, known: Iterable[Field]) -> dict[str, Any]:
+        """Return the values of the *known* keys by attribute; what is absent, null or empty has none."""
+        found = {}
+        for each in known:
+            value = self._rest.pop(each.element, None)
+            if value is None or value == "":
+                continue
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            if not isinstance(value, str | int):
+                self.problem(f"is {_kind(value)}", "expected text, a number or a boolean", each.element)
+                continue
+            try:
+                found[each.attribute] = each.read(str(value).strip())
+            except ValueError as error:
+                self.problem(f"is {value!r}", str(error), each.element)
+        return found
 
     def unique(self, names: Iterable[str], kind: str = "entities") -> None:
         """Add a problem for each duplicate name; case is ignored."""

@@ -2,27 +2,23 @@
 
 from local.broker.config import DEFAULT_RULE
 from local.broker.config_reader import Reader
+from local.broker.entity_fields import NO_CONDITION
 from shared.amqp.values import FALSE, NULL, TRUE, Value, double, long, string
 from shared.rules import CorrelationFilter, Filter, Rule, RuleSyntaxError, parse_action, parse_filter
+
+_SQL, _CORRELATION = "Sql", "Correlation"
+_KEYS = {_SQL: "SqlFilter", _CORRELATION: "CorrelationFilter"}
+"""Where the filter of each type is."""
 
 
 def read_rule(reader: Reader) -> Rule:
     """Return the rule that an object describes, and note its problems."""
-    name = reader.name()
+    name = reader.child_name("rule")
+    if not reader.has("Properties"):
+        reader.finish()
+        return Rule(name, DEFAULT_RULE.filter)
     properties = reader.child("Properties")
-    kind = properties.text("FilterType", "Sql")
-    selects: Filter = DEFAULT_RULE.filter
-    if kind == "Correlation":
-        selects = _read_correlation_filter(properties.child("CorrelationFilter"))
-    elif kind == "Sql":
-        sql = properties.child("SqlFilter")
-        try:
-            selects = parse_filter(sql.text("SqlExpression", "1=1"))
-        except RuleSyntaxError as error:
-            sql.problem(str(error))
-        sql.finish()
-    else:
-        properties.problem(f"FilterType is {kind}", "expected Correlation or Sql")
+    selects = _read_filter(properties)
     action = None
     if properties.has("Action"):
         statement = properties.child("Action")
@@ -35,6 +31,39 @@ def read_rule(reader: Reader) -> Rule:
     properties.finish()
     reader.finish()
     return Rule(name, selects, action)
+
+
+def _read_filter(properties: Reader) -> Filter:
+    given = [kind for kind, key in _KEYS.items() if properties.has(key)]
+    kind = properties.optional_text("FilterType")
+    selects: Filter = DEFAULT_RULE.filter
+    if kind in given:
+        child = properties.child(_KEYS[kind])
+        selects = _read_sql_filter(child) if kind == _SQL else _read_correlation_filter(child)
+    elif kind is None and given == [_SQL]:
+        selects = _read_sql_filter(properties.child(_KEYS[_SQL]))
+    elif given:
+        has = f"there is a {_KEYS[given[0]]}: say {given[0]}" if len(given) == 1 else f"expected {' or '.join(_KEYS)}"
+        properties.problem("is missing" if kind is None else f"is {kind}", has, "FilterType")
+    elif kind in _KEYS:
+        properties.problem("is missing", f"a rule of type {kind} needs it", _KEYS[kind])
+    elif kind is not None:
+        properties.problem(f"is {kind}", f"expected {' or '.join(_KEYS)}", "FilterType")
+    properties.ignore(*_KEYS.values())
+    return selects
+
+
+def _read_sql_filter(reader: Reader) -> Filter:
+    text = reader.optional_text("SqlExpression")
+    if text is None:
+        reader.problem("is missing", "expected an SQL expression such as 1=1", "SqlExpression")
+    selects: Filter = DEFAULT_RULE.filter
+    try:
+        selects = parse_filter(text or "1=1")
+    except RuleSyntaxError as error:
+        reader.problem(str(error))
+    reader.finish()
+    return selects
 
 
 def _read_correlation_filter(reader: Reader) -> CorrelationFilter:
@@ -50,6 +79,8 @@ def _read_correlation_filter(reader: Reader) -> CorrelationFilter:
         to=reader.optional_text("To"),
         properties={name: _value(value) for name, value in pairs.items()},
     )
+    if config == CorrelationFilter():
+        reader.problem(NO_CONDITION, "name at least one property with its value")
     reader.finish()
     return config
 

@@ -40,7 +40,6 @@ _NO_ENTITIES = (
     "There are no entities. Declare them in a file (--config), let clients create them (--create-entities), or use an "
     "administration client."
 )
-_UNTIL_THEN = "until you create it, its messages go to the transfer dead-letter queue"
 _OTHER_PORT = "choose another port; --port 0 picks free ones"
 
 
@@ -96,7 +95,7 @@ def _namespaces(options: Options) -> Iterator[NamespaceConfig]:
     """Yield the namespaces with consecutive ports; those with a port of their own keep it."""
     namespaces: Sequence[NamespaceConfig] = _DEFAULT_NAMESPACES
     if options.configs:
-        namespaces = load_config(options.configs, is_strict=options.is_strict)
+        namespaces = load_config(options.configs, is_strict=options.is_strict, creates_targets=options.creates_entities)
     following = options.port
     for index, namespace in enumerate(namespaces):
         found = replace(namespace, links=_links(namespace.links, options))
@@ -160,7 +159,7 @@ async def _serve(
         folder = options.tls or options.admin_tls
         if folder is not None:
             _print_error(f"authority {folder.absolute() / _AUTHORITY}")
-        _print_notes(namespaces, options)
+        _print_notes(options)
         # In a thread, so that clients are served meanwhile; requests to the administration wait on its sockets.
         admin = await asyncio.to_thread(importlib.import_module, f"{__package__}.admin.server")
         for namespace, server, each in zip(namespaces, servers, sockets, strict=True):
@@ -173,14 +172,10 @@ async def _serve(
         await _wait_for_stop(stopped, servers)
 
 
-def _print_notes(namespaces: Iterable[NamespaceConfig], options: Options) -> None:
+def _print_notes(options: Options) -> None:
     """Print what a user may have forgotten."""
     if not options.configs and not options.creates_entities and options.data is None:
         _print_error(_NO_ENTITIES)
-    for namespace in namespaces:
-        # No mistake: an administration client may create the target.
-        for path, target in () if options.creates_entities else namespace.missing_targets():
-            _print_error(f"warning {namespace.name} {path} forwards to {target}, which does not exist: {_UNTIL_THEN}")
 
 
 def _folder(data: Path | None, number: int) -> Path | None:

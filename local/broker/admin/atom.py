@@ -17,7 +17,6 @@ from http import HTTPStatus
 from local.broker import errors
 from local.broker.admin import descriptions, rules
 from local.broker.admin.feed import Entry, Page, write_entry, write_error, write_feed
-from local.broker.admin.fields import iso_time
 from local.broker.admin.xml import BadXml, Element, read_xml
 from local.broker.config import QueueConfig, SubscriptionConfig
 from local.broker.core.administration import Administration
@@ -25,6 +24,7 @@ from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.namespace import Namespace
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.core.store import milliseconds
+from local.broker.entity_fields import iso_time
 from local.broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 

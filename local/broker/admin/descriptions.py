@@ -9,13 +9,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from local.broker import errors
-from local.broker.admin import fields
-from local.broker.admin.fields import Field, iso_time
 from local.broker.admin.xml import Element, join, tag, text_tag
 from local.broker.config import QueueConfig, Right, SharedAccessKey, SubscriptionConfig, TopicConfig
 from local.broker.core.entities import Counts, Queue, Subscription, Topic
 from local.broker.core.namespace import Namespace
 from local.broker.core.usage import Times
+from local.broker.entity_fields import (
+    MAX_MESSAGE_SIZE,
+    QUEUE_FIELDS,
+    SUBSCRIPTION_FIELDS,
+    TOPIC_FIELDS,
+    Field,
+    iso_time,
+)
 from local.broker.errors import Refusal
 from shared.rules import CorrelationFilter
 
@@ -29,53 +35,6 @@ INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
 _COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 _NAMESPACES = f'xmlns="{SERVICE_BUS}" xmlns:i="{INSTANCE}"'
 
-QUEUE_FIELDS: tuple[Field, ...] = (
-    fields.LOCK_DURATION,
-    fields.MAX_SIZE,
-    fields.DUPLICATE_DETECTION,
-    fields.REQUIRES_SESSION,
-    fields.TIME_TO_LIVE,
-    fields.DEAD_LETTERING_ON_EXPIRATION,
-    fields.DUPLICATE_WINDOW,
-    fields.MAX_DELIVERY_COUNT,
-    fields.BATCHED_OPERATIONS,
-    fields.STATUS,
-    fields.FORWARD_TO,
-    fields.USER_METADATA,
-    fields.AUTO_DELETE_ON_IDLE,
-    fields.PARTITIONING,
-    fields.EXPRESS,
-    fields.FORWARD_DEAD_LETTERED,
-    fields.MAX_MESSAGE_SIZE,
-)
-TOPIC_FIELDS: tuple[Field, ...] = (
-    fields.TIME_TO_LIVE,
-    fields.MAX_SIZE,
-    fields.DUPLICATE_DETECTION,
-    fields.DUPLICATE_WINDOW,
-    fields.BATCHED_OPERATIONS,
-    fields.STATUS,
-    fields.USER_METADATA,
-    fields.ORDERING,
-    fields.AUTO_DELETE_ON_IDLE,
-    fields.PARTITIONING,
-    fields.EXPRESS,
-    fields.MAX_MESSAGE_SIZE,
-)
-SUBSCRIPTION_FIELDS: tuple[Field, ...] = (
-    fields.LOCK_DURATION,
-    fields.REQUIRES_SESSION,
-    fields.TIME_TO_LIVE,
-    fields.DEAD_LETTERING_ON_EXPIRATION,
-    fields.DEAD_LETTERING_ON_FILTER_ERRORS,
-    fields.MAX_DELIVERY_COUNT,
-    fields.BATCHED_OPERATIONS,
-    fields.STATUS,
-    fields.FORWARD_TO,
-    fields.USER_METADATA,
-    fields.FORWARD_DEAD_LETTERED,
-    fields.AUTO_DELETE_ON_IDLE,
-)
 # Elements that clients send back unchanged, or that other modules of this package read.
 _READ_ONLY = frozenset(
     (
@@ -122,11 +81,25 @@ def read_subscription(name: str, description: Element, present: SubscriptionConf
 
 
 def _read(description: Element, known: tuple[Field, ...], present: object) -> dict[str, Any]:
-    found = fields.values(description, known, _READ_ONLY)
+    found = _values(description, known)
     if present is not None:
         for name in _FIXED:
             if hasattr(present, name):
                 found.setdefault(name, getattr(present, name))
+    return found
+
+
+def _values(description: Element, fields: tuple[Field, ...]) -> dict[str, object]:
+    """Return the values in a description by attribute; Refusal(ARGUMENT_ERROR) for an unknown or invalid element."""
+    by_element = {each.element: each for each in fields}
+    found = {}
+    for child in description.children:
+        known = by_element.get(child.name)
+        if known is None:
+            if child.name not in _READ_ONLY:
+                raise Refusal(errors.ARGUMENT_ERROR, f"{description.name} has an unknown element {child.name}")
+        elif child.attributes.get("nil") != "true":
+            found[known.attribute] = known.value(child.text)
     return found
 
 
@@ -204,7 +177,7 @@ def _configured(config: object, known: Iterable[Field], host: str, max_message_s
     parts = []
     for each in known:
         value = getattr(config, each.attribute)
-        if each is fields.MAX_MESSAGE_SIZE:
+        if each is MAX_MESSAGE_SIZE:
             value = max_message_size
         written = each.write(value, host)
         if written is not None:

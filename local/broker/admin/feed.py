@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from local.broker.admin.fields import iso_time
 from local.broker.admin.xml import escape, join, tag, text_tag
+from local.broker.entity_fields import iso_time
 
 _ATOM = 'xmlns="http://www.w3.org/2005/Atom"'
 _API_VERSION = "2021-05"

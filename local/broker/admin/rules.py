@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 from local.broker import errors
 from local.broker.admin.descriptions import INSTANCE, SERVICE_BUS
-from local.broker.admin.fields import iso_time
 from local.broker.admin.xml import Element, join, tag, text_tag
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.durations import format_duration, parse_duration
+from local.broker.entity_fields import NO_CONDITION, iso_time
 from local.broker.errors import Refusal
 from shared.amqp.values import FALSE, TRUE, Value, double, int_, long, string, timestamp
 from shared.rules import (
@@ -84,7 +84,10 @@ def _read_filter(element: Element | None) -> tuple[Filter, str | None]:
             return parse_filter(text), text
         case "CorrelationFilter":
             texts = {attribute: element.child_text(name) or None for name, attribute in _CORRELATION.items()}
-            return CorrelationFilter(**texts, properties=_read_pairs(element, "Properties")), None
+            correlation = CorrelationFilter(**texts, properties=_read_pairs(element, "Properties"))
+            if correlation == CorrelationFilter():
+                raise Refusal(errors.ARGUMENT_ERROR, f"{NO_CONDITION}, expected at least one property with its value")
+            return correlation, None
         case other:
             raise Refusal(errors.ARGUMENT_ERROR, f"unknown type of filter '{other}'")
 

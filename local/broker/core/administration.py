@@ -10,17 +10,18 @@ Source: Microsoft Learn, "Service Bus REST API" (create, update and delete queue
 reactivate messaging entities".
 """
 
-import re
 from dataclasses import replace
 
 from local.broker import errors
 from local.broker.config import (
+    EXPECTED_CHILD_NAME,
     EXPECTED_NAME,
     EntityStatus,
     HubConfig,
     QueueConfig,
     SubscriptionConfig,
     TopicConfig,
+    is_child_name,
     is_entity_name,
 )
 from local.broker.core.entities import Queue, Subscription, Topic
@@ -32,7 +33,6 @@ from local.broker.core.store import milliseconds
 from local.broker.core.usage import disabled
 from local.broker.errors import Refusal
 
-_CHILD_NAME = re.compile(r"[$A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9._-])?")
 _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
 _USES_LOST = {
     EntityStatus.ACTIVE: (),
@@ -99,8 +99,8 @@ class Administration:
     def create_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
         """Create a subscription of a topic."""
         topic = self._namespace.topic(topic_name)
-        if _CHILD_NAME.fullmatch(config.name) is None:
-            raise _bad(f"'{config.name}' is no name for a subscription, expected letters, digits, . - _, 50 at most")
+        if not is_child_name(config.name):
+            raise _bad(f"'{config.name}' is no name for a subscription, expected {EXPECTED_CHILD_NAME}")
         if config.name.lower() in topic.subscriptions:
             raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"{topic.path}: subscription {config.name} already exists")
         self._check_targets(config)
@@ -128,8 +128,8 @@ class Administration:
     def create_rule(self, subscription: Subscription, definition: RuleDefinition) -> RuleDefinition:
         """Add a rule to a subscription and return it with its creation time."""
         name = definition.rule.name
-        if _CHILD_NAME.fullmatch(name) is None:
-            raise _bad(f"'{name}' is no name for a rule, expected letters, digits, . - _, 50 at most")
+        if not is_child_name(name):
+            raise _bad(f"'{name}' is no name for a rule, expected {EXPECTED_CHILD_NAME}")
         return subscription.rule_book.add(definition)
 
     # Event hubs, which in Azure only the Resource Manager creates and deletes

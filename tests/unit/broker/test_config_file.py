@@ -156,7 +156,7 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write: WriteFile,
     queue = "UserConfig.Namespaces[0](sbemulatorns).Queues[0](queue.1).Properties"
     for expected in (
         f"{queue}.LockDuration: is '1 minute'",
-        f"{queue}.MaxDeliveryCount: is text (expected a whole number)",
+        f"{queue}.MaxDeliveryCount: is 'three' (expected a whole number from 1 to",
         f"{queue}.Locks: unknown key",
         "Queues[2].Name: is missing",
         "two entities named topic.1",
@@ -201,7 +201,6 @@ def test_files_that_windows_writes_are_read(tmp_path: Path, encoding: str) -> No
         ({"Queues": [{"Name": 5}]}, "Queues[0].Name: is a number (expected text)"),
         ({"Queues": [{"Name": ""}]}, "Queues[0].Name: is missing"),
         ({"Queues": [{"Name": "new orders"}]}, "Queues[0](new orders): is no name for an entity (expected letters"),
-        ({"Queues": [{"Name": "q", "Properties": {"LockDuration": "PT0S"}}]}, "LockDuration: is infinite or zero"),
         (
             {"Queues": [{"Name": "q", "Properties": {"LockDuration": "1"}}]},
             "LockDuration: is '1' (expected an ISO 8601",
@@ -215,15 +214,111 @@ def test_a_mistake_is_reported_once(write: WriteFile, namespace: dict[str, Any],
     assert problem in str(found)
 
 
-def test_forwarding_to_what_is_not_declared_is_found(write: WriteFile) -> None:
+def test_forwarding_to_what_is_not_declared_is_refused_unless_clients_create_it(write: WriteFile) -> None:
     subscription = {"Name": "s", "Properties": {"ForwardTo": "Q", "ForwardDeadLetteredMessagesTo": "dead"}}
     namespace = {
         "Name": "n",
         "Queues": [{"Name": "q", "Properties": {"ForwardTo": "nowhere"}}],
         "Topics": [{"Name": "t", "Subscriptions": [subscription]}],
     }
-    (found,) = load_config([write({"UserConfig": {"Namespaces": [namespace]}})])
+    file = write({"UserConfig": {"Namespaces": [namespace]}})
+    with pytest.raises(ConfigError) as error:
+        load_config([file])
+    assert [each.problem.partition(",")[0] for each in error.value.problems] == [
+        "forwards to nowhere",
+        "forwards to dead",
+    ]
+    (found,) = load_config([file], creates_targets=True)
     assert [*found.missing_targets()] == [("q", "nowhere"), ("t/Subscriptions/s", "dead")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"$schema": "https://example.org/s.json", "//": "by hand", "UserConfig": {"Namespaces": [{"Name": "n"}]}}',
+        '{"UserConfig": {"Namespaces": [{"Name": "n"}]}} // the end',
+        '// {"a": 1}\n{"UserConfig": {"Namespaces": [{"Name": "n", /* none, "Queues": [] */}]}}',
+        '{"UserConfig": {"Namespaces": [{"Name": "n", "Properties": {"MaxAllowedConnections": 100}, }, ], }, }',
+        '{"UserConfig": {"_remark": [1], "Namespaces": [{"Name": "n", "#": "x"}], "Logging": {"Type": "File",}}}',
+        '\ufeff{"UserConfig": {"Namespaces": [{"Name": "n"}]}}',
+        '{"UserConfig": {"Namespaces": [{"Name": "n"\r\n,// a "quote\r\n}]}}',
+    ],
+)
+def test_what_the_emulators_pass_over_is_passed_over(write: WriteFile, text: str) -> None:
+    assert [each.name for each in load_config([write(text)])] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"UserConfig": /* never ends', "is not JSON"),
+        ('{\n// one\n/* two\n*/ "UserConfig": nothing}', "line 4 column 18"),
+        ('{"UserConfig": {,}}', "is not JSON"),
+        ('{"UserConfig": {"Namespaces": [{"Name": "n", "Queue": []}]}}', "Queue: unknown key"),
+    ],
+)
+def test_what_is_wrong_is_found_in_its_place_beside_comments(write: WriteFile, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_config([write(text)])
+
+
+def test_comments_in_texts_are_texts(write: WriteFile) -> None:
+    keys = [{"Name": "a", "Key": "x//y/*z*/,]"}]
+    file = write({"UserConfig": {"Namespaces": [{"Name": "n", "SharedAccessKeys": keys}]}})
+    assert load_config([file])[0].shared_access_keys[0].key == "x//y/*z*/,]"
+
+
+def rule(name: str = "r", **properties: object) -> dict[str, Any]:
+    subscription = {"Name": "s", "Rules": [{"Name": name, "Properties": properties}]}
+    return {"Topics": [{"Name": "t", "Subscriptions": [subscription]}]}
+
+
+def queue(**properties: object) -> dict[str, Any]:
+    return {"Queues": [{"Name": "q", "Properties": properties}]}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "problem"),
+    [
+        (queue(LockDuration="PT1H"), "LockDuration: is 'PT1H' (expected PT5S to PT5M)"),
+        (queue(LockDuration="PT4.999S"), "LockDuration: is 'PT4.999S' (expected PT5S to PT5M)"),
+        (queue(DuplicateDetectionHistoryTimeWindow="P30D"), "expected PT20S to P7D"),
+        (queue(DuplicateDetectionHistoryTimeWindow="PT19S"), "expected PT20S to P7D"),
+        (queue(DefaultMessageTimeToLive="PT0S"), "DefaultMessageTimeToLive: is 'PT0S' (expected PT1S or more)"),
+        (queue(AutoDeleteOnIdle="PT1M"), "AutoDeleteOnIdle: is 'PT1M' (expected PT5M or more)"),
+        (queue(MaxDeliveryCount=0), "MaxDeliveryCount: is 0 (expected a whole number from 1 to 2147483647)"),
+        (queue(RequiresSession=1), "RequiresSession: is 1 (expected true or false)"),
+        (queue(LockDuration=["PT1M"]), "LockDuration: is a list (expected text, a number or a boolean)"),
+        (rule("x" * 51, FilterType="Sql", SqlFilter={"SqlExpression": "1=1"}), "is no name for a rule"),
+        (rule(FilterType="Correlation"), "CorrelationFilter: is missing"),
+        (rule(FilterType="Correlation", CorrelationFilter={}), "a correlation filter without a condition"),
+        (rule(FilterType="Sql"), "SqlFilter: is missing"),
+        (rule(FilterType="Sql", SqlFilter={}), "SqlExpression: is missing"),
+        # The hint names what was meant, not the key to remove.
+        (
+            rule(FilterType="Sql", CorrelationFilter={"To": "x"}),
+            "FilterType: is Sql (there is a CorrelationFilter: say ",
+        ),
+        (rule(FilterType="SqlFilter", SqlFilter={"SqlExpression": "a=1"}), "(there is a SqlFilter: say Sql)"),
+        (rule(CorrelationFilter={"To": "x"}), "FilterType: is missing (there is a CorrelationFilter: say Correlation)"),
+        ({"Topics": [{"Name": "t", "Subscriptions": [{"Name": "a b"}]}]}, "is no name for a subscription"),
+    ],
+)
+def test_a_file_is_refused_where_the_administration_refuses(
+    write: WriteFile, namespace: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config([write({"UserConfig": {"Namespaces": [{"Name": "n"} | namespace]}})])
+    (found,) = error.value.problems
+    assert problem in str(found)
+
+
+def test_what_other_tools_write_is_read(write: WriteFile) -> None:
+    settings = {"MaxDeliveryCount": 2**31 - 1, "AutoDeleteOnIdle": "P10675199DT2H48M5.4775807S", "UserMetadata": "x"}
+    settings |= {"DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S", "EnableBatchedOperations": True}
+    (found,) = load_config([write({"UserConfig": {"Namespaces": [{"Name": "n"} | queue(**settings)]}})])
+    (only,) = found.queues
+    assert (only.max_delivery_count, only.default_message_time_to_live, only.user_metadata) == (2**31 - 1, None, "x")
 
 
 def test_a_file_without_namespaces_is_a_mistake(write: WriteFile) -> None:

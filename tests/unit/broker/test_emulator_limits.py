@@ -62,7 +62,6 @@ def load(tmp_path: Path) -> Load:
         (namespace("west"), "is named west (the emulator's namespace is named sbemulatorns)"),
         (hubs({"Name": "h"}, name="mine"), "is named mine (the emulator's namespace is named emulatorNs1)"),
         (namespace(Queues=[{"Name": f"q{n}"} for n in range(51)]), "has 51 queues and topics, expected at most 50"),
-        (queue(LockDuration="PT10M"), "has 0:10:00 as LockDuration, expected 0:00:05 to 0:05:00"),
         (queue(DefaultMessageTimeToLive="P1D"), "has 1 day, 0:00:00 as DefaultMessageTimeToLive"),
         (queue(DuplicateDetectionHistoryTimeWindow="PT1H"), "has 1:00:00 as DuplicateDetectionHistoryTimeWindow"),
         (queue(MaxDeliveryCount=11), "has 11 as MaxDeliveryCount, expected at most 10"),

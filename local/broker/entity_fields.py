@@ -1,11 +1,17 @@
-"""Fields of an entity: the element of its description, the attribute of its configuration, and how to convert them."""
+"""
+The settings of queues, topics and subscriptions: their names, their limits, and the attributes that keep them.
+
+Descriptions of the administration and the Config.json have the same names and the same limits.
+
+Source: Microsoft Learn, "Service Bus REST API"; the limits in the recordings of azure-sdk-for-python and the constants
+of azure-service-bus-dotnet: a lock of 5 s to 5 min, a window of 20 s to 7 days, a time to live of 1 s at least.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from local.broker import errors
-from local.broker.admin.xml import Element
 from local.broker.config import MAX_MAX_SIZE, EntityStatus
 from local.broker.core.namespace import without_host
 from local.broker.durations import format_duration, parse_duration
@@ -13,12 +19,13 @@ from local.broker.errors import Refusal
 
 _KILOBYTE = 1024
 _MAX_METADATA = 1024
+NO_CONDITION = "a correlation filter without a condition"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """
-    One property of an entity.
+    One property of an entity; `element` is its name in descriptions and files.
 
     Shape:   `read` converts the text of an element to a value, `write` a value to text, or to None for no element.
              `host` is the host in the addresses of forwarding targets.
@@ -36,20 +43,6 @@ class Field:
             return self.read(text.strip())
         except ValueError as error:
             raise Refusal(errors.ARGUMENT_ERROR, f"{self.element} is '{text.strip()}': {error}") from error
-
-
-def values(description: Element, fields: tuple[Field, ...], ignored: frozenset[str]) -> dict[str, object]:
-    """Return the values in a description by attribute; Refusal(ARGUMENT_ERROR) for an unknown or invalid element."""
-    by_element = {each.element: each for each in fields}
-    found = {}
-    for child in description.children:
-        known = by_element.get(child.name)
-        if known is None:
-            if child.name not in ignored:
-                raise Refusal(errors.ARGUMENT_ERROR, f"{description.name} has an unknown element {child.name}")
-        elif child.attributes.get("nil") != "true":
-            found[known.attribute] = known.value(child.text)
-    return found
 
 
 def text(element: str, attribute: str) -> Field:
@@ -95,7 +88,8 @@ def duration(
         if length is None and maximum is None:
             return None
         if length is None or length < minimum or (maximum is not None and length > maximum):
-            raise ValueError(f"expected {format_duration(minimum)} to {format_duration(maximum)}")
+            most = "or more" if maximum is None else f"to {format_duration(maximum)}"
+            raise ValueError(f"expected {format_duration(minimum)} {most}")
         return length
 
     def write(value: object, _: str) -> str | None:
@@ -127,9 +121,9 @@ def iso_time(milliseconds: int | None) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-LOCK_DURATION = duration("LockDuration", "lock_duration", maximum=timedelta(minutes=5))
+LOCK_DURATION = duration("LockDuration", "lock_duration", minimum=timedelta(seconds=5), maximum=timedelta(minutes=5))
 REQUIRES_SESSION = flag("RequiresSession", "requires_session")
-TIME_TO_LIVE = duration("DefaultMessageTimeToLive", "default_message_time_to_live")
+TIME_TO_LIVE = duration("DefaultMessageTimeToLive", "default_message_time_to_live", minimum=timedelta(seconds=1))
 DEAD_LETTERING_ON_EXPIRATION = flag("DeadLetteringOnMessageExpiration", "dead_lettering_on_message_expiration")
 DEAD_LETTERING_ON_FILTER_ERRORS = flag(
     "DeadLetteringOnFilterEvaluationExceptions", "dead_lettering_on_filter_evaluation_exceptions"
@@ -144,9 +138,60 @@ AUTO_DELETE_ON_IDLE = duration("AutoDeleteOnIdle", "auto_delete_on_idle", minimu
 MAX_SIZE = number("MaxSizeInMegabytes", "max_size", 1, MAX_MAX_SIZE)
 DUPLICATE_DETECTION = flag("RequiresDuplicateDetection", "requires_duplicate_detection")
 DUPLICATE_WINDOW = duration(
-    "DuplicateDetectionHistoryTimeWindow", "duplicate_detection_history_time_window", maximum=timedelta(days=7)
+    "DuplicateDetectionHistoryTimeWindow",
+    "duplicate_detection_history_time_window",
+    minimum=timedelta(seconds=20),
+    maximum=timedelta(days=7),
 )
 PARTITIONING = flag("EnablePartitioning", "enable_partitioning")
 EXPRESS = flag("EnableExpress", "enable_express")
 ORDERING = flag("SupportOrdering", "support_ordering")
 MAX_MESSAGE_SIZE = number("MaxMessageSizeInKilobytes", "max_message_size", 1, 102_400, _KILOBYTE)
+
+QUEUE_FIELDS: tuple[Field, ...] = (
+    LOCK_DURATION,
+    MAX_SIZE,
+    DUPLICATE_DETECTION,
+    REQUIRES_SESSION,
+    TIME_TO_LIVE,
+    DEAD_LETTERING_ON_EXPIRATION,
+    DUPLICATE_WINDOW,
+    MAX_DELIVERY_COUNT,
+    BATCHED_OPERATIONS,
+    STATUS,
+    FORWARD_TO,
+    USER_METADATA,
+    AUTO_DELETE_ON_IDLE,
+    PARTITIONING,
+    EXPRESS,
+    FORWARD_DEAD_LETTERED,
+    MAX_MESSAGE_SIZE,
+)
+TOPIC_FIELDS: tuple[Field, ...] = (
+    TIME_TO_LIVE,
+    MAX_SIZE,
+    DUPLICATE_DETECTION,
+    DUPLICATE_WINDOW,
+    BATCHED_OPERATIONS,
+    STATUS,
+    USER_METADATA,
+    ORDERING,
+    AUTO_DELETE_ON_IDLE,
+    PARTITIONING,
+    EXPRESS,
+    MAX_MESSAGE_SIZE,
+)
+SUBSCRIPTION_FIELDS: tuple[Field, ...] = (
+    LOCK_DURATION,
+    REQUIRES_SESSION,
+    TIME_TO_LIVE,
+    DEAD_LETTERING_ON_EXPIRATION,
+    DEAD_LETTERING_ON_FILTER_ERRORS,
+    MAX_DELIVERY_COUNT,
+    BATCHED_OPERATIONS,
+    STATUS,
+    FORWARD_TO,
+    USER_METADATA,
+    FORWARD_DEAD_LETTERED,
+    AUTO_DELETE_ON_IDLE,
+)
