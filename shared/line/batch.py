@@ -73,6 +73,8 @@ class Batch:
         """The messages that are heartbeats; they are withheld."""
         self.visited: dict[Item, list[str]] = {}
         """The path of each message that has one, as it was before this hop."""
+        self.expired: set[Item] = set()
+        """The messages whose life has ended, and which may have several targets."""
         self.decided = 0
         """The number of messages of the first envelope that an earlier batch has decided; they are left out here."""
         self.postponed = 0
@@ -137,7 +139,8 @@ class Batch:
             original = items[0].original
             start = self.decided if position == self.first else 0
             waiting = self.postponed if position == self.end - 1 else 0
-            if start or waiting or original is not items[-1].original:
+            has_copies = len(items) > 1 and any(item.only_for is not None for item in items)
+            if start or waiting or has_copies or original is not items[-1].original:
                 for number, item in enumerate(items, start):
                     item.number = number
             else:

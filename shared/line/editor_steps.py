@@ -179,7 +179,7 @@ class EditorSteps:
                 item.recall(known, self._accepted)
                 continue
             # Without an editor no message becomes several.
-            requested = original.requested_part(self._task) if self._editors else None
+            requested = original.requested_share(self._task).part if self._editors else None
             if requested is not None and requested.total != len(parts):
                 description = (
                     f"{PART} asks for part {requested.number} of {requested.total}, but the editors split the message"

@@ -19,7 +19,7 @@ from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Room
 from shared.line.failure import Failure
 from shared.line.item import Carrier, Item, Original
-from shared.line.rejection import requested_part
+from shared.line.rejection import requested_share
 from shared.line.states import Stage, State
 from shared.line.task import Task
 from shared.message.arrival import CarriedEvent
@@ -59,8 +59,8 @@ class Envelopes:
                 if not room.takes(item, (message for _, _, message in result.events)) and not batch.is_first(item):
                     batch.postpone(item)
                     return
-                part = requested_part(item.content, item.arrival, self._task.name)
-                carrier = Carrier(item.content, len(result.events), result.empty, part)
+                share = requested_share(item.content, item.arrival, self._task.name)
+                carrier = Carrier(item.content, len(result.events), result.empty, share)
                 opened[item.original] = [item.opened(*event, carrier) for event in result.events]
             elif isinstance(result, MessageRejected):
                 self._failure.reject(batch, item, result, Stage.RECEIVED)
@@ -99,7 +99,7 @@ def _find_copies(batch: Batch) -> None:
     firsts: dict[object, Item] = {}
     for item in batch.items:
         if item.state is State.RECEIVED and item.event_key is not None:
-            requested = None if item.original.carrier is None else item.original.carrier.part
+            requested = None if item.original.carrier is None else item.original.carrier.share
             first = firsts.setdefault((item.event_key, requested), item)
             if first is not item:
                 item.repeat(first, State.COPIED)

@@ -46,7 +46,7 @@ class Failure:
         if len(parts) == 1:
             if item.part is None:
                 # A replay that fails again is still a replay of one part.
-                item.part = item.original.requested_part(self._task)
+                item.part, item.only_for = item.original.requested_share(self._task)
             return
         for part in parts:
             if part is not item and part.outcome is None:
@@ -55,7 +55,7 @@ class Failure:
         if any(part.state in KNOWN_BEFORE for part in parts):
             return
         batch.parts[item.original] = [item]
-        item.part = item.original.requested_part(self._task)
+        item.part, item.only_for = item.original.requested_share(self._task)
         item.key = key_of(item.arrival)
 
 

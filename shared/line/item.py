@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
-from shared.line.rejection import Part, requested_part
+from shared.line.rejection import Part, Share, requested_share
 from shared.line.routing import Target
 from shared.line.states import FROM, KNOWN_BEFORE, OUTCOMES, IllegalTransitionError, Rejection, Stage, State
 from shared.message.arrival import Arrival, CarriedEvent
@@ -21,6 +21,7 @@ from shared.protocols import Imprint, Joined, Outcome, Outgoing
 _STAGES = {State.ROUTED: Stage.ROUTED, State.READY: Stage.FITTED}
 """The stage that a message without a result has got to, where it is not `edited` or that of its rejection."""
 _WITHHELD = {Outcome.FILTERED: State.FILTERED, Outcome.LOOPED: State.LOOPED, Outcome.EXPIRED: State.EXPIRED}
+_BY_WEIGHT = (Outcome.RETRY, Outcome.REJECTED, Outcome.SENT)
 _KNOWN = {
     Outcome.SENT: State.SENT_BEFORE,
     Outcome.FILTERED: State.FILTERED_BEFORE,
@@ -35,8 +36,8 @@ class Carrier(NamedTuple):
     messages: int
     empty: Message
     """The envelope without its body."""
-    part: Part | None
-    """The part that a replay asks for."""
+    share: Share
+    """What a replay asks for."""
 
 
 class Original(Struct, eq=False):
@@ -55,11 +56,11 @@ class Original(Struct, eq=False):
     # A Struct would show the body of the message.
     __repr__ = object.__repr__
 
-    def requested_part(self, task: str) -> Part | None:
-        """Return the only part that a replay for *task* requests, None for all parts."""
+    def requested_share(self, task: str) -> Share:
+        """Return what a replay for *task* requests."""
         if self.carrier is not None:
-            return self.carrier.part
-        return requested_part(self.content, self.arrival, task)
+            return self.carrier.share
+        return requested_share(self.content, self.arrival, task)
 
 
 class Item(Struct, eq=False):
@@ -73,6 +74,10 @@ class Item(Struct, eq=False):
     """What identifies a message from an envelope in every envelope."""
     part: Part | None = None
     """Its place among the parts of its message, None for a whole message."""
+    only_for: str | None = None
+    """The target that it is for, as site and entity, if its message has several."""
+    copies: Sequence["Item"] = ()
+    """All items of the same message or part, one for each of its targets, if there are several."""
     number: int | None = None
     """Its number among all that its delivered message has become, None if it is the only one."""
     message: Message | None = None
@@ -103,9 +108,22 @@ class Item(Struct, eq=False):
         return self.original.arrival
 
     @property
+    def extent(self) -> Share:
+        """What it is of its message."""
+        return Share(self.part, self.only_for)
+
+    @property
     def outcome(self) -> Outcome | None:
         """The outcome of a terminal state, None before."""
         return OUTCOMES.get(self.state)
+
+    @property
+    def common_outcome(self) -> Outcome | None:
+        """The outcome of all its copies, or its own: None unless all have one, sent if no target has refused it."""
+        outcomes = {copy.outcome for copy in self.copies or (self,)}
+        if None in outcomes:
+            return None
+        return next((one for one in _BY_WEIGHT if one in outcomes), self.outcome)
 
     @property
     def is_remembered(self) -> bool:
@@ -121,6 +139,18 @@ class Item(Struct, eq=False):
         """Return one more part of the same received message."""
         return Item(self.original, key=self.key, event_key=self.event_key, message=message)
 
+    def fan_out(self, targets: Sequence[Target]) -> Sequence["Item"]:
+        """Return an item for each of several *targets*, the first of which is this one; nothing is joined to it."""
+        message, key, event_key = self.message, self.key, self.event_key
+        if message is None or self.followers:
+            raise IllegalTransitionError("a message that is joined or encoded cannot be copied")
+        self.copies = [self, *(self.split(message.copy()) for _ in targets[1:])]
+        for copy, target in zip(self.copies, targets, strict=True):
+            copy.part, copy.copies, copy.only_for = self.part, self.copies, str(target)
+            copy.key = None if key is None else (*key, copy.only_for)
+            copy.event_key = None if event_key is None else (*event_key, copy.only_for)
+        return self.copies
+
     def opened(self, event: CarriedEvent, content: bytes, message: Message, carrier: Carrier) -> "Item":
         """Return an item for a message in this envelope: that of *event*, with the bytes *content*."""
         envelope = self.original
@@ -135,7 +165,7 @@ class Item(Struct, eq=False):
         if original.carrier is None and other.carrier is not None:
             position, token = original.position, original.lock_token
             original = Original(other.content, other.arrival, position, token, other.carrier, original.arrived)
-        part = Item(original, self.state, first.key, first.event_key, first.part)
+        part = Item(original, self.state, first.key, first.event_key, first.part, first.only_for)
         part.message, part.leader = self.message, first  # the journal reads the id of the message
         return part
 
@@ -174,7 +204,7 @@ class Item(Struct, eq=False):
         """Finish as filtered, looped or expired, with all followers."""
         self.become(_WITHHELD[outcome])
         self.target = self.outgoing = self.departed = None
-        self.reason, self.stage = reason, stage
+        self.reason, self.stage = self._about(reason), stage
         for follower in self.followers:
             follower.withhold(outcome, reason, stage)
 
@@ -183,7 +213,7 @@ class Item(Struct, eq=False):
         self.become(State.FAILED)
         self._unlink()
         self.target = self.outgoing = self.departed = None
-        self.rejection, self.reason = rejection, str(rejection.error)
+        self.rejection, self.reason = rejection, self._about(str(rejection.error))
 
     def route(self, target: Target) -> None:
         """Get a *target*."""
@@ -210,7 +240,7 @@ class Item(Struct, eq=False):
     def refuse(self, rejection: Rejection) -> None:
         """Be at fault for its target."""
         self.become(State.REFUSED)
-        self.rejection, self.reason = rejection, str(rejection.error)
+        self.rejection, self.reason = rejection, self._about(str(rejection.error))
 
     def admit(self) -> None:
         """Move to the messages to be set aside, with all followers, which are then independent."""
@@ -252,6 +282,9 @@ class Item(Struct, eq=False):
         self.become(State.LEFT)
         self.stage = stage if self.rejection is None else self.rejection.stage
         self.reason = self.reason or reason
+
+    def _about(self, reason: str) -> str:
+        return reason if self.only_for is None else f"for {self.only_for}: {reason}"
 
     def _unlink(self) -> None:
         """End its following of another item."""

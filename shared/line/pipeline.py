@@ -285,7 +285,9 @@ class Pipeline:
         """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""
         if not self._settling:
             return None
-        outcomes = [(item.arrival, OUTCOMES[item.state]) for item in items if item.state in OUTCOMES]
+        # Editors know nothing of copies: what one target has is not sent.
+        whole = (item for item in items if not item.copies or item is item.copies[0])
+        outcomes = [(item.arrival, outcome) for item in whole if (outcome := item.common_outcome) is not None]
         try:
             for editor in self._settling if outcomes else ():
                 await delivery.ask(f"the editor {editor.name}", partial(_settle, editor, outcomes))

@@ -20,8 +20,9 @@ from shared.line.editor_steps import EditorSteps
 from shared.line.envelopes import Envelopes
 from shared.line.failure import Failure
 from shared.line.item import Item, Original
+from shared.line.rejection import TARGET
 from shared.line.routing import Target
-from shared.line.states import WITH_FIRST, Stage, State
+from shared.line.states import WITH_FIRST, Rejection, Stage, State
 from shared.line.task import Task
 from shared.message.arrival import Arrival
 from shared.message.heartbeat import heartbeat_in
@@ -29,10 +30,11 @@ from shared.message.loop_prevention import path_before
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id, stamp
 from shared.printable import printable
-from shared.protocols import Journal, Outcome
+from shared.protocols import Imprint, Journal, Outcome, Outgoing
 from shared.time_limit import TimeLimit
 
 _AT_ONCE = 1000
+_EXPIRED = "it expired before it could be sent"
 
 type _Waiting = Sequence[tuple[Item, Message]]
 
@@ -44,6 +46,7 @@ class Preparation:
         """Prepare for *task*; *accepted* has the messages that earlier deliveries have sent."""
         self._task = task
         self._journal = journal
+        self._accepted = accepted
         self._failure = Failure(task.name, accepted)
         self._time_limit = TimeLimit(task.edit_seconds)
         self._envelopes = Envelopes(task, accepted, self._failure)
@@ -124,8 +127,10 @@ class Preparation:
                 continue
             try:
                 if expires(message, now):
-                    reason = "it expired before it could be sent"
-                    item.withhold(Outcome.EXPIRED, reason, Stage.STAMPED)
+                    if self._task.router.fans_out:
+                        batch.expired.add(item)  # some of its targets may have it
+                    else:
+                        item.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)
             except MessageRejected as error:
                 self._failure.reject(batch, item, error, Stage.STAMPED)
 
@@ -133,15 +138,48 @@ class Preparation:
         waiting = (pair for pair in batch.waiting() if pair[0].state is State.RECEIVED)
         return self._time_limit.run(self._task.router.route, waiting, partial(self._put_route, batch))
 
-    def _put_route(self, batch: Batch, item: Item, target: Target | Exception | None) -> None:
-        if isinstance(target, Target):
-            item.route(target)
-        elif target is None:
+    def _put_route(self, batch: Batch, item: Item, targets: Sequence[Target] | Exception) -> None:
+        if isinstance(targets, MessageRejected):
+            self._failure.reject(batch, item, targets, Stage.ROUTED)
+        elif isinstance(targets, Exception):
+            raise targets
+        elif len(targets) > 1:
+            self._fan_out(batch, item, targets)
+        elif item in batch.expired:
+            item.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)
+        elif not targets:
             item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
-        elif isinstance(target, MessageRejected):
-            self._failure.reject(batch, item, target, Stage.ROUTED)
         else:
-            raise target
+            item.route(targets[0])
+
+    def _fan_out(self, batch: Batch, item: Item, targets: Sequence[Target]) -> None:
+        """Let each of *targets* have an item of its own, and finish those that an earlier delivery has sent."""
+        requested = item.original.requested_share(self._task.name).target
+        names = [str(target) for target in targets]
+        if requested is not None and requested not in names:
+            description = (
+                f"{TARGET} asks for {requested} only, but the route sends to {', '.join(names)};"
+                " without this property it is sent to all of them"
+            )
+            self._failure.reject(batch, item, MessageRejected("NoSuchTarget", description), Stage.ROUTED)
+            return
+        is_expired, visited = item in batch.expired, batch.visited.get(item)
+        copies = item.fan_out(targets)
+        parts = batch.parts[item.original]
+        place = parts.index(item)
+        parts[place : place + 1] = copies
+        for copy, target in zip(copies, targets, strict=True):
+            if visited is not None:
+                batch.visited[copy] = visited
+            known = copy.known(self._accepted)
+            if known is not None:
+                copy.recall(known, self._accepted)
+            elif requested not in {None, copy.only_for}:
+                copy.withhold(Outcome.FILTERED, f"{TARGET} asks for {requested} only", Stage.ROUTED)
+            elif is_expired:
+                copy.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)
+            else:
+                copy.route(target)
 
     def _guard(self, batch: Batch) -> None:
         guard = self._task.loop_guard
@@ -164,10 +202,30 @@ class Preparation:
                 if not message.has_message_id:
                     identity = deterministic_id(message.arrival)
                     message.message_id = None if identity is None else string(identity)
+                same = _fitted_alike(item, target)
+                if same is not None:
+                    item.fit(*same)
+                    continue
                 outgoing = target.outgoing(message, None if item.part is None else item.part.number)
                 item.fit(outgoing, None if arrived is None else departing(message, arrived))
             except MessageRejected as error:
-                self._failure.reject(batch, item, error, Stage.FITTED)
+                if item.copies:
+                    # Its other targets get it: this one has refused it, as at the send.
+                    item.fail(Rejection(error, Stage.FITTED, self._task.name))
+                else:
+                    self._failure.reject(batch, item, error, Stage.FITTED)
+
+
+def _fitted_alike(item: Item, target: Target) -> tuple[Outgoing, Imprint | None] | None:
+    """Return what another copy of *item* was fitted to, if *target* needs the same: one encoding serves both."""
+    if target.texts is not None:
+        return None
+    for copy in item.copies:
+        if copy.outgoing is not None and copy.target is not None:
+            needs = copy.target.fit, copy.target.partition, copy.target.texts
+            if needs == (target.fit, target.partition, None):
+                return copy.outgoing, copy.departed
+    return None
 
 
 def _in_turns(state: State, work: Callable[[Batch, _Waiting], None], batch: Batch) -> Awaitable[None] | None:

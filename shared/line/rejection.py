@@ -20,10 +20,11 @@ SOURCE = "repl-reject-source"
 SEQUENCE = "repl-reject-sequence"
 PART = "repl-reject-part"
 PARTS = "repl-reject-parts"
+TARGET = "repl-reject-target"
 
 WRAPPED_CONTENT_TYPE = "application/vnd.busway.amqp-message"
 
-_PART = PART.encode()
+_PART, _TARGET = PART.encode(), TARGET.encode()
 _PARTITION = "/Partitions/"
 _LONGEST_NUMBER = 9
 
@@ -36,55 +37,66 @@ class Part(NamedTuple):
     total: int
 
 
-def set_aside(
-    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: Part | None = None
-) -> Outgoing:
-    """
-    Return the received *content* as a message for *rejects*; wrapped if its sections cannot be read.
+class Share(NamedTuple):
+    """What of a message is rejected, or to be sent again: a part, what one target gets, or both; all of it if empty."""
 
-    *part* is the only part that is rejected, None if it is the whole message.
-    """
+    part: Part | None = None
+    target: str | None = None
+    """One of several targets, as site and entity."""
+
+
+WHOLE = Share()
+
+
+def set_aside(
+    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, share: Share = WHOLE
+) -> Outgoing:
+    """Return the received *content* as a message for *rejects*; wrapped if its sections cannot be read."""
     try:
         message = Message.received(content, arrival.origin)
-        message.set_properties(_properties(rejection, arrival, part))
+        message.set_properties(_properties(rejection, arrival, share))
         return rejects.outgoing(message)
     except MessageRejected:
-        return wrapped(rejects, content, arrival, rejection, part)
+        return wrapped(rejects, content, arrival, rejection, share)
 
 
-def wrapped(
-    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: Part | None = None
-) -> Outgoing:
+def wrapped(rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, share: Share = WHOLE) -> Outgoing:
     """Return a message whose body is the whole received *content*, for messages that no target accepts unwrapped."""
     message = Message(Sections(), arrival)
     message.body = content
     message.content_type = WRAPPED_CONTENT_TYPE
-    message.set_properties(_properties(rejection, arrival, part))
+    message.set_properties(_properties(rejection, arrival, share))
     identity = deterministic_id(arrival)
     message.message_id = None if identity is None else string(identity)
     return rejects.outgoing(message)
 
 
-def requested_part(content: bytes, arrival: Arrival, task: str) -> Part | None:
+def requested_share(content: bytes, arrival: Arrival, task: str) -> Share:
     """
-    Return the only part to send of a received message that was in `rejects`, None if all are to be sent.
+    Return what to send of a received message that was in `rejects`.
 
-    That is the part which the target of the same *task* had refused; the others have been sent. A producer can set any
-    property, so these count only if they all exist and name this *task*, its source, and one of several parts. The
-    caller compares the number of parts, and records the others as withheld.
+    That is what a target of the same *task* had refused; the rest has been sent. A producer can set any property, so
+    these count only if they name this *task*, its source, and one of several parts or a target. The caller compares
+    the number of parts and the targets, and records the rest as withheld.
     """
-    if content.find(_PART) < 0:
-        return None
+    if content.find(_PART) < 0 and content.find(_TARGET) < 0:
+        return WHOLE
     try:
         message = Message.received(content, arrival.origin)
-        values = [message.application_property(name) for name in (PART, PARTS, TASK, SOURCE)]
+        values = [message.application_property(name) for name in (PART, PARTS, TARGET, TASK, SOURCE)]
     except MessageRejected:
+        return WHOLE
+    number, total, target, rejected_by, place = (None if value is None else value.payload for value in values)
+    if rejected_by != task or not _is_of(place, arrival.origin):
+        return WHOLE
+    return Share(_part(_number(number), _number(total)), target if isinstance(target, str) else None)
+
+
+def _part(number: int | None, total: int | None) -> Part | None:
+    """Return one of several parts."""
+    if number is None or total is None or number >= total or total == 1:
         return None
-    number, total, rejected_by, place = (None if value is None else value.payload for value in values)
-    part, parts = _number(number), _number(total)
-    if part is None or parts is None or part >= parts or parts == 1:
-        return None
-    return Part(part, parts) if rejected_by == task and _is_of(place, arrival.origin) else None
+    return Part(number, total)
 
 
 def _number(payload: object) -> int | None:
@@ -103,8 +115,8 @@ def _place(origin: Origin) -> str:
     return f"{origin.site}/{origin.entity}" + ("" if origin.partition is None else f"{_PARTITION}{origin.partition}")
 
 
-def _properties(rejection: Rejection, arrival: Arrival, part: Part | None) -> dict[str, Value | None]:
-    origin, number = arrival.origin, arrival.sequence_number
+def _properties(rejection: Rejection, arrival: Arrival, share: Share) -> dict[str, Value | None]:
+    origin, number, part = arrival.origin, arrival.sequence_number, share.part
     return {
         REASON: string(rejection.error.reason),
         DESCRIPTION: string(rejection.error.description),
@@ -114,4 +126,5 @@ def _properties(rejection: Rejection, arrival: Arrival, part: Part | None) -> di
         SEQUENCE: None if number is None else string(str(number)),
         PART: None if part is None else string(str(part.number)),
         PARTS: None if part is None else string(str(part.total)),
+        TARGET: None if share.target is None else string(share.target),
     }

@@ -4,7 +4,8 @@ Where rejected messages go: to `rejects`, or to the dead-letter queue of the sou
 1. The reject limit counts them first, in the order of the batch. A task stops before it moves its whole source there.
 2. `rejects` gets a message as it was received, or wrapped if it refuses that. If it refuses both forms, the message
    goes to the dead-letter queue of the source, or stays at the source.
-3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others.
+3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others. It waits
+   until the other parts and targets of the message have their results: the source delivers it no more.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from shared.line.envelopes import to_set_aside
 from shared.line.item import Item
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
-from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, Stage, State
+from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, TO_TARGET, Stage, State
 from shared.line.task import Task
 from shared.protocols import Outcome
 
@@ -103,7 +104,9 @@ class Rejects:
         if not at_fault:
             return None
         if self._rejects is None:
-            return dead_letter_queue(at_fault[0]), await self._dead_letter(at_fault, deadline)
+            waiting = {item.original.lock_token for item in items if item.state in TO_TARGET | AT_FAULT}
+            ready = [item for item in at_fault if item.original.lock_token not in waiting]
+            return dead_letter_queue(at_fault[0]), await self._dead_letter(ready, deadline)
         error = await self._send_rejects(self._rejects, at_fault, deadline)
         return str(self._rejects), error
 
@@ -112,7 +115,7 @@ class Rejects:
         for item in at_fault:
             if item.state is State.SET_ASIDE and item.rejection is not None:
                 item.address(
-                    rejects, set_aside(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.part)
+                    rejects, set_aside(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.extent)
                 )
         waiting, error = list(at_fault), None
         while waiting:
@@ -126,7 +129,7 @@ class Rejects:
                 elif not isinstance(answer, MessageRejected):
                     error = error or answer
                 elif item.rejection is not None and item.state is State.ADDRESSED:
-                    item.wrap(wrapped(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.part))
+                    item.wrap(wrapped(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.extent))
                     refused.append(item)
                 elif await self._dead_letter([item], deadline) is not None:
                     description = f"{rejects}: refuses rejected messages in every form, {answer.description}"
@@ -136,10 +139,10 @@ class Rejects:
 
     async def _dead_letter(self, at_fault: Sequence[Item], deadline: Deadline) -> BuswayError | None:
         locks = deadline.locks
-        parts: dict[bytes | None, list[int]] = {}
+        shares: dict[bytes | None, list[str]] = {}
         for item in at_fault:
             if item.number is not None:
-                parts.setdefault(item.original.lock_token, []).append(item.number)
+                shares.setdefault(item.original.lock_token, []).append(item.only_for or f"part {item.number}")
         for item in at_fault:
             if item.rejection is None:
                 continue
@@ -147,7 +150,7 @@ class Rejects:
             if locks is None or token is None:
                 return _stuck(item, "its source has no dead-letter queue")
             try:
-                await locks.dead_letter(token, error.reason, _description(item, parts.get(token, ())))
+                await locks.dead_letter(token, error.reason, _description(item, shares.get(token, ())))
             except TargetRefused as refusal:
                 # The last resort: the source gives the message up itself, after its last delivery. Waiting until then
                 # costs its neighbours a delivery for each lock, failing at once would cost them all within seconds.
@@ -173,9 +176,9 @@ def dead_letter_queue(item: Item) -> str:
     return f"{item.arrival.origin.site}/{item.arrival.origin.entity}/$DeadLetterQueue"
 
 
-def _description(item: Item, parts: Sequence[int]) -> str:
-    """Return the dead-letter description of a message: task, stage, the parts that were refused, and the error."""
+def _description(item: Item, shares: Sequence[str]) -> str:
+    """Return the dead-letter description of a message: task, stage, the parts or targets refused, and the error."""
     if item.rejection is None:
         return ""
-    where = "" if not parts else f", part {', '.join(map(str, parts))}"
+    where = "".join(f", {share}" for share in shares)
     return f"{item.rejection.task}, {item.rejection.stage}{where}: {item.rejection.error.description}"

@@ -1,8 +1,8 @@
 """
-The choice of the target for a message.
+The choice of the targets for a message.
 
-A route is a Service Bus rule and a target. The first route whose `when` is true for the message gets it, after its
-`action` has been applied. A route without `when` gets every message that reaches it.
+A route is a Service Bus rule and one target or several. The first route whose `when` is true for the message gets it,
+after its `action` has been applied. A route without `when` gets every message that reaches it.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,6 +74,8 @@ class Route(NamedTuple):
     target: Target
     when: Filter | None = None
     action: Action | None = None
+    others: Sequence[Target] = ()
+    """More targets: each gets a copy of the message."""
 
 
 class Router:
@@ -81,16 +83,18 @@ class Router:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         """Try *routes* in their order."""
-        self._routes = tuple(routes)
+        self._routes = [((route.target, *route.others), route.when, route.action) for route in routes]
+        self.fans_out = any(route.others for route in routes)
+        """Whether a message may have several targets."""
         self.bindings = tuple(dict.fromkeys(each.target.binding for each in routes if each.target.binding is not None))
         """The output bindings that the function of the task declares."""
 
-    def route(self, message: Message) -> Target | None:
-        """Return the target of *message* and apply the route's action to it; None if no route matches."""
+    def route(self, message: Message) -> Sequence[Target]:
+        """Return the targets of *message* and apply the route's action to it; none if no route matches."""
         properties = RuleProperties(message)
-        for target, when, action in self._routes:
+        for targets, when, action in self._routes:
             if when is None or when.matches(properties):
                 if action is not None:
                     action.apply(properties)
-                return target
-        return None
+                return targets
+        return ()

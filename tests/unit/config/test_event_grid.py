@@ -104,8 +104,7 @@ def test_a_webhook_answers_before_event_grid_stops_waiting(tmp_path: Path) -> No
 def test_a_body_alone_must_be_a_cloud_event(tmp_path: Path) -> None:
     configuration = load(written(tmp_path, to_grid(route=", body_only: true"), connections=CONNECTIONS))
     (task,) = assemble(configuration, dict.fromkeys(configuration.connections, OutputThatAccepts()))
-    target = task.router.route(message(1))
-    assert target is not None
+    (target,) = task.router.route(message(1))
     event = b'{"specversion":"1.0","id":"7","source":"/shop","type":"order"}'
     assert target.outgoing(message(1, body=event)).content == event
     with pytest.raises(MessageRejected, match="InvalidEvent: event has no source"):

@@ -160,8 +160,7 @@ def test_a_compacted_hub_is_not_watched_for_losses(tmp_path: Path, *, is_compact
 def test_an_event_hub_gives_up_its_order(tmp_path: Path) -> None:
     configuration = load(written(tmp_path, into(source="connection: hubs, hub: readings")))
     (task,) = assemble(configuration, dict.fromkeys(configuration.connections, OutputThatAccepts()))
-    target = task.router.route(message(1))
-    assert target is not None
+    (target,) = task.router.route(message(1))
     assert target.texts is not None
     assert target.texts.source_kind == "event-hubs"
 

@@ -136,7 +136,7 @@ def result(made: Task, batch: Sequence[bytes]) -> Result:
     journal, clock = JournalInMemory(), clock_at_delivery()
     counts = asyncio.run(Pipeline(made, journal, clock, sleep_by(clock)).run(batch))
     assert counts.total() == len(journal.records)
-    output, rejects = made.router._routes[0].target.output, made.rejects
+    output, rejects = made.router._routes[0][0][0].output, made.rejects
     assert isinstance(output, OutputThatAccepts)
     assert rejects is not None
     assert isinstance(rejects.output, OutputThatAccepts)
@@ -314,10 +314,10 @@ def test_what_was_handed_over_stays_at_the_source_if_a_later_message_does() -> N
     down = OutputThatIsDownForThird()
 
     class Routed(Router):
-        def route(self, message: Message) -> Target | None:
+        def route(self, message: Message) -> Sequence[Target]:
             identity = message.message_id
             is_third = identity is not None and identity.payload == "m-3"
-            return Target(down, "east", "orders") if is_third else Target(output, "east", "carrier", binding=output)
+            return [Target(down, "east", "orders") if is_third else Target(output, "east", "carrier", binding=output)]
 
     made = task(down, [Growing()], 25 * KIB)
     made = replace(made, router=Routed([Route(Target(output, "east", "carrier", binding=output))]))

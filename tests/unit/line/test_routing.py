@@ -18,19 +18,19 @@ EXPRESS, ORDERS = Target(OUTPUT, "east", "express"), Target(OUTPUT, "east", "ord
 
 def changed(action: str, **options: Any) -> Message:
     it = message(**options)
-    assert Router([Route(ORDERS, None, parse_action(action))]).route(it) == ORDERS
+    assert Router([Route(ORDERS, None, parse_action(action))]).route(it) == (ORDERS,)
     return Message.received(it.encode(), Origin("east", "q"))
 
 
 def test_the_first_matching_route_gets_the_message() -> None:
     router = Router([Route(EXPRESS, parse_filter("priority > 5")), Route(ORDERS)])
-    assert router.route(message(named={"priority": int_(6)})) == EXPRESS
-    assert router.route(message(named={"priority": int_(5)})) == ORDERS
-    assert router.route(message()) == ORDERS, "unknown is not true"
+    assert router.route(message(named={"priority": int_(6)})) == (EXPRESS,)
+    assert router.route(message(named={"priority": int_(5)})) == (ORDERS,)
+    assert router.route(message()) == (ORDERS,), "unknown is not true"
 
 
 def test_message_without_a_matching_route_is_withheld() -> None:
-    assert Router([Route(EXPRESS, parse_filter("priority > 5"))]).route(message()) is None
+    assert Router([Route(EXPRESS, parse_filter("priority > 5"))]).route(message()) == ()
 
 
 def test_the_action_of_a_route_that_does_not_match_is_not_applied() -> None:
