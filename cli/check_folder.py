@@ -9,8 +9,9 @@ from cli.entities import beside, entities_of, unchecked
 from cli.host_file import HOST_FILE, host_file_above
 from cli.output import console, print_problems
 from shared.config.files import Configuration, load
-from shared.config.models import Route, TaskFile
+from shared.config.models import TaskFile
 from shared.config.review import Severity, advice, largest_batch, review
+from shared.config.routes import Route
 from shared.errors import ConfigError
 from shared.printable import printable
 
@@ -73,12 +74,12 @@ def _add(table: Table, *cells: str) -> None:
 
 
 def _routes(task: TaskFile, configuration: Configuration) -> str:
-    return "\n".join(f"{_condition(route)}→ {_target(route, configuration)}" for route in task.routes)
+    return "\n".join(f"{_condition(route)}→ {_targets(route, configuration)}" for route in task.routes)
 
 
 def _condition(route: Route) -> str:
     return "" if route.when is None else f"when {route.when} "
 
 
-def _target(route: Route, configuration: Configuration) -> str:
-    return f"{configuration.site(route.target.connection)}/{route.target.entity}"
+def _targets(route: Route, configuration: Configuration) -> str:
+    return ", ".join(f"{configuration.site(target.connection)}/{target.entity}" for target in route.targets)

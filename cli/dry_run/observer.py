@@ -122,6 +122,8 @@ def _text(name: str, item: Item) -> str | None:
 def _text_of_line(name: str, item: Item) -> str | None:
     if name == "ttl" and item.state is State.EXPIRED:
         return "expired: its time to live is over"
+    if name == "routes" and len(item.copies) > 1:
+        return f"to {', '.join(str(copy.only_for) for copy in item.copies)}"
     if name == "routes" and item.target is not None:
         binding = item.target.binding
         return f"to {item.target}" if binding is None else f"to {item.target} through an output binding: {binding.form}"

@@ -13,8 +13,9 @@ from shared.amqp.values import string
 from shared.clock import SystemClock
 from shared.codecs.envelope import MESSAGE
 from shared.config.files import Configuration
-from shared.config.models import Target, TaskFile
+from shared.config.models import TaskFile
 from shared.config.review import Entities
+from shared.config.routes import Branch, Target
 from shared.editors.filter import FilterStep
 from shared.errors import BuswayError, MessageRejected
 from shared.line.task import Task
@@ -34,15 +35,20 @@ _FIRST_PARTITION = "0"
 
 
 class Route(NamedTuple):
-    """One route of a task."""
+    """One route of a task, or of a route with several targets the way to one of them; numbered together."""
 
     task: TaskFile
     number: int
 
     @property
+    def branch(self) -> Branch:
+        """Its place in the task."""
+        return self.task.branches()[self.number]
+
+    @property
     def target(self) -> Target:
         """Where it leads."""
-        return self.task.routes[self.number].target
+        return self.branch.target
 
     def __str__(self) -> str:
         return f"{self.task.task}:{self.number}"
@@ -113,10 +119,10 @@ class Chooser:
     def _chosen(
         self, route: Route, tried: Sequence[tuple[bytes, Result]], line: Task, partition: str | None
     ) -> Probe | Untried:
-        if route.task.routes[route.number].via == "binding":
+        if route.branch.route.via == "binding":
             return Untried(route, "its target gets texts of a binding, which do not show their messages")
         for sent, result in tried:
-            if _route_taken(route.task, result) == route.number:
+            if _route_taken(route.task, result) == route.branch.number:
                 return self._probe(route, sent, line, partition)
         return Untried(route, f"no message of --messages or made up takes it: {_why(result for _, result in tried)}")
 

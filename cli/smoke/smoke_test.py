@@ -32,7 +32,7 @@ def routes_named(names: Sequence[str], configuration: Configuration) -> dict[str
     """Return the tasks with the numbers of their routes; raises ConfigError for unknown ones."""
     tasks = {each.task: each for each in configuration.tasks}
     if not names:
-        return {name: (task, list(range(len(task.routes)))) for name, task in tasks.items()}
+        return {name: (task, list(range(len(task.branches())))) for name, task in tasks.items()}
     found: dict[str, tuple[TaskFile, list[int]]] = {}
     problems = []
     for text in names:
@@ -41,12 +41,13 @@ def routes_named(names: Sequence[str], configuration: Configuration) -> dict[str
         if task is None:
             problems.append(Problem(f"--routes {text}", "unknown task", f"expected one of {', '.join(tasks)}"))
             continue
-        if is_numbered and not (number.isdecimal() and int(number) < len(task.routes)):
-            expected = f"expected {name}:0 to {name}:{len(task.routes) - 1}"
+        count = len(task.branches())
+        if is_numbered and not (number.isdecimal() and int(number) < count):
+            expected = f"expected {name}:0 to {name}:{count - 1}"
             problems.append(Problem(f"--routes {text}", "unknown route", expected))
             continue
         numbers = found.setdefault(name, (task, []))[1]
-        numbers += [each for each in ([int(number)] if is_numbered else range(len(task.routes))) if each not in numbers]
+        numbers += [each for each in ([int(number)] if is_numbered else range(count)) if each not in numbers]
     if problems:
         raise ConfigError(problems)
     return found

@@ -21,9 +21,10 @@ from cli.topology.topology_file import TopologyFile
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
 from shared.config.journal_models import TapFile
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, Target, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
 from shared.config.review.deliveries import OUTAGE
 from shared.config.review.known_properties import key_of
+from shared.config.routes import Target
 from shared.config.topology import TOPOLOGY
 from shared.errors import ConfigError, Problem
 from shared.line.deadline import DEFAULT_HOLD
@@ -132,9 +133,9 @@ class _Collector:
     def add_task(self, task: TaskFile) -> None:
         """Add what a task receives from and sends to."""
         self.add_source(task.source, task, task.task, task.limits.hold)
-        for index, route in enumerate(task.routes):
-            target = self.target(route.target, task.task)
-            if route.target.kind == "queue" and not task.source.dead_letter:
+        for branch in task.branches():
+            route, target = branch.route, self.target(branch.target, task.task)
+            if branch.target.kind == "queue" and not task.source.dead_letter:
                 # Not yet decided: all tasks that send here have a say.
                 present = target.needs.get("requires_session")
                 if present is None or not present.must:
@@ -143,7 +144,7 @@ class _Collector:
                     has_sessions = has_sessions and (present is None or present.value is True)
                     reason = f"{task.task} sends session ids" if has_sessions else "not all senders set session ids"
                     target.needs["requires_session"] = Need(has_sessions, reason)
-            self.partitions(route.target, target, task, f"routes[{index}]")
+            self.partitions(branch.target, target, task, branch.path.removesuffix(".target"))
         if task.rejects is not None:
             rejects = self.target(task.rejects, task.task)
             self.partitions(task.rejects, rejects, task, "rejects")
@@ -308,9 +309,9 @@ class _Collector:
             source = task.source
             kind = Kind.QUEUE if source.queue else Kind.TOPIC if source.topic else Kind.HUB
             name = Name(kind, (source.queue or source.topic or source.hub or "",))
-            for route in task.routes:
-                here, there = connections[source.connection].key, connections[route.target.connection].key
-                is_same = route.target.kind == kind and route.target.entity.lower() == name.parts[0].lower()
+            for _, _, _, target in task.branches():
+                here, there = connections[source.connection].key, connections[target.connection].key
+                is_same = target.kind == kind and target.entity.lower() == name.parts[0].lower()
                 if is_same and here != there and {here, there} <= self.namespaces.keys():
                     first, second = sorted((here, there))
                     yield first, second, name

@@ -14,9 +14,10 @@ from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_assembly import Journals
 from shared.config.limits import StampedLife
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Target, TaskFile
-from shared.config.models import Route as RouteFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.config.outputs import open_outputs
+from shared.config.routes import Route as RouteFile
+from shared.config.routes import Target
 from shared.editors.options import TaskFacts
 from shared.ends.kind import Kind
 from shared.line.binding_output import BindingOutput
@@ -151,19 +152,19 @@ def _task(
             texts=texts,
         )
 
-    def target_of(route: RouteFile) -> RoutedTarget:
-        sent = target(route.target, is_opened=is_opened, body_only=route.body_only)
+    def target_of(route: RouteFile, model: Target) -> RoutedTarget:
+        sent = target(model, is_opened=is_opened, body_only=route.body_only)
         if route.via == "sdk":
             return sent
         # Routes with equal targets share an output, which keeps the order of what they send.
-        options = (route.target, route.body_only, route.max_message_bytes)
+        options = (model, route.body_only, route.max_message_bytes)
         binding = bindings.get(options)
         if binding is None:
             binding = bindings[options] = BindingOutput(
                 file.task,
                 sent.site,
-                configuration.connections[route.target.connection].key,
-                _binding_kind(route.target),
+                configuration.connections[model.connection].key,
+                _binding_kind(model),
                 sent.entity,
                 source_kind=source.arrives_as,
                 body_only=route.body_only,
@@ -176,9 +177,10 @@ def _task(
     partitions = file.source.partitions
     routes = [
         Route(
-            target_of(route),
+            target_of(route, route.targets[0]),
             parse_filter(route.when) if route.when is not None else None,
             parse_action(route.action) if route.action is not None else None,
+            [target_of(route, other) for other in route.targets[1:]],
         )
         for route in file.routes
     ]

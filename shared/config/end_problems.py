@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shared.config.journal_models import JournalFile
-from shared.config.models import Connection, Target, TaskFile
+from shared.config.models import Connection, TaskFile
+from shared.config.routes import Target
 from shared.ends.kind import Kind, Texts
 from shared.ends.registry import kinds
 from shared.errors import Problem
@@ -56,20 +57,34 @@ def _of_source(task: TaskFile, kind: Kind, journal: JournalFile | None, place: s
 
 
 def _of_targets(task: TaskFile, connections: Mapping[str, Connection], place: str) -> Iterator[Problem]:
-    targets = {f"routes[{index}].target": route.target for index, route in enumerate(task.routes)}
+    targets = {branch.path: branch.target for branch in task.branches()}
     if task.rejects is not None:
         targets["rejects"] = task.rejects
     for path, target in targets.items():
         yield from _of_target(target, connections[target.connection].end, f"{place}: {path}")
-    for index, route in enumerate(task.routes):
-        if route.via == "sdk" and route.body_only and connections[route.target.connection].end.texts is None:
+    for branch in task.branches():
+        is_text = connections[branch.target.connection].end.texts is not None
+        if branch.route.via == "sdk" and branch.route.body_only and not is_text:
             expected = _nouns(lambda kind: kind.texts is not None, " or for ")
             text = f"has body_only, expected only with `via: binding`, for {expected}"
-            yield Problem(f"{place}: routes[{index}]", text)
-    unordered = [connections[route.target.connection].end for route in task.routes]
+            yield Problem(f"{place}: {branch.path.removesuffix('.target')}", text)
+    yield from _of_one_name(task, connections, place)
+    unordered = [connections[branch.target.connection].end for branch in task.branches()]
     for kind in dict.fromkeys(kind.noun for kind in unordered if kind.texts is not None) if _keeps_order(task) else ():
         text = f"keeps an order of messages, and {kind} has none"
         yield Problem(place, text, "send to a queue or topic of Service Bus, or take from a queue without sessions")
+
+
+def _of_one_name(task: TaskFile, connections: Mapping[str, Connection], place: str) -> Iterator[Problem]:
+    """Yield targets of one route that journals and rejects could not tell apart."""
+    seen: dict[tuple[int, str, str], str] = {}
+    for branch in task.branches():
+        alias = branch.target.connection
+        site = connections[alias].site or alias
+        other = seen.setdefault((branch.number, site, branch.target.entity.lower()), alias)
+        if other != alias:
+            text = f"{site}/{branch.target.entity} is the name of two targets of the route, by {other} and {alias}"
+            yield Problem(f"{place}: {branch.path}", text, "give one of the connections a site of its own")
 
 
 def _of_target(target: Target, kind: Kind, path: str) -> Iterator[Problem]:

@@ -12,7 +12,8 @@ from shared.config.end_problems import end_problems
 from shared.config.faults import joined, problem_of
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.journal_models import JournalFile, TapFile
-from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, TaskFile
+from shared.config.routes import Target
 from shared.config.taps import tap_problems
 from shared.config.yaml_documents import documents_in
 from shared.editors.options import FOLDER
@@ -265,7 +266,9 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, Callable[[Kin
     routes = document.get("routes")
     uses = [(name, document.get(name)) for name in ("source", "rejects", "event_hub")]
     for index, route in enumerate(routes if isinstance(routes, list) else ()):
-        uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
+        target, path = route.get("target") if isinstance(route, dict) else None, f"routes[{index}].target"
+        uses += [(f"{path}[{number}]", one) for number, one in enumerate(target if isinstance(target, list) else ())]
+        uses.append((path, target))
     for path, entity in uses:
         if isinstance(entity, dict) and isinstance(entity.get("connection"), str):
             yield path, entity["connection"], _fits(path, entity, is_tap="tap" in document)
@@ -306,12 +309,16 @@ def _validated[Model: BaseModel](
         return None
 
 
+_MEMBERS = frozenset(("word", "mapping", "list"))
+"""The names of members of unions, by what YAML has in their place."""
+
+
 def _path_in(document: object, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return *location* without the names that pydantic gives to the members of a union."""
     steps: list[int | str] = []
     for position, step in enumerate(location):
         is_last = position == len(location) - 1
-        if isinstance(document, dict) and (step in document or is_last):
+        if isinstance(document, dict) and (step in document or (is_last and step not in _MEMBERS)):
             document = document.get(step)
         elif isinstance(document, list) and isinstance(step, int) and step < len(document):
             document = document[step]

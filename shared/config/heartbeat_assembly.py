@@ -40,5 +40,5 @@ def _routes(task: TaskFile, output: Output, recorder: TaskRecorder) -> Iterator[
     every = 0.0 if options is None else options.every.total_seconds()
     entity = source.queue or source.topic or source.hub or ""
     partition = str(source.partitions[0]) if source.partitions else None
-    for number in range(len(task.routes)):
+    for number in range(len(task.branches())):
         yield HeartbeatRoute(task.task, number, every, output, entity, source.sessions, partition, recorder)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from shared.config.models import Rule, Target, TaskFile
+from shared.config.models import Rule, TaskFile
+from shared.config.routes import Target
 from shared.message.heartbeat import ENTITY, HIDING, MARK
 
 _EVERYTHING = "1=1"
@@ -10,15 +11,15 @@ _EVERYTHING = "1=1"
 
 def heartbeat_targets(task: TaskFile) -> list[Target]:
     """
-    Return where the heartbeats of each route go, none if the task has none.
+    Return where the heartbeats for each target of each route go, none if the task has none.
 
     Subscriptions of a topic hide them. A queue or a hub cannot, so that they go to an entity beside it.
     """
     if task.heartbeat is None:
         return []
     return [
-        route.target if route.target.topic is not None or task.heartbeat.visible else _beside(route.target)
-        for route in task.routes
+        target if target.topic is not None or task.heartbeat.visible else _beside(target)
+        for _, _, _, target in task.branches()
     ]
 
 

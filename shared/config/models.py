@@ -19,21 +19,20 @@ from pydantic_core import PydanticCustomError
 
 from shared.config.heartbeat_options import HeartbeatOptions, heartbeat_fault
 from shared.config.limits import Limits, LoopPrevention, StampedLife
+from shared.config.routes import Branch, PartitionId, Route, Target
 from shared.config.steps import EditorStep
 from shared.config.throughput import MOST_LANES, Levers, Throughput
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.ends.kind import Kind
 from shared.ends.registry import kind, kinds, names
-from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
 from shared.line.text_form import Encoding
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 SETTING = r"^[A-Za-z][A-Za-z0-9_]*$"
 DEFAULT_CONSUMER_GROUP = "$Default"
-
-
-type PartitionId = Annotated[int, Field(ge=0)]
+_JOINING = frozenset(("batch", "deduplicate"))
+"""The editors that join messages."""
 
 
 class Connection(Strict):
@@ -181,73 +180,6 @@ class Source(Strict):
         return "/$DeadLetterQueue" if self.dead_letter else ""
 
 
-class Target(Strict):
-    """Where messages are sent: a queue, a topic, an event hub, or an address of another broker."""
-
-    connection: str
-    queue: str | None = None
-    topic: str | None = None
-    hub: str | None = None
-    address: str | None = None
-    """For a connection of kind amqp: the address as the broker expects it, such as /queues/orders of RabbitMQ 4."""
-    partition: Literal["keep"] | PartitionId | None = None
-    """For a hub: the id of a partition, or `keep` for the partition of the original; by default the key decides."""
-    encoding: Encoding | None = None
-    """For a storage queue: the encoding of the texts that are sent; by default `text`."""
-
-    @model_validator(mode="after")
-    def _is_one_entity(self) -> Self:
-        if sum(each is not None for each in (self.queue, self.topic, self.hub, self.address)) != 1:
-            msg = "expected one of queue, topic, hub and address"
-            raise ValueError(msg)
-        if not self.entity:
-            msg = "has an empty name, expected that of a queue, topic, hub or address"
-            raise ValueError(msg)
-        if self.partition is not None and self.hub is None:
-            msg = "has a partition, expected only for a hub"
-            raise ValueError(msg)
-        return self
-
-    @property
-    def kind(self) -> Literal["queue", "topic", "hub", "address"]:
-        """What the entity is."""
-        if self.queue is not None:
-            return "queue"
-        return "topic" if self.topic is not None else "hub" if self.hub is not None else "address"
-
-    @property
-    def entity(self) -> str:
-        """The entity's name in its namespace."""
-        return self.queue or self.topic or self.hub or self.address or ""
-
-
-class Route(Strict):
-    """A condition, an action and a target; the first route whose `when` is true takes the message."""
-
-    target: Target
-    when: FilterText | None = None
-    action: ActionText | None = None
-    via: Literal["sdk", "binding"] = "sdk"
-    """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
-    body_only: bool = False
-    """
-    With `via: binding`, to a storage queue or to Event Grid, where it must be a CloudEvent: send only the body, which
-    must be UTF-8 text unless its encoding is base64, instead of envelopes with whole messages.
-    """
-    max_message_bytes: Annotated[int, Field(ge=1000, le=100_000_000)] = DEFAULT_MAX_MESSAGE_BYTES
-    """With `via: binding`: size of the largest text; one message that needs more is rejected."""
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        if self.via == "sdk" and "max_message_bytes" in self.model_fields_set:
-            raise ValueError("has max_message_bytes, expected only with `via: binding`")
-        if self.via == "binding" and self.target.address is not None:
-            raise ValueError("names an address, which an output binding cannot, expected no `via: binding`")
-        if self.via == "binding" and self.target.partition is not None:
-            raise ValueError("names a partition, which an output binding cannot, expected no `via: binding`")
-        return self
-
-
 def _kind_of(value: object) -> str:
     """Return which member of a union is meant, so that an error in one is not reported for both."""
     return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
@@ -376,8 +308,16 @@ class TaskFile(Strict):
             return self
         if self.source.sessions:
             raise ValueError("sets a partition key on messages with a session, whose id is already their key")
-        if any(route.target.partition is not None for route in self.routes):
+        if any(branch.target.partition is not None for branch in self.branches()):
             raise ValueError("sets a partition key, but a route has a partition, which overrides the key")
+        return self
+
+    @model_validator(mode="after")
+    def _joins_for_one_target(self) -> Self:
+        verb = next((step.verb() for step in self.editors if step.verb() in _JOINING), None)
+        if verb is not None and len(self.branches()) > len(self.routes):
+            msg = f"has a route with several targets and the editor {verb}, which joins messages, expected one of them"
+            raise ValueError(f"{msg}: a joined message must reach all of its targets in one delivery")
         return self
 
     @model_validator(mode="after")
@@ -434,6 +374,16 @@ class TaskFile(Strict):
             return None
         return self.limits.rejects_in_a_row or None
 
+    def branches(self) -> list[Branch]:
+        """Return every target of every route, in the order of the file."""
+        found = []
+        for index, route in enumerate(self.routes):
+            for number, target in enumerate(route.targets):
+                place = f"[{number}]" if isinstance(route.target, tuple) else ""
+                found.append(Branch(f"routes[{index}].target{place}", index, route, target))
+        return found
+
     def targets(self) -> list[Target]:
         """Return every target of the task, `rejects` last."""
-        return [route.target for route in self.routes] + ([self.rejects] if self.rejects is not None else [])
+        targets = [branch.target for branch in self.branches()]
+        return targets + ([self.rejects] if self.rejects is not None else [])

@@ -14,7 +14,8 @@ from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.heartbeats import heartbeat_targets
 from shared.config.last_reconciliation import LastReconciliation, last_reconciliation
-from shared.config.models import Source, Target, TaskFile
+from shared.config.models import Source, TaskFile
+from shared.config.routes import Target
 from shared.ends.kind import Kind
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.losses.report import WatchState
@@ -225,7 +226,7 @@ class StatusReader:
 
     def places(self, file: TaskFile) -> TaskPlaces:
         """Return the entities of a task."""
-        targets = dict.fromkeys(self.place(route.target) for route in file.routes)
+        targets = dict.fromkeys(self.place(branch.target) for branch in file.branches())
         kind = self._configuration.connections[file.source.connection].kind
         rejects = None if file.rejects is None else self.place(file.rejects)
         heartbeats = [self.place(each) for each in heartbeat_targets(file)]
@@ -323,7 +324,7 @@ class _Sites:
         source = file.source
         if source.hub is None and source.webhook is None and not source.dead_letter:
             yield self._dead_letters_of(source, source.entity)
-        for target in {each.entity: each for each in (route.target for route in file.routes)}.values():
+        for target in {branch.target.entity: branch.target for branch in file.branches()}.values():
             if target.hub is None and self._reader.end(target.connection).has_dead_letters:
                 yield self._dead_letters_of(target, target.entity)
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from shared.config.journal_models import JournalFile, TapFile
-from shared.config.models import Source, Target, TaskFile
+from shared.config.models import Source, TaskFile
+from shared.config.routes import Target
 from shared.errors import Problem
 from shared.rules import parse_filter
 
@@ -56,8 +57,8 @@ def _looks_at(tap: TapFile, task: TaskFile) -> bool:
 
 def _sees_texts(tap: TapFile, task: TaskFile) -> bool:
     """Return whether only output bindings send to the entity that *tap* reads."""
-    routes = [route for route in task.routes if _is_at(tap.source, route.target)]
-    return any(route.via == "binding" for route in routes)
+    branches = [branch for branch in task.branches() if _is_at(tap.source, branch.target)]
+    return any(branch.route.via == "binding" for branch in branches)
 
 
 def _is_at(source: Source, target: Target) -> bool:

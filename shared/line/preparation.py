@@ -218,7 +218,7 @@ class Preparation:
 
 def _fitted_alike(item: Item, target: Target) -> tuple[Outgoing, Imprint | None] | None:
     """Return what another copy of *item* was fitted to, if *target* needs the same: one encoding serves both."""
-    if target.texts is not None:
+    if target.texts is not None or target.binding is not None:
         return None
     for copy in item.copies:
         if copy.outgoing is not None and copy.target is not None:

@@ -83,7 +83,7 @@ class Router:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         """Try *routes* in their order."""
-        self._routes = [((route.target, *route.others), route.when, route.action) for route in routes]
+        self._routes = tuple(routes)
         self.fans_out = any(route.others for route in routes)
         """Whether a message may have several targets."""
         self.bindings = tuple(dict.fromkeys(each.target.binding for each in routes if each.target.binding is not None))
@@ -92,9 +92,9 @@ class Router:
     def route(self, message: Message) -> Sequence[Target]:
         """Return the targets of *message* and apply the route's action to it; none if no route matches."""
         properties = RuleProperties(message)
-        for targets, when, action in self._routes:
+        for target, when, action, others in self._routes:
             if when is None or when.matches(properties):
                 if action is not None:
                     action.apply(properties)
-                return targets
+                return (target, *others)
         return ()

@@ -23,10 +23,12 @@ UNREADABLE = "(unreadable message)"
 
 _REJECT_STAMPS = (
     *(rejection.REASON, rejection.DESCRIPTION, rejection.STAGE, rejection.TASK, rejection.SOURCE, rejection.SEQUENCE),
-    *(rejection.PART, rejection.PARTS),
+    *(rejection.PART, rejection.PARTS, rejection.TARGET),
 )
-# Only these four together make a task send one part of a message instead of all (`shared.line.rejection`).
-_NEEDED_FOR_A_PART = frozenset((rejection.PART, rejection.PARTS, rejection.TASK, rejection.SOURCE))
+# With these a task sends what was rejected of a message instead of all (`shared.line.rejection`).
+_NEEDED_FOR_A_SHARE = frozenset(
+    (rejection.PART, rejection.PARTS, rejection.TARGET, rejection.TASK, rejection.SOURCE)
+)
 _PARTITIONS = "/Partitions/"
 
 
@@ -151,7 +153,8 @@ class Letter:
 
 
 def _stamps_to_remove(texts: dict[str, str]) -> dict[str, Value | None]:
-    kept = _NEEDED_FOR_A_PART if rejection.PART in texts else frozenset()
+    is_share = rejection.PART in texts or rejection.TARGET in texts
+    kept = _NEEDED_FOR_A_SHARE if is_share else frozenset()
     return {name: None for name in _REJECT_STAMPS if name in texts and name not in kept}
 
 

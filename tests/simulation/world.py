@@ -323,7 +323,7 @@ class World:
 
     def _targets(self) -> list[tuple[str, str]]:
         """Return the queues and topics that tasks send to."""
-        targets = [route.target for file in self.tasks for route in file.routes]
+        targets = [branch.target for file in self.tasks for branch in file.branches()]
         found = (each for each in targets if self._configuration.connections[each.connection].kind == "service-bus")
         return list(dict.fromkeys((self._configuration.site(each.connection), each.entity) for each in found))
 

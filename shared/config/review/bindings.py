@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from shared.config.models import Route, TaskFile
+from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network
+from shared.config.routes import Target
 from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.transcode import TranscodeStep
 
@@ -17,21 +18,21 @@ _TEXT_FORMATS = frozenset(("json", "text"))
 def findings(network: Network) -> Iterator[Finding]:
     """Yield what an output binding cannot carry, and envelopes that nothing opens."""
     for task in network.tasks:
-        for index, route in enumerate(task.routes):
-            if route.via != "binding":
+        for branch in task.branches():
+            if branch.route.via != "binding":
                 continue
-            place = network.place(task, f"routes[{index}]")
-            yield from _order(network, task, route, place)
-            yield from _results(task, network.label(route.target), place)
-            if route.body_only:
-                yield from _bodies(network, task, route, place)
+            place = network.place(task, f"routes[{branch.number}]")
+            yield from _order(network, task, branch.target, place)
+            yield from _results(task, network.label(branch.target), place)
+            if branch.route.body_only:
+                yield from _bodies(network, task, branch.target, place)
         yield from _envelopes(network, task)
 
 
-def _order(network: Network, task: TaskFile, route: Route, place: str) -> Iterator[Finding]:
-    target = network.label(route.target)
-    queue = network.entities.queue(network.connection(route.target.connection), route.target.queue)
-    topic = network.entities.topic(network.connection(route.target.connection), route.target.topic)
+def _order(network: Network, task: TaskFile, end: Target, place: str) -> Iterator[Finding]:
+    target = network.label(end)
+    queue = network.entities.queue(network.connection(end.connection), end.queue)
+    topic = network.entities.topic(network.connection(end.connection), end.topic)
     subscriptions = () if topic is None else topic.subscriptions
     if (queue is not None and queue.requires_session) or any(each.requires_session for each in subscriptions):
         yield Finding(checks.BINDING_WITHOUT_SESSION, f"{place}.target", f"{target} requires sessions")
@@ -48,8 +49,8 @@ def _results(task: TaskFile, target: str, place: str) -> Iterator[Finding]:
             yield Finding(checks.BINDING_WITHOUT_RESULT, f"{place}.via", seen)
 
 
-def _bodies(network: Network, task: TaskFile, route: Route, place: str) -> Iterator[Finding]:
-    target = network.label(route.target)
+def _bodies(network: Network, task: TaskFile, end: Target, place: str) -> Iterator[Finding]:
+    target = network.label(end)
     for number, step in enumerate(task.editors):
         if step.verb() in _BINARY or (step.verb() == "transcode" and not _writes_text(step)):
             seen = f"editors[{number}].{step.verb()} creates bodies that are not text"
@@ -57,10 +58,10 @@ def _bodies(network: Network, task: TaskFile, route: Route, place: str) -> Itera
     needs = []
     if task.ttl != "keep":
         needs.append("`ttl` of this task sets a time to live")
-    taker = network.entities.taker(network.connection(route.target.connection), route.target)
+    taker = network.entities.taker(network.connection(end.connection), end)
     if taker is not None and taker.requires_duplicate_detection:
         needs.append(f"{target} detects duplicates by message id")
-    for reader in network.readers(network.target_node(route.target)):
+    for reader in network.readers(network.target_node(end)):
         if reader.loop_prevention:
             needs.append(f"the loop prevention of {reader.task} reads repl-path")
         if reader.source.rule is not None or any(each.when is not None for each in reader.routes):
@@ -75,10 +76,10 @@ def _writes_text(step: object) -> bool:
 
 def _envelopes(network: Network, task: TaskFile) -> Iterator[Finding]:
     """Yield a finding if the tasks that send to the source of *task* disagree with its `from`."""
-    for sender, route in network.senders(network.source_node(task.source)):
-        is_envelope = route.via == "binding" and not route.body_only
+    for sender, branch in network.senders(network.source_node(task.source)):
+        is_envelope = branch.route.via == "binding" and not branch.route.body_only
         if is_envelope != (task.source.form == "envelope"):
             what = "envelopes" if is_envelope else "messages"
-            place, taken = network.label(route.target), task.source.form
+            place, taken = network.label(branch.target), task.source.form
             seen = f"{sender.task} sends {what} to {place}, and this task takes each as {taken}"
             yield Finding(checks.ENVELOPE_NOT_OPENED, network.place(task, "source.from"), seen)

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from math import ceil
 
-from shared.config.models import Route, TaskFile
+from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.entities import Queue, Topic
 from shared.config.review.findings import Finding
 from shared.config.review.known_properties import key_of
 from shared.config.review.network import Network
+from shared.config.routes import Branch
 from shared.rules import parse_action
 from shared.rules.syntax import Scope
 
@@ -24,16 +25,16 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _attempts(network, task)
         topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
         yield from _order(topic, None, network.label(task.source), network.place(task, "source"))
-        for index, route in enumerate(task.routes):
-            taker = network.entities.taker(network.connection(route.target.connection), route.target)
+        for branch in task.branches():
+            connection, target = network.connection(branch.target.connection), branch.target
+            taker = network.entities.taker(connection, target)
             if taker is not None:
-                place = network.place(task, f"routes[{index}].target")
-                if route.via == "sdk":  # a binding cannot set an id
-                    yield from _duplicates(network, task, route, taker, place)
-                yield from _sizes(network, task, route, taker, place)
-                queue = network.entities.queue(network.connection(route.target.connection), route.target.queue)
-                topic = network.entities.topic(network.connection(route.target.connection), route.target.topic)
-                yield from _order(topic, queue, network.label(route.target), place)
+                place = network.place(task, branch.path)
+                if branch.route.via == "sdk":  # a binding cannot set an id
+                    yield from _duplicates(network, task, branch, taker, place)
+                yield from _sizes(network, task, branch, taker, place)
+                queue = network.entities.queue(connection, target.queue)
+                yield from _order(network.entities.topic(connection, target.topic), queue, network.label(target), place)
 
 
 def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -63,15 +64,17 @@ def _session_functions(network: Network) -> int:
     return sum(each.sessions for each in sources)
 
 
-def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:
-    target = network.label(route.target)
+def _duplicates(
+    network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str
+) -> Iterator[Finding]:
+    target, action = network.label(branch.target), branch.route.action
     if not taker.requires_duplicate_detection:
         yield Finding(checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
         return
     if taker.enable_partitioning:
         yield Finding(checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
     window = taker.duplicate_detection_history_time_window
-    if network.target_node(route.target) == network.source_node(task.source) and not _sets_id(route.action):
+    if network.target_node(branch.target) == network.source_node(task.source) and not _sets_id(action):
         seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"
         yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
     deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
@@ -83,9 +86,9 @@ def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | T
             yield Finding(checks.SHORT_DUPLICATE_WINDOW, place, seen)
 
 
-def _sizes(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:
+def _sizes(network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str) -> Iterator[Finding]:
     here = network.connection(task.source.connection)
-    target_namespace = network.entities.namespace(network.connection(route.target.connection))
+    target_namespace = network.entities.namespace(network.connection(branch.target.connection))
     home = network.entities.namespace(here)
     source = network.entities.queue(here, task.source.queue) or network.entities.topic(here, task.source.topic)
     if home is None or target_namespace is None or source is None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, cast
 
-from shared.config.models import Connection, Source, Target
+from shared.config.models import Connection, Source
+from shared.config.routes import Target
 from shared.rules import Rule
 
 

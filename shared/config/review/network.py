@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from shared.amqp.values import string
 from shared.config.files import Configuration
-from shared.config.models import Connection, Route, Source, Target, TaskFile
+from shared.config.models import Connection, Source, TaskFile
 from shared.config.review.edited_facts import after_editor, filter_of, is_history, parsed_filter
 from shared.config.review.entities import Entities
 from shared.config.review.known_properties import (
@@ -24,6 +24,7 @@ from shared.config.review.known_properties import (
     unsatisfied,
 )
 from shared.config.review.paths import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
+from shared.config.routes import Branch, Target
 from shared.editors.filter import FilterStep
 from shared.message.loop_prevention import LoopGuard
 from shared.message.metadata import (
@@ -72,10 +73,10 @@ class Network:
         self._readers: dict[Node, list[TaskFile]] = {}
         for task in self.tasks:
             self._readers.setdefault(self.source_node(task.source), []).append(task)
-        self._senders: dict[Node, list[tuple[TaskFile, Route]]] = {}
+        self._senders: dict[Node, list[tuple[TaskFile, Branch]]] = {}
         for task in self.tasks:
-            for route in task.routes:
-                self._senders.setdefault(self.target_node(route.target), []).append((task, route))
+            for branch in task.branches():
+                self._senders.setdefault(self.target_node(branch.target), []).append((task, branch))
         self._selections = {task.task: self._selections_of(task) for task in self.tasks}
 
     # Names
@@ -105,8 +106,8 @@ class Network:
         """Return the tasks that receive from *node* or its dead letters."""
         return self._readers.get(node, [])
 
-    def senders(self, node: Node) -> list[tuple[TaskFile, Route]]:
-        """Return the routes that send to *node*, each with its task."""
+    def senders(self, node: Node) -> list[tuple[TaskFile, Branch]]:
+        """Return the branches of routes that send to *node*, each with its task."""
         return self._senders.get(node, [])
 
     def nodes(self) -> list[Node]:
@@ -115,8 +116,8 @@ class Network:
 
     def edges(self, task: TaskFile) -> Iterator[Edge]:
         """Yield the ways out of *task*, `rejects` last."""
-        for index, route in enumerate(task.routes):
-            yield Edge(task, route.target, index)
+        for branch in task.branches():
+            yield Edge(task, branch.target, branch.number)
         if task.rejects is not None:
             yield Edge(task, task.rejects, None)
 
@@ -202,10 +203,11 @@ class Network:
             action = None if route.action is None else parse_action(route.action)
             for facts, is_certain in _few(taken, stamped):
                 after = facts if action is None else applied(action, facts)
-                way = (*passage.way, self.label(route.target))
                 visited = passage.visited | {passage.node}
-                onward = Passage(self.target_node(route.target), after, way, is_certain, passage.marks, visited)
-                yield Edge(task, route.target, index), onward
+                for target in route.targets:
+                    way = (*passage.way, self.label(target))
+                    onward = Passage(self.target_node(target), after, way, is_certain, passage.marks, visited)
+                    yield Edge(task, target, index), onward
             remaining = _few(left, stamped)
 
     def _objection(self, arrived: Passage, edge: Edge) -> str | None:

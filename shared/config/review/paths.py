@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.amqp.values import Value
-from shared.config.models import Target, TaskFile
+from shared.config.models import TaskFile
 from shared.config.review.known_properties import Facts, Key
+from shared.config.routes import Target
 from shared.message.metadata import DEAD_LETTER_SOURCE, PATH, SEPARATOR
 from shared.rules.syntax import Scope
 

@@ -39,11 +39,14 @@ def findings(network: Network) -> Iterator[Finding]:
             is_complete &= all_wished
             if all_followed:
                 cut += [(node, stop) for stop in stops if stop.node in unhindered - hindered - {node}]
-    reported: set[tuple[str, int | None, Check]] = set()
+    reported: set[tuple[str, int | None, Node, Check]] = set()
     for origin, stop in cut:
         check = _check_of(origin, stop, reached)
-        if check is not None and (stop.edge.task.task, stop.edge.route, check) not in reported:
-            reported.add((stop.edge.task.task, stop.edge.route, check))
+        if check is None:
+            continue
+        key = (stop.edge.task.task, stop.edge.route, stop.node, check)
+        if key not in reported:
+            reported.add(key)
             yield _finding_of(network, stop, check)
     yield from _arrivals(network)
     if not is_complete:
@@ -147,7 +150,7 @@ def _independent_readers(network: Network, node: Node) -> list[TaskFile]:
 
 
 def _detects_duplicates(network: Network, passage: Passage) -> bool:
-    for _, route in network.senders(passage.node):
-        taker = network.entities.taker(network.connection(route.target.connection), route.target)
+    for _, branch in network.senders(passage.node):
+        taker = network.entities.taker(network.connection(branch.target.connection), branch.target)
         return taker is not None and taker.requires_duplicate_detection
     return False

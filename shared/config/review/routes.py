@@ -31,7 +31,8 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
     for index, route in enumerate(task.routes):
         place = network.place(task, f"routes[{index}]")
         if not remaining:
-            yield Finding(checks.UNREACHABLE_ROUTE, place, f"{network.label(route.target)} gets no messages")
+            labels = " and ".join(network.label(target) for target in route.targets)
+            yield Finding(checks.UNREACHABLE_ROUTE, place, f"{labels} gets no messages")
             continue
         if route.when is None:
             remaining = []

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
-from shared.config.models import Target, TaskFile
+from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.edited_facts import PARTITION_KEY, SESSION_ID, after_editor, filter_of
 from shared.config.review.findings import Finding
 from shared.config.review.known_properties import Facts, Unknown, key_of, satisfied, unsatisfied
 from shared.config.review.network import Network
 from shared.config.review.paths import Node
+from shared.config.routes import Target
 from shared.editors.chain import ChainStep
 from shared.editors.verify_chain import VerifyChainStep
 from shared.rules import parse_action, parse_filter
@@ -23,19 +24,20 @@ def findings(network: Network) -> Iterator[Finding]:
             has = "requires" if deliverer.requires_session else "does not require"
             seen = f"{network.label(source)} {has} sessions, the task says `sessions: {str(source.sessions).lower()}`"
             yield Finding(checks.SESSIONS_MISMATCH, network.place(task, "source.sessions"), seen)
-        for index, route in enumerate(task.routes):
-            required = _required(network, route.target)
-            place = network.place(task, f"routes[{index}].target")
+        for branch in task.branches():
+            route, label = branch.route, network.label(branch.target)
+            required = _required(network, branch.target)
+            place = network.place(task, branch.path)
             if source.sessions and required == {False}:
-                seen = f"nothing at {network.label(route.target)} requires the sessions of {network.label(source)}"
+                seen = f"nothing at {label} requires the sessions of {network.label(source)}"
                 yield Finding(checks.ORDER_LOST, place, seen)
             elif not source.sessions and True in required and not _sets_session(route.action):
                 # A dead-letter sub-queue has no sessions, but dead letters of an entity with sessions have session ids.
                 if source.dead_letter and deliverer is not None and deliverer.requires_session:
                     continue
-                if not _takes_without_session(task, index):
+                if not _takes_without_session(task, branch.number):
                     continue
-                seen = f"{network.label(route.target)} requires sessions, {network.label(source)} does not"
+                seen = f"{label} requires sessions, {network.label(source)} does not"
                 yield Finding(checks.SESSION_ID_MISSING, place, seen)
         for path, seen in _needs_of_order(network, task):
             yield Finding(checks.ORDER_WITHOUT_SESSIONS, network.place(task, path), seen)
@@ -50,13 +52,13 @@ def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str
     for index, step in enumerate(task.editors):
         if isinstance(step, ChainStep | VerifyChainStep):
             yield f"editors[{index}]", f"{step.verb()} needs order, but {source} has no sessions"
-    for index, route in enumerate(task.routes):
-        if _sets_session(route.action) and True in _required(network, route.target):
-            seen = f"sets session ids for {network.label(route.target)}, but {source} has no sessions"
-            yield f"routes[{index}].action", seen
-        elif isinstance(route.target.partition, int):
-            seen = f"sends everything to one partition of {network.label(route.target)}, and {source} has no sessions"
-            yield f"routes[{index}].target.partition", seen
+    for branch in task.branches():
+        label = network.label(branch.target)
+        if _sets_session(branch.route.action) and True in _required(network, branch.target):
+            yield f"routes[{branch.number}].action", f"sets session ids for {label}, but {source} has no sessions"
+        elif isinstance(branch.target.partition, int):
+            seen = f"sends everything to one partition of {label}, and {source} has no sessions"
+            yield f"{branch.path}.partition", seen
 
 
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, Target, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network
+from shared.config.routes import Target
 
 
 def findings(network: Network) -> Iterator[Finding]:
@@ -44,7 +45,7 @@ def _competitors(network: Network) -> Iterator[Finding]:
 
 def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
     ends: list[tuple[str, Source | Target]] = [("source", task.source)]
-    ends += [(f"routes[{index}].target", route.target) for index, route in enumerate(task.routes)]
+    ends += [(branch.path, branch.target) for branch in task.branches()]
     if task.rejects is not None:
         ends.append(("rejects", task.rejects))
     for path, end in ends:
@@ -84,24 +85,20 @@ def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
         if source_count is not None and named >= source_count:
             seen = f"names partition {named}, {network.label(task.source)} has {source_count}, from 0"
             yield Finding(checks.PARTITION_MISSING, network.place(task, "source.partitions"), seen)
-    for edge in network.edges(task):
-        path = "rejects.partition" if edge.route is None else f"routes[{edge.route}].target.partition"
-        target_count, partition = _partition_count(network, edge.target), edge.target.partition
+    ends = [(branch.path, branch.target) for branch in task.branches()]
+    for path, target in ends if task.rejects is None else [*ends, ("rejects", task.rejects)]:
+        target_count, partition = _partition_count(network, target), target.partition
         if target_count is None:
             continue
         if partition == "keep" and source_count is not None and source_count > target_count:
-            seen = (
-                f"keeps the partition of {source_count} at the source, {network.label(edge.target)} has {target_count}"
-            )
-            yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
+            seen = f"keeps the partition of {source_count} at the source, {network.label(target)} has {target_count}"
+            yield Finding(checks.PARTITION_MISSING, network.place(task, f"{path}.partition"), seen)
         elif partition == "keep" and source_count is not None and source_count < target_count:
-            seen = (
-                f"keeps the partition of {source_count} at the source, {network.label(edge.target)} has {target_count}"
-            )
-            yield Finding(checks.PARTITION_COUNTS, network.place(task, path), seen)
+            seen = f"keeps the partition of {source_count} at the source, {network.label(target)} has {target_count}"
+            yield Finding(checks.PARTITION_COUNTS, network.place(task, f"{path}.partition"), seen)
         elif isinstance(partition, int) and partition >= target_count:
-            seen = f"names partition {partition}, {network.label(edge.target)} has {target_count}, from 0"
-            yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
+            seen = f"names partition {partition}, {network.label(target)} has {target_count}, from 0"
+            yield Finding(checks.PARTITION_MISSING, network.place(task, f"{path}.partition"), seen)
 
 
 def _partition_count(network: Network, end: Source | Target) -> int | None:
@@ -123,10 +120,12 @@ def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
     if task.rejects is None:
         seen = f"rejected messages go to the dead-letter queue of {network.label(task.source)}"
+        if len(task.branches()) > len(task.routes):
+            seen += "; one that a single target refuses is resent to all of them"
         yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
         return
     node = network.target_node(task.rejects)
-    for index, route in enumerate(task.routes):
-        if network.target_node(route.target) == node:
-            seen = f"is also the target of routes[{index}]"
+    for branch in task.branches():
+        if network.target_node(branch.target) == node:
+            seen = f"is also the target of routes[{branch.number}]"
             yield Finding(checks.REJECTS_AMONG_COPIES, network.place(task, "rejects"), seen)

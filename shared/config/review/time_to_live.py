@@ -24,7 +24,7 @@ def findings(network: Network) -> Iterator[Finding]:
             yield Finding(
                 checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live"
             )
-        elif task.ttl != "keep" and all(route.target.hub is not None for route in task.routes):
+        elif task.ttl != "keep" and all(branch.target.hub is not None for branch in task.branches()):
             yield Finding(checks.TTL_WITHOUT_EFFECT, place, "every target is a hub")
         yield from _cut(network, task)
 
@@ -33,10 +33,10 @@ def _source_gets_time_to_live(network: Network, task: TaskFile) -> bool:
     """Return whether a task sends messages from Service Bus to the hub; a property keeps their time to live."""
     node = network.source_node(task.source)
     return any(
-        network.target_node(route.target) == node
+        network.target_node(branch.target) == node
         for other in network.tasks
         if other.source.hub is None
-        for route in other.routes
+        for branch in other.branches()
     )
 
 
@@ -45,12 +45,12 @@ def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
     granted = _granted(network, task)
     if granted is None:
         return
-    for index, route in enumerate(task.routes):
-        taker = network.entities.taker(network.connection(route.target.connection), route.target)
+    for branch in task.branches():
+        taker = network.entities.taker(network.connection(branch.target.connection), branch.target)
         default = None if taker is None else taker.default_message_time_to_live
         if default is not None and default < granted:
-            seen = f"{network.label(route.target)} keeps a message for at most {default}, the task grants {granted}"
-            yield Finding(checks.TTL_CUT, network.place(task, f"routes[{index}].target"), seen)
+            seen = f"{network.label(branch.target)} keeps a message for at most {default}, the task grants {granted}"
+            yield Finding(checks.TTL_CUT, network.place(task, branch.path), seen)
 
 
 def _granted(network: Network, task: TaskFile) -> timedelta | None:

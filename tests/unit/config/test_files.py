@@ -40,7 +40,7 @@ loop_prevention: off
     assert (copy.ttl, copy.loop_prevention, copy.rejects, copy.editors) == ("keep", LoopPrevention(), None, ())
     assert hub.ttl == StampedLife(stamp=timedelta(minutes=2))
     assert hub.loop_prevention is False
-    assert [route.target.entity for route in hub.routes] == ["express", "orders"]
+    assert [branch.target.entity for branch in hub.branches()] == ["express", "orders"]
 
 
 HUB_TASK = """\

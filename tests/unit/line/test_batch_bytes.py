@@ -136,7 +136,7 @@ def result(made: Task, batch: Sequence[bytes]) -> Result:
     journal, clock = JournalInMemory(), clock_at_delivery()
     counts = asyncio.run(Pipeline(made, journal, clock, sleep_by(clock)).run(batch))
     assert counts.total() == len(journal.records)
-    output, rejects = made.router._routes[0][0][0].output, made.rejects
+    output, rejects = made.router._routes[0].target.output, made.rejects
     assert isinstance(output, OutputThatAccepts)
     assert rejects is not None
     assert isinstance(rejects.output, OutputThatAccepts)
