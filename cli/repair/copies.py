@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cli.hub_reader import events, hub_of
 from cli.repair.manifest import Missing
 from shared.amqp import map_section, sections
-from shared.amqp.values import Malformed, Value, long, symbol, timestamp
+from shared.amqp.values import Malformed, Value, long, string, symbol, timestamp
 from shared.config.files import Configuration
 from shared.config.journal_assembly import actions_of
 from shared.config.models import TaskFile
@@ -16,6 +16,7 @@ from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.peek import peek_all
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.journal.imprints import Imprinter
+from shared.line.rejection import share_for
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
@@ -135,13 +136,17 @@ async def event(
     return None
 
 
-def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, now: datetime) -> bytes:
-    """Return the copy as the task's source would deliver it."""
+def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, only_for: Sequence[str], now: datetime) -> bytes:
+    """Return the copy as the task's source would deliver it, to be sent only to the targets *only_for*, if any."""
     source = Origin(missing.site, missing.entity)
     raw = sections.split(copy.content)
-    if task.source.hub is not None:
+    if task.source.hub is not None and not only_for:
         return copy.content
     message = Message(raw, Message.received(copy.content, source).arrival)
+    if only_for:
+        message.set_properties({name: string(text) for name, text in share_for(task.task, source, only_for).items()})
+    if task.source.hub is not None:
+        return message.encode()
     dead = dead_letters_of(task)
     if copy.place.entity == dead:
         message.set_properties(dict.fromkeys(_DEAD_LETTER_PROPERTIES))

@@ -36,6 +36,10 @@ class Missing(NamedTuple):
     """The taps that saw it at its source, with partition and number: their entities may have a copy."""
     has_expired: bool = False
     """Its source expired it before its task could send it."""
+    expected: int = 1
+    """How many copies are to arrive."""
+    arrived: tuple[str, ...] = ()
+    """The targets that have a copy, as site and entity."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
@@ -58,6 +62,8 @@ class Missing(NamedTuple):
                 if each["in"] == "tap"
             ),
             row.get("verdict") == _EXPIRED,
+            row.get("expected", 1),
+            tuple(row.get("arrived", ())),
         )
 
     @property

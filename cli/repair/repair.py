@@ -81,6 +81,7 @@ class Repair(PipelineDelivery):
         self._report = report
         self._sends_expired = sends_expired
         self._found: dict[str, tuple[Missing, Copy]] = {}
+        self._only_for: Sequence[str] = ()
         self._in_hand = ""
         self._failures: Counter[str] = Counter()
         self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
@@ -104,7 +105,8 @@ class Repair(PipelineDelivery):
                 self._report(found)
                 continue
             self._found = {missing.key: (missing, found)}
-            content = as_it_entered(found, missing, self.tasks[missing.task], SystemClock().now())
+            task = self.tasks[missing.task]
+            content = as_it_entered(found, missing, task, self._only_for, SystemClock().now())
             yield [(missing.key, Letter(content, found.place))]
 
     async def _show(self, manifest: Iterable[Missing]) -> None:
@@ -134,13 +136,17 @@ class Repair(PipelineDelivery):
             self._report(Report(missing, State.FAILED, str(error)))
             return Attempt(rejected={message.key: str(error)})
         self._failures[missing.task] = 0
-        withheld = [each for each in self.outcomes - before if each is not Outcome.SENT]
+        outcomes = self.outcomes - before
+        if self._only_for and Outcome.SENT in outcomes:
+            del outcomes[Outcome.FILTERED]  # what the other targets have
+        withheld = [each for each in outcomes if each is not Outcome.SENT]
         if withheld:
             text = f"the task withheld it ({withheld[0]}); the journal has the reason"
             self._report(Report(missing, State.WITHHELD, text))
             return attempt
         again = "; an earlier repair was interrupted or got no answer: it may arrive twice"
-        text = f"the copy in {_name(copy)}" + (again if message.key in self.doubtful else "")
+        where = f" to {', '.join(self._only_for)} only" if self._only_for else ""
+        text = f"the copy in {_name(copy)}{where}" + (again if message.key in self.doubtful else "")
         self._report(Report(missing, State.SENT, text))
         return attempt
 
@@ -170,16 +176,17 @@ class Repair(PipelineDelivery):
         if (self._configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
             text = f"it entered {missing.site}/{missing.entity}, but the task's source is now {source.entity}"
             return Report(missing, State.LEFT, text)
-        if missing.copies:
-            return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         return None
 
     async def _already_there(self, missing: Missing) -> Report | None:
         """Return a report if a message is still in its source or already in its target, or None."""
         task = self.tasks[missing.task]
-        there = await self._at_target(task, missing)
-        if there is not None:
-            return Report(missing, State.THERE, f"is in {_name(there)}")
+        there = await self._at_targets(task, missing)
+        self._only_for = lacking = self._lacking(task, missing, there)
+        if there and not lacking:
+            return Report(missing, State.THERE, f"is in {' and '.join(there)}")
+        if missing.copies and not lacking:
+            return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         source = task.source
         if source.hub is None:
             contents = await self._contents(task, source.connection, source.entity)
@@ -212,14 +219,27 @@ class Repair(PipelineDelivery):
         names = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
         return names or "any entity: its source has no dead-letter queue; use --copies"
 
-    async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
-        """Return a copy that is in a target queue of the task; a consumed one cannot be seen."""
+    async def _at_targets(self, task: TaskFile, missing: Missing) -> list[str]:
+        """Return the target queues of the task that have a copy; a consumed one cannot be seen."""
+        there = []
         for target in task.targets():
             if target.queue is not None and self._configuration.connections[target.connection].is_namespace:
                 found = (await self._contents(task, target.connection, target.queue)).alike(missing)
                 if found is not None:
-                    return found
-        return None
+                    there.append(_name(found))
+        return list(dict.fromkeys(there))
+
+    def _lacking(self, task: TaskFile, missing: Missing, there: Sequence[str]) -> list[str]:
+        """Return the targets that lack a message which other targets have, none if they are not known for sure."""
+        if missing.copies != len(missing.arrived):
+            return []  # of a part there may be several
+        having = {*there, *missing.arrived}
+        routes = [
+            [f"{self._configuration.site(target.connection)}/{target.entity}" for target in route.targets]
+            for route in task.routes
+        ]
+        possible = [names for names in routes if len(names) == missing.expected > 1 and having and having <= {*names}]
+        return [name for name in possible[0] if name not in having] if len(possible) == 1 else []
 
     async def _contents(self, task: TaskFile, alias: str, entity: str) -> Contents:
         key = task.task, alias, entity

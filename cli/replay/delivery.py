@@ -12,6 +12,7 @@ from cli.replay.plan import Plan
 from shared.amqp import map_section, sections
 from shared.amqp.values import string
 from shared.config.files import Configuration
+from shared.config.routes import Target
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.replay import REPLAY
@@ -49,20 +50,33 @@ class ReplayDelivery(PipelineDelivery):
         return self.for_task(self._plan.task, key, raw.encode(), letter.origin.partition)
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
-        """Look for the marks of messages in the queues of the task; what is not there is in doubt."""
-        found = set[str]()
-        prefix = f"{self._plan.name}/"
-        for target in self.tasks[self._plan.task].targets():
-            connection = self._configuration.connections[target.connection]
-            if target.queue is None or connection.setting is None or not connection.is_namespace:
-                continue
-            site = self._configuration.site(target.connection)
-            place = Place(target.connection, site, connection.setting, target.queue)
-            async with contextlib.aclosing(peek(place, self._settings)) as letters:
-                async for letter, _ in letters:
-                    signed = letter.text(REPLAY)
-                    mark = None if signed is None else self.ledger.text_of(signed)
-                    if mark is not None and mark.startswith(prefix):
-                        found.add(mark.removeprefix(prefix))
+        """Look for the marks of messages in the queues of the task; what a target may lack is in doubt."""
+        task = self.tasks[self._plan.task]
+        # Of a message with several targets, one may be in rejects and another may lack it.
+        found = set[str]() if task.rejects is None or task.fans_out else await self._marked(task.rejects)
+        for route in task.routes:
+            is_part = any(
+                len(other.targets) > len(route.targets) and all(target in other.targets for target in route.targets)
+                for other in task.routes
+            )
+            if not is_part:
+                found |= set[str].intersection(*[await self._marked(target) for target in route.targets])
         unknown = await super().answers(to, [each for each in questions if each.key not in found], stopping)
         return {each.key: Answer.SENT for each in questions if each.key in found} | {**unknown}
+
+    async def _marked(self, target: Target) -> set[str]:
+        """Return the keys of the messages that a queue has; other targets do not show what they have."""
+        connection = self._configuration.connections[target.connection]
+        if target.queue is None or connection.setting is None or not connection.is_namespace:
+            return set()
+        found = set[str]()
+        prefix = f"{self._plan.name}/"
+        site = self._configuration.site(target.connection)
+        place = Place(target.connection, site, connection.setting, target.queue)
+        async with contextlib.aclosing(peek(place, self._settings)) as letters:
+            async for letter, _ in letters:
+                signed = letter.text(REPLAY)
+                mark = None if signed is None else self.ledger.text_of(signed)
+                if mark is not None and mark.startswith(prefix):
+                    found.add(mark.removeprefix(prefix))
+        return found

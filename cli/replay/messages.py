@@ -129,7 +129,7 @@ class Messages:
                 if copy is None:
                     self.not_found.append(str(each.sequence_number))
                     continue
-                content = as_it_entered(copy, each._replace(has_expired=True), self._task, SystemClock().now())
+                content = as_it_entered(copy, each._replace(has_expired=True), self._task, (), SystemClock().now())
                 page.append(Letter(content, origin))
             yield page
 

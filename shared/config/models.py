@@ -315,7 +315,7 @@ class TaskFile(Strict):
     @model_validator(mode="after")
     def _joins_for_one_target(self) -> Self:
         verb = next((step.verb() for step in self.editors if step.verb() in _JOINING), None)
-        if verb is not None and len(self.branches()) > len(self.routes):
+        if verb is not None and self.fans_out:
             msg = f"has a route with several targets and the editor {verb}, which joins messages, expected one of them"
             raise ValueError(f"{msg}: a joined message must reach all of its targets in one delivery")
         return self
@@ -337,6 +337,11 @@ class TaskFile(Strict):
         source = self.source
         links = any(step.verb() in {"chain", "verify-chain"} for step in self.editors)
         return source.sessions or source.hub is not None or source.form == "envelope" or links
+
+    @property
+    def fans_out(self) -> bool:
+        """Whether a message may have several targets."""
+        return any(len(route.targets) > 1 for route in self.routes)
 
     @property
     def levers(self) -> Levers:

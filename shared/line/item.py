@@ -94,6 +94,8 @@ class Item(Struct, eq=False):
     joined: Joined | None = None
     followers: Sequence["Item"] = ()
     """What is joined to it."""
+    is_recorded: bool = False
+    """Whether the journal has its result."""
 
     __repr__ = object.__repr__
 

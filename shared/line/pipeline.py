@@ -249,7 +249,8 @@ class Pipeline:
             return error or unwritten
         unsettled = None
         if error is None:
-            progress = partial(self._release_finished, batch, delivery, batch_id) if delivery.can_release else None
+            has_progress = delivery.can_release or self._task.router.fans_out
+            progress = partial(self._note_progress, batch, delivery, batch_id) if has_progress else None
             error = await self._sender.send(batch.items, delivery.deadline, progress)
             items = delivery.unreleased(batch)
             unsettled = await self._settle_editors(items, delivery)
@@ -271,13 +272,15 @@ class Pipeline:
             return None
         return LockLost(f"{self._task.name}: the lock of a message was lost")
 
-    async def _release_finished(self, batch: Batch, delivery: Delivery, batch_id: int) -> None:
-        """Release the messages of *batch* that have their result, while others wait for their targets."""
-        finished = delivery.finished(batch)
+    async def _note_progress(self, batch: Batch, delivery: Delivery, batch_id: int) -> None:
+        """Record the results in *batch* while others wait for their targets, and release what has all of its own."""
+        finished = delivery.finished(batch) if delivery.can_release else {}
         items = [item for items in finished.values() for item in items]
-        if not items or await self._settle_editors(items, delivery) is not None:
+        if items and await self._settle_editors(items, delivery) is not None:
             return
-        if await self._records.decided(items, batch_id, delivery.deadline, is_last=False) is None:
+        copies = [item for item in delivery.unreleased(batch) if item.copies and item.state in OUTCOMES]
+        decided = dict.fromkeys([*items, *copies])
+        if await self._records.decided(decided, batch_id, delivery.deadline, is_last=False) is None:
             delivery.outcomes.update([OUTCOMES[item.state] for item in items])
             await delivery.release(finished)
 

@@ -20,7 +20,7 @@ from shared.line.editor_steps import EditorSteps
 from shared.line.envelopes import Envelopes
 from shared.line.failure import Failure
 from shared.line.item import Item, Original
-from shared.line.rejection import TARGET
+from shared.line.rejection import SHARE, TARGET, targets_in
 from shared.line.routing import Target
 from shared.line.states import WITH_FIRST, Rejection, Stage, State
 from shared.line.task import Task
@@ -156,13 +156,16 @@ class Preparation:
         """Let each of *targets* have an item of its own, and finish those that an earlier delivery has sent."""
         requested = item.original.requested_share(self._task.name).target
         names = [str(target) for target in targets]
-        if requested is not None and requested not in names:
+        wanted = None if requested is None else targets_in(requested, names)
+        if requested is not None and wanted is None:
             description = (
                 f"{TARGET} asks for {requested} only, but the route sends to {', '.join(names)};"
                 " without this property it is sent to all of them"
             )
             self._failure.reject(batch, item, MessageRejected("NoSuchTarget", description), Stage.ROUTED)
             return
+        if wanted is not None and item.message is not None:
+            item.message.set_properties(dict.fromkeys(SHARE))  # the copies that have arrived are without
         is_expired, visited = item in batch.expired, batch.visited.get(item)
         copies = item.fan_out(targets)
         parts = batch.parts[item.original]
@@ -174,7 +177,7 @@ class Preparation:
             known = copy.known(self._accepted)
             if known is not None:
                 copy.recall(known, self._accepted)
-            elif requested not in {None, copy.only_for}:
+            elif wanted is not None and copy.only_for not in wanted:
                 copy.withhold(Outcome.FILTERED, f"{TARGET} asks for {requested} only", Stage.ROUTED)
             elif is_expired:
                 copy.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)

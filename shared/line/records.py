@@ -33,12 +33,15 @@ class Records:
         self, items: Iterable[Item], batch_id: int, deadline: Deadline, *, is_last: bool = True
     ) -> BuswayError | None:
         """
-        Record the outcomes of *items*, whose states are terminal; return the error if that is not possible.
+        Record the outcomes of *items*, whose states are terminal, once; return the error if that is not possible.
 
         What cannot be recorded is kept until the next outcomes are: its messages are delivered again, and then this
         instance only remembers that it has sent some of them. Unless it *is_last*, the delivery records them again.
         """
-        records = [_record(self._task.name, item, has_order=self._task.has_order) for item in items]
+        decided = [item for item in items if not item.is_recorded]
+        if not decided:
+            return None
+        records = [_record(self._task.name, item, has_order=self._task.has_order) for item in decided]
         unwritten, self._unwritten = [*self._unwritten, self._journal.decided(records, batch_id)], []
         while unwritten:
             error = await self._write(unwritten[0], deadline)
@@ -47,6 +50,8 @@ class Records:
                 self._unwritten = [*kept, *self._unwritten][:_MOST_UNWRITTEN]
                 return error
             del unwritten[0]
+        for item in decided:
+            item.is_recorded = True
         return None
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:

@@ -1,5 +1,6 @@
 """A rejected message in `rejects`: as it was received, with the reason in its properties."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from shared.amqp.sections import Sections
@@ -21,12 +22,15 @@ SEQUENCE = "repl-reject-sequence"
 PART = "repl-reject-part"
 PARTS = "repl-reject-parts"
 TARGET = "repl-reject-target"
+SHARE = (PART, PARTS, TARGET, TASK, SOURCE)
+"""What makes a task send a share of a message instead of all."""
 
 WRAPPED_CONTENT_TYPE = "application/vnd.busway.amqp-message"
 
 _PART, _TARGET = PART.encode(), TARGET.encode()
 _PARTITION = "/Partitions/"
 _LONGEST_NUMBER = 9
+_BETWEEN = ";"
 
 
 class Part(NamedTuple):
@@ -42,7 +46,7 @@ class Share(NamedTuple):
 
     part: Part | None = None
     target: str | None = None
-    """One of several targets, as site and entity."""
+    """One of several targets, as site and entity; in a request there may be more, separated by semicolons."""
 
 
 WHOLE = Share()
@@ -69,6 +73,17 @@ def wrapped(rejects: Target, content: bytes, arrival: Arrival, rejection: Reject
     identity = deterministic_id(arrival)
     message.message_id = None if identity is None else string(identity)
     return rejects.outgoing(message)
+
+
+def share_for(task: str, origin: Origin, targets: Sequence[str]) -> dict[str, str]:
+    """Return the properties with which *task* sends a message from *origin* to some of its *targets* only."""
+    return {TASK: task, SOURCE: _place(origin), TARGET: _BETWEEN.join(targets)}
+
+
+def targets_in(requested: str, names: Sequence[str]) -> set[str] | None:
+    """Return the targets that a text requests, None unless all are among *names*."""
+    wanted = {requested} if requested in names else set(requested.split(_BETWEEN))
+    return wanted if wanted <= set(names) else None
 
 
 def requested_share(content: bytes, arrival: Arrival, task: str) -> Share:

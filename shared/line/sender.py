@@ -22,6 +22,9 @@ from shared.protocols import Outgoing
 
 _REJECT_LIMIT = "the limit of rejects in a row"
 
+# What one target has is recorded while another has not answered for this long.
+_PATIENCE_SECONDS = 1.0
+
 # A call of about one transfer: below the 256 KB that the Standard tier takes at once.
 _CALL_BYTES = 200_000
 
@@ -43,7 +46,7 @@ class Sender:
         """
         Send until every item has its result or *deadline* has passed; return the error that keeps the rest.
 
-        *progress* is called after each attempt that left some without.
+        *progress* is called after each attempt that left some without, and while one target lets the others wait.
         """
         attempts = 0
         uncounted = [item for item in items if item.state not in WITH_FIRST]
@@ -55,7 +58,7 @@ class Sender:
                 if not await deadline.pause(min(turn, LONGEST_WAIT_SECONDS), is_retry=False):
                     return TargetUnavailable(f"{self._task}: the batch has no turn before its deadline, by limits.rate")
             while True:
-                errors = await self._attempt(items, uncounted, deadline)
+                errors = await self._attempt(items, uncounted, deadline, progress)
                 attempts += 1
                 if not errors or all(isinstance(each, MessageRejected) for each in errors):
                     return next(iter(errors), None)
@@ -69,7 +72,13 @@ class Sender:
         finally:
             self._accepted.trim(len(items))
 
-    async def _attempt(self, items: Sequence[Item], uncounted: list[Item], deadline: Deadline) -> list[BuswayError]:
+    async def _attempt(
+        self,
+        items: Sequence[Item],
+        uncounted: list[Item],
+        deadline: Deadline,
+        progress: Callable[[], Awaitable[None]] | None,
+    ) -> list[BuswayError]:
         """Make one attempt; return the errors, which are empty if every item has its result."""
         # Two routes may have equal targets: what they send there keeps its order.
         by_target: dict[Target, list[Item]] = {}
@@ -80,9 +89,15 @@ class Sender:
                 if target is not last:
                     last, waiting = target, by_target.setdefault(target, [])
                 waiting.append(item)
-        answers = await asyncio.gather(
-            *(self._send(target, waiting, deadline) for target, waiting in by_target.items())
-        )
+        sending = asyncio.gather(*(self._send(target, waiting, deadline) for target, waiting in by_target.items()))
+        try:
+            if len(by_target) > 1 and progress is not None:
+                answered, _ = await asyncio.wait((sending,), timeout=_PATIENCE_SECONDS)
+                if not answered:
+                    await progress()
+            answers = await sending
+        finally:
+            sending.cancel()  # in vain, unless this attempt was cancelled
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
         attempts.append((_REJECT_LIMIT, self._rejects.admit(uncounted)))

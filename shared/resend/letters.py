@@ -25,10 +25,6 @@ _REJECT_STAMPS = (
     *(rejection.REASON, rejection.DESCRIPTION, rejection.STAGE, rejection.TASK, rejection.SOURCE, rejection.SEQUENCE),
     *(rejection.PART, rejection.PARTS, rejection.TARGET),
 )
-# With these a task sends what was rejected of a message instead of all (`shared.line.rejection`).
-_NEEDED_FOR_A_SHARE = frozenset(
-    (rejection.PART, rejection.PARTS, rejection.TARGET, rejection.TASK, rejection.SOURCE)
-)
 _PARTITIONS = "/Partitions/"
 
 
@@ -154,7 +150,7 @@ class Letter:
 
 def _stamps_to_remove(texts: dict[str, str]) -> dict[str, Value | None]:
     is_share = rejection.PART in texts or rejection.TARGET in texts
-    kept = _NEEDED_FOR_A_SHARE if is_share else frozenset()
+    kept = frozenset(rejection.SHARE if is_share else ())
     return {name: None for name in _REJECT_STAMPS if name in texts and name not in kept}
 
 

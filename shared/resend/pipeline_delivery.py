@@ -20,7 +20,7 @@ from shared.config.outputs import closing_outputs
 from shared.errors import BuswayError, MessageRejected, TargetRefused
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Arrival
-from shared.protocols import Flush, Journal, Outcome, Outgoing, Output, Record, Telemetry
+from shared.protocols import Entry, Flush, Journal, Outcome, Outgoing, Output, Record, Telemetry
 from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.evidence import Answer, Question
 from shared.resend.hub_sink import sink_of
@@ -175,15 +175,20 @@ class _NotedJournal:
         self.arriving = journal.arriving
         self.unreadable = journal.unreadable
         self.departing = journal.departing
-        self.received = journal.received
+        self._left: Counter[str] = Counter()
+
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
+        self._left.update({key_of(entry.arrival): entry.parts for entry in entries})
+        return self._journal.received(entries, batch_id)
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         flush = self._journal.decided(records, batch_id)
-        waiting = {key_of(each.arrival) for each in records if each.outcome is Outcome.RETRY}
-        done = [each.arrival for each in records if key_of(each.arrival) not in waiting]
+        decided = {key_of(each.arrival): each.arrival for each in records}
 
         async def write() -> None:
             await flush()
-            await self._note(done)
+            # What goes to several targets is recorded for each by itself.
+            self._left.subtract([key_of(each.arrival) for each in records if each.outcome is not Outcome.RETRY])
+            await self._note([arrival for key, arrival in decided.items() if self._left[key] <= 0])
 
         return write

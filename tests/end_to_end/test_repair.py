@@ -64,6 +64,39 @@ def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> N
     assert [each.message_id for each in site.arrived("orders")] == ["o-3"]
 
 
+def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: Site) -> None:
+    has_two_targets(site)
+    rows = dead_letter(site, 4)
+    for each in rows[:3]:
+        each |= {"copies": 1, "expected": 2, "arrived": ["east/orders"]}
+    rows[1]["expected"] = 4  # parts, of which nobody knows which one arrived
+    rows[2]["arrived"] = ["east/moon"]  # another route at that time
+    site.missing(rows)
+    applied = site.repair("--apply")
+    assert applied.stdout.count("to east/events only") == 1
+    assert applied.stdout.count("would arrive twice") == 2
+    events, orders = site.arrived("events"), site.arrived("orders")
+    assert [each.message_id for each in events] == ["o-0", "o-3"]
+    assert [each.message_id for each in orders] == ["o-3"]
+    assert set(events[0].application_properties) == {b"n", b"repl-sequence", b"repl-path", b"repl-enqueue-time"}
+
+
+def test_a_message_that_is_in_one_of_its_targets_is_sent_to_the_other(site: Site) -> None:
+    has_two_targets(site)
+    (missing,) = dead_letter(site, 1)
+    with site.east.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage(b"order 0", message_id="o-0", application_properties={"n": 100}))
+    site.missing([missing | {"expected": 2}])
+    assert "to east/events only" in site.repair("--apply").stdout
+    assert [len(site.arrived(queue)) for queue in ("orders", "events")] == [1, 1]
+
+
+def has_two_targets(site: Site) -> None:
+    tasks = site.folder / "tasks" / "all.yaml"
+    both = "[{connection: east, queue: orders}, {connection: east, queue: events}]"
+    tasks.write_text(tasks.read_text().replace("{connection: east, queue: orders}", both, 1))
+
+
 def test_the_ledger_is_next_to_the_runs_or_to_a_copied_manifest(tmp_path: Path) -> None:
     nights = [tmp_path / "out" / "runs" / night / "repair.jsonl" for night in ("a", "b")]
     assert {ledger_of(night) for night in nights} == {tmp_path / "out" / "repaired.jsonl"}

@@ -2,7 +2,7 @@
 
 import itertools
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -194,9 +194,35 @@ def use_numbers_again(folder: Path) -> Plan:
     return {}
 
 
+def send_to_three(journals: Journals, seq: int, at: datetime, *, seen_after: Sequence[timedelta | None]) -> None:
+    """Write a message with three targets that taps watch, each of which saw it after a time, or never."""
+    journals.received(seq, at, at, parts=3, order_key="a-key")
+    for part, (site, after) in enumerate(zip(("east", "north", "south"), seen_after, strict=True)):
+        target, tap = f"{site}/{journals.task}", f"tap-{site}"
+        journals.outcome(seq, at + SECOND, part=part, send_ordinal=part, target=target)
+        if after is not None:
+            numbers: Record = {"target": target, "tap": tap, "order_key": "a-key"}
+            journals.arrived_tap(seq, at, at + after, tgt_seq=us(at + after), **numbers)
+
+
+def lose_the_copy_of_one_target(folder: Path) -> Plan:
+    """Write messages with three targets: one is lost for one of them, one is late and one out of order there."""
+    journals = of_task("three-targets")
+    soon = SECOND, SECOND, SECOND
+    for hour in range(4):
+        send_to_three(journals, AWAKE + hour, START + hour * HOUR + MINUTE, seen_after=soon)
+    send_to_three(journals, 1, AT, seen_after=(SECOND, None, SECOND))
+    send_to_three(journals, 2, AT + MINUTE, seen_after=(SECOND, SECOND, 20 * MINUTE))
+    send_to_three(journals, 3, AT + 21 * MINUTE, seen_after=(SECOND, 3 * MINUTE, SECOND))
+    send_to_three(journals, 4, AT + 22 * MINUTE, seen_after=soon)
+    journals.write(folder)
+    return {journals.task: {1: "missing", 2: "late", 3: "out_of_order"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
+    lose_the_copy_of_one_target,
     lose_a_record_of_the_future,
     dead_letter_one_of_two_with_one_id,
     hand_over_what_the_source_gives_up,

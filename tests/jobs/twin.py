@@ -102,8 +102,6 @@ with seeing as (
                            lambda each: not coalesce(list_contains(list(coalesce(part, 0)) filter (remembered is null), each),
                                                      false))) as unrecorded,
            list_distinct(list({{'id': message_id, 'key': order_key}})) as names, bool_or(repair) as is_repaired,
-           min(journal_time) filter (remembered is null) as arrived,
-           -- None of these messages has two targets.
            bool_or(exists (from watched w where w.task = o.task and w.target = o.target
                                             and o.journal_time not between w.since and w.until)) as is_unwatched
     from outcomes o where outcome = 'sent' group by all
@@ -143,9 +141,19 @@ with seeing as (
     group by all
 ), seen as (
     select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq)) as seen, min("check") as lowest_seen,
-           max("check") as highest_seen, min(tgt_enqueued_time) as arrived, max(order_key) as order_key,
+           max("check") as highest_seen, max(order_key) as order_key,
            min(enqueued_time) as enqueued, list_distinct(list({{'id': message_id, 'key': order_key}})) as seen_names
     from copies group by all
+), arrived_at as (
+    -- A message with several targets has arrived when the last of them has it.
+    select task, src_part, src_seq, max(came) as arrived from (
+        select task, src_part, src_seq, target,
+               coalesce(min(came) filter (is_seen), min(came) filter (not is_seen)) as came
+        from (select task, src_part, src_seq, target, tgt_enqueued_time as came, true as is_seen from copies
+              union all select task, src_part, src_seq, target, journal_time, false from outcomes
+                        where outcome = 'sent' and remembered is null)
+        group by all)
+    group by all
 ), due_kinds as (
     -- Parts of one message differ in their ids or in their content.
     select o.task, o.src_part, o.src_seq, o.target, (o."check", coalesce(o.message_id, e.message_id)) as kind,
@@ -171,12 +179,12 @@ with seeing as (
     from outcomes o join entered e using (task, src_part, src_seq)
     where outcome = 'sent' and remembered is null and not is_watched and e.order_key is not null
 ), firsts as (
-    select *, row_number() over (partition by task, src_part, src_seq order by major, minor) as nth,
+    select *, row_number() over (partition by task, target, src_part, src_seq order by major, minor) as nth,
            max(number) over (partition by task, target, tgt_part, src_part, order_key order by major, minor
                              rows between unbounded preceding and 1 preceding) as highest
     from arrivals
 ), behind as (
-    select task, src_part, src_seq from firsts f where nth = 1 and number < highest and exists (
+    select distinct task, src_part, src_seq from firsts f where nth = 1 and number < highest and exists (
         from arrivals a where a.task = f.task and a.target = f.target and a.order_key = f.order_key
           and a.src_part is not distinct from f.src_part and a.tgt_part is not distinct from f.tgt_part
           and a.number > f.number and a.enqueued >= f.enqueued
@@ -210,7 +218,7 @@ with seeing as (
            case when v.seen > 0 and (s.is_watched or exists (from watched x where x.task = e.task)) then v.seen
                 else greatest(coalesce(s.unwatched, 0) + coalesce(s.unrecorded, 0), coalesce(v.seen, 0))
            end as copies,
-           coalesce(v.arrived, s.arrived) as arrived,
+           a.arrived,
            lowest_out, highest_out, edited, lowest_seen, highest_seen
     from entered e
     full join sent s using (task, src_part, src_seq)
@@ -218,6 +226,7 @@ with seeing as (
     full join seen v using (task, src_part, src_seq)
     left join retried r using (task, src_part, src_seq)
     left join seen_parts p using (task, src_part, src_seq)
+    left join arrived_at a using (task, src_part, src_seq)
 ), counted as (
     select *,
            case when copies > 0 then greatest(coalesce(due, 1), 1) else greatest(coalesce(due, 1), 0) end as expected,

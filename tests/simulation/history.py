@@ -85,12 +85,16 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
                 unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
                 if taps > 1 and not missing and chance.random() < _REMOVES:
                     missing |= remove_copies(world, chance)
+                again = repeated(at_places)
+                if topology.detects and taps < 2:
+                    # That a target has dropped a copy, only a tap there can show.
+                    again = frozenset(draft.name for draft in world.accepted)
                 proof = evidence(
                     world,
                     number,
                     missing - unsure,
                     frozenset(unsure),
-                    repeated(at_places),
+                    again,
                     source_taps=taps > 0,
                     target_taps=taps > 1,
                 )

@@ -44,6 +44,7 @@ from tests.simulation.journal import SimulatedSink
 from tests.simulation.network import Channel
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
+from tests.simulation.topologies import Topology
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -161,9 +162,14 @@ class Instance:
         """Assemble the app and listen."""
         self.context.run(self._start)
 
+    @property
+    def topology(self) -> Topology:
+        """Return that of its world."""
+        return self._world.topology
+
     def begins_to_send(self, place: str, names: set[str]) -> None:
         """Note that it sends messages, perhaps again; two owners of a partition, and two copies, each send one."""
-        topology = self._world.topology
+        topology = self.topology
         if topology.kinds or not topology.taps:
             return
         self._world.sent_again |= {name for name in names if (place, name) in self.sent}

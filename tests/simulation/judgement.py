@@ -112,7 +112,7 @@ def _see(  # noqa: PLR0917 - what, by whom and where
     clock = _ClockOfTap()
     is_hub = path in world.sites[site].namespace.hubs
     tap = Tap(
-        "tap",
+        f"tap of {site}/{path}",
         source.task,
         role,
         watched=watched,

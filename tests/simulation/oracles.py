@@ -146,7 +146,12 @@ def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:
                 accepted=[Copy(draft.key, name) for name, draft in due.items()],
                 delivered=[Copy(originals[each.name].key, each.name) for each in arrived],
                 withheld=frozenset(name for name, draft in due.items() if draft.name in outcomes),
-                rejected=[name for each in rejected for name in originals if _is_of(name, Arrival(each, b""))],
+                rejected=[
+                    name
+                    for each in rejected
+                    for name, draft in originals.items()
+                    if _is_of(name, Arrival(each, b"")) and draft.kind in _kept_from(world, (site, path))
+                ],
                 remaining=remaining,
                 repeatable=Counter(each.name for each in arrived),
             )
@@ -163,7 +168,9 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
     kinds = {name: place.due[name].kind for name in counts if name in place.due}
     found = {
         "lost": gone,
-        "arrived although it was to be withheld": [each for each, kind in kinds.items() if kind in _WITHHELD],
+        "arrived although it was to be withheld": [
+            each for each, kind in kinds.items() if kind in _kept_from(world, (place.site, place.path))
+        ],
         "arrived although it was to go elsewhere": sorted(counts.keys() - place.due.keys()),
         "withheld, and arrived": result.contradicted,
         "out of order": breaks if topology.has_order else (),
@@ -180,6 +187,12 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
             yield f"{place}: {each.name} was changed: {difference}"
         if topology.has_mark and place.site != place.source.site and not _has_mark(each.content):
             yield f"{place}: {each.name} lacks what the rule of the source has set"
+
+
+def _kept_from(world: World, place: tuple[str, str]) -> Sequence[str]:
+    """Return the kinds of messages that must not arrive at a place."""
+    refuses = world.topology.refuses
+    return _WITHHELD if refuses in {None, place} else [kind for kind in _WITHHELD if kind != "heavy"]
 
 
 def _is_of(name: str, arrival: Arrival) -> bool:

@@ -100,7 +100,8 @@ class SenderLink:
 
     def publish(self, content: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""
-        if _HEAVY in content and self.path != "rejected":
+        only = self.channel.owner.topology.refuses
+        if _HEAVY in content and self.path != "rejected" and only in {None, (self.channel.site.name, self.path)}:
             raise Refusal(errors.MESSAGE_SIZE_EXCEEDED, "The received message is too large.")
         publisher_link.publish(self.channel.site.namespace.target(self.path), content, message_format)
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +48,10 @@ class Topology:
     """Whether a copy holds several messages."""
     has_mark: bool = False
     """Whether the rule of the source sets a property."""
+    refuses: tuple[str, str] | None = None
+    """The only place that refuses what is heavy, None if all do."""
+    detects: bool = False
+    """Whether the targets keep no copy twice."""
     taps: int = 2
     """Where taps see what the task of an input has done: 2, at its source and its targets; 1, at its source; 0."""
 
@@ -300,6 +304,44 @@ rejects: {{connection: west, queue: rejected}}
     )
 
 
+def _several(name: str, *, sessions: bool, editors: str = "", more: str = "", detects: bool = False) -> Topology:
+    """Return a task with three targets, one of which refuses what is heavy; with *detects* no copy is kept twice."""
+    copies = replace(queue("orders", sessions=sessions), requires_duplicate_detection=detects)
+    events = HubConfig(name="events", partition_count=_PARTITIONS)
+    flag = ", sessions: true" if sessions else ""
+    places = ("east", "orders"), ("north", "orders"), ("east", "events")
+    last = "{connection: east-hub, hub: events}"
+    if detects:
+        places, last = (*places[:2], ("east", "archive")), "{connection: east, queue: archive}"
+    return Topology(
+        name,
+        (
+            NamespaceConfig(name="west", queues=(queue("orders", sessions=sessions), queue("rejected"))),
+            NamespaceConfig(name="east", queues=(copies, replace(copies, name="archive")), hubs=(events,)),
+            NamespaceConfig(name="north", queues=(copies,)),
+        ),
+        f"""
+task: fan-out
+source: {{connection: west, queue: orders{flag}}}
+{editors}
+routes:
+  - target:
+      - {{connection: east, queue: orders}}
+      - {{connection: north, queue: orders}}
+      - {last}
+rejects: {{connection: west, queue: rejected}}
+{more}
+""",
+        (Input("west", "orders", places, task="fan-out"),),
+        kinds={} if detects else {"east-hub": "event-hubs"},
+        has_order=sessions,
+        splits=bool(editors),
+        refuses=("north", "orders"),
+        detects=detects,
+    )
+
+
+SEVERAL_TARGETS = _several("several targets that detect duplicates", sessions=True, detects=True)
 PAIR = _pair("pair", sessions=False)
 TOPOLOGIES = (
     PAIR,
@@ -316,5 +358,9 @@ TOPOLOGIES = (
     _output_binding(),
     _with_editor("split", "split: {from: json-array}", splits=True),
     _with_editor("batch", "batch: {as: json-array, max_count: 3}", joins=True),
+    _several("several targets", sessions=True),
+    _several("several targets, single dispatch", sessions=False, more="dispatch: single"),
+    _several("several targets of parts", sessions=True, editors="editors: [{split: {from: json-array}}]"),
+    SEVERAL_TARGETS,
 )
 BY_NAME = {each.name: each for each in TOPOLOGIES}

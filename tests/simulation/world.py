@@ -233,6 +233,8 @@ class World:
         self._waiting -= 1
 
     def _kind(self, target: Input) -> str:
+        if self.topology.refuses is not None:
+            return self.chance.choices(("plain", "heavy"), (9, 1))[0]
         if target.choose is None:
             return "plain"
         kinds = ("plain", "express", "unwanted", "poison", "heavy", "brief")

@@ -21,7 +21,7 @@ MESSAGE = (
     "withheld_parts", "expired_parts", "looped_parts", "withheld_as", "expires", "last_retry", "unended_attempts",
     "meant_for", "outcome_hours", "is_repaired",
     # Copies at targets
-    "due_at_tap", "copies_watched", "copies_unwatched", "is_glimpse", "arrived_at", "arrived", "first_arrival",
+    "due_at_tap", "copies_watched", "copies_unwatched", "is_glimpse", "arrived_at", "arrivals",
     "is_round_trip",
     # Content
     "body_in", "id_received", "key_received", "names_sent", "names_seen", "checks_received", "checks_entered",
@@ -88,13 +88,13 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     # The time and order at a tap are those of arrival; in the task's journal they are those of the target's answer.
     shows = F.when(watched, seen).otherwise((sent & ~again) | seen)
     arrival = F.struct(
+        F.coalesce("target", F.lit("")).alias("target"),
+        task.alias("is_by_task"),
         major.alias("major"),
         minor.alias("minor"),
         F.col("is_behind").alias("is_behind"),
-        F.col("target").alias("target"),
+        arrival_time().alias("at"),
     )
-    first_seen = F.min(F.when(shows & tap, arrival))
-    first_sent = F.min(F.when(shows & task, arrival))
     recalled = F.collect_set(F.when(sent & again & ~watched, part))
     original = F.collect_set(F.when(sent & ~again, part))
     grouped = records.groupBy(*schema.KEY).agg(
@@ -147,10 +147,8 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         F.max(F.when(received, F.col("hops"))).alias("hops"),
         F.max(F.when(sent | seen, F.col("target"))).alias("arrived_at"),
         F.max(F.when(task & (F.col("role") == "target"), F.col("target"))).alias("meant_for"),
-        F.coalesce(first_seen, first_sent).alias("first_arrival"),
-        F.coalesce(F.min(F.when(shows & tap, arrival_time())), F.min(F.when(shows & task, arrival_time()))).alias(
-            "arrived"
-        ),
+        # In the order of the targets, at each what taps saw first.
+        F.sort_array(F.collect_set(F.when(shows, arrival))).alias("arrivals"),
         F.max(F.when(sent, micros("journal_time"))).alias("last_sent"),
         F.max(micros("expires_at")).alias("expires"),
         F.max(F.when(received, F.col("message_id"))).alias("id_received"),

@@ -34,7 +34,19 @@ records of its entry or outcome may be lost, whether it was sent to a tap's targ
 stopped, and whether the records of the site on its path refute the path.
 """
 
-JUDGED = (*MESSAGE, *CONTEXT, "copies", "expected", "lag", "altered", "unproven", "findings", "verdict", "note")
+JUDGED = (
+    *MESSAGE,
+    *CONTEXT,
+    "copies",
+    "expected",
+    "arrived",
+    "lag",
+    "altered",
+    "unproven",
+    "findings",
+    "verdict",
+    "note",
+)
 """A message with its verdict; `unproven` are instances that withheld it as expired without proof."""
 
 
@@ -65,7 +77,9 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
     unrecorded = F.array_except("recalled_parts", "original_parts")
     by_task = F.col("sent_unwatched") + F.size(unrecorded)
     copies = seen_watched + F.greatest(by_task, seen_unwatched)
-    counted = messages.withColumns(
+    # A message with several targets has arrived when the last of them has it.
+    firsts = F.filter("arrivals", _is_first_of_target)
+    counted = messages.withColumn("arrived", F.array_max(F.transform(firsts, lambda each: each["at"]))).withColumns(
         {
             "copies": copies,
             "arrived_parts": arrived_parts(F.col("parts_unwatched")),
@@ -114,7 +128,7 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
         "looped": F.col("is_round_trip") & (entered | arrived),
         "altered": F.col("altered").isNotNull(),
         "duplicated": F.col("copies") > F.least("arrived_parts", "expected"),
-        "out_of_order": on_time & F.coalesce(F.col("first_arrival.is_behind"), F.lit(False)),
+        "out_of_order": on_time & F.exists(firsts, lambda each: F.coalesce(each["is_behind"], F.lit(False))),
         # A dead letter keeps its enqueued time, and when it was dead-lettered is not on record.
         "late": on_time & F.col("given_up_by").isNull() & F.coalesce(F.col("lag") > late_after, F.lit(False)),
     }
@@ -142,6 +156,12 @@ def with_verdict(messages: DataFrame, end: datetime, settings: Settings) -> Data
         .withColumn("note", _note(is_over))
         .select(*JUDGED)
     )
+
+
+def _is_first_of_target(arrival: Column, number: Column) -> Column:
+    """Return whether no other of the sorted `arrivals` at the same target is before the one with this *number*."""
+    before = F.get(F.col("arrivals"), F.when(number > 0, number - 1).otherwise(F.lit(0)))
+    return (number == 0) | (before["target"] != arrival["target"])
 
 
 def _is_proven_expiry() -> Callable[[Column], Column]:
@@ -225,7 +245,7 @@ def _altered() -> Column:
 
 
 def _is_mixed() -> Column:
-    """Return whether a tap saw the content of one part with the id of another one."""
+    """Return whether a tap saw the content of one part, or of another target, with the id of another one."""
     sent, seen = (F.transform(name, lambda place: place["identity"]) for name in ("due_at_tap", "copies_watched"))
     # An outcome without its `received` record may lack its id.
     has_ids = F.forall("names_sent", lambda each: each["message_id"].isNotNull())

@@ -2,8 +2,9 @@
 The manifest of missing and of expired messages: what `busway repair` needs to find and recognise a copy of each.
 
 Shape: JSON lines. The first describes the manifest, each other one a message. Times are microseconds since 1970 UTC,
-       digests are those of the journal. `places` lists where a copy may still be: the `dead-letters` of the source, a
-       `hub` until its retention ends, and the entity of each `tap` that saw it, with the number there.
+       digests are those of the journal. `arrived` lists the targets that have a copy. `places` lists where a copy may
+       still be: the `dead-letters` of the source, a `hub` until its retention ends, and the entity of each `tap` that
+       saw it, with the number there.
 """
 
 import json
@@ -51,7 +52,7 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
         is_same = is_same & missing[name].eqNullSafe(entries[f"of_{name}"])
     columns = (
         "task", "src_site", "src_entity", "src_part", "src_seq", "message_id", "order_key", "meant_for", "copies",
-        "expected", "last_reason", "verdict",
+        "expected", "arrived_targets", "last_reason", "verdict",
     )  # fmt: skip
     rows = (
         missing.join(entries, is_same, "left")
@@ -70,7 +71,9 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
 
 
 def _with_places(row: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in row.items() if name != "seen"}, "places": places(row)}
+    found = {name: value for name, value in row.items() if name not in {"seen", "arrived_targets"}}
+    # Only a message with several targets is missing where it has arrived elsewhere.
+    return found | {"arrived": row["arrived_targets"] or None, "places": places(row)}
 
 
 def places(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -67,6 +67,7 @@ def tables_of_messages(
         (F.col("lag") / 1000).alias("lag_milliseconds"),
         F.timestamp_micros("arrived").alias("arrived_time"),
         *("arrived_at", "meant_for"),
+        F.array_distinct(F.transform("arrivals", lambda each: each["target"])).alias("arrived_targets"),
         F.timestamp_micros("expires").alias("expires_at"),
         *("body_size", "given_up_by", "hops"),
         F.coalesce("attempts", F.lit(1)).alias("attempts"),

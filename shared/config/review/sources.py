@@ -120,7 +120,7 @@ def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
     if task.rejects is None:
         seen = f"rejected messages go to the dead-letter queue of {network.label(task.source)}"
-        if len(task.branches()) > len(task.routes):
+        if task.fans_out:
             seen += "; one that a single target refuses is resent to all of them"
         yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
         return
