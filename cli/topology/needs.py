@@ -224,7 +224,8 @@ class _Collector:
         for task in self.configuration.tasks:
             deliveries = 1 if task.source.dead_letter else deliveries_for(task.limits.hold)
             window = min(max(SHORTEST_WINDOW, LOCK * deliveries), LONGEST_WINDOW)
-            for target in task.targets():
+            # Not of `rejects`: what several parts or targets refuse, or again after a resend, has one id.
+            for _, _, _, target in task.branches():
                 needed = self.target(target, task.task)
                 if needed.name.kind is Kind.HUB:
                     continue

@@ -215,7 +215,7 @@ class Line:
             if self.route.target is Kind.HUB:
                 return await asyncio.gather(read_hub(at_east, path), rejects)
             if self.route.target is Kind.SESSIONS:
-                counts = Counter(self._broker.inspect("east", lambda namespace: _sessions(namespace, path)))
+                counts = Counter(self._broker.inspect("east", lambda namespace: sessions_of(namespace, path)))
                 return await asyncio.gather(read_sessions(east_client, path, counts), rejects)
             names, rejected = await asyncio.gather(
                 read_queue(east_client, path, len(self.stored("east", path))), rejects
@@ -274,7 +274,7 @@ def _enveloped(namespace: Namespace) -> list[str]:
     return [named(event.content) for body in bodies for event in open_envelope(body)]
 
 
-def _sessions(namespace: Namespace, path: str) -> list[str]:
+def sessions_of(namespace: Namespace, path: str) -> list[str]:
     received = [Message.received(each, Origin("", "")) for each in _messages(namespace, path)]
     return [str(each.session_id) for each in received]
 

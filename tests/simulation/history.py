@@ -71,7 +71,7 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
     world = World(plan.seed, topology, scale, plan.most_faults, loses)
     found: list[str] = []
     proof = None
-    with _seeded(plan.seed):
+    with seeded(plan.seed):
         try:
             if not world.run():
                 found.append("it did not come to rest")
@@ -147,7 +147,7 @@ def outcomes_of(world: World) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Draw from the seed what the product draws at random."""
     chance, urandom = random.Random(seed), os.urandom
     state = random.getstate()

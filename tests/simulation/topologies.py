@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -306,7 +307,11 @@ rejects: {{connection: west, queue: rejected}}
 
 def _several(name: str, *, sessions: bool, editors: str = "", more: str = "", detects: bool = False) -> Topology:
     """Return a task with three targets, one of which refuses what is heavy; with *detects* no copy is kept twice."""
-    copies = replace(queue("orders", sessions=sessions), requires_duplicate_detection=detects)
+    copies = replace(
+        queue("orders", sessions=sessions),
+        requires_duplicate_detection=detects,
+        duplicate_detection_history_time_window=timedelta(hours=2),
+    )
     events = HubConfig(name="events", partition_count=_PARTITIONS)
     flag = ", sessions: true" if sessions else ""
     places = ("east", "orders"), ("north", "orders"), ("east", "events")
@@ -341,7 +346,8 @@ rejects: {{connection: west, queue: rejected}}
     )
 
 
-SEVERAL_TARGETS = _several("several targets that detect duplicates", sessions=True, detects=True)
+THREE_TARGETS = _several("several targets", sessions=True)
+DETECTING_TARGETS = _several("several targets that detect duplicates", sessions=True, detects=True)
 PAIR = _pair("pair", sessions=False)
 TOPOLOGIES = (
     PAIR,
@@ -358,9 +364,9 @@ TOPOLOGIES = (
     _output_binding(),
     _with_editor("split", "split: {from: json-array}", splits=True),
     _with_editor("batch", "batch: {as: json-array, max_count: 3}", joins=True),
-    _several("several targets", sessions=True),
+    THREE_TARGETS,
     _several("several targets, single dispatch", sessions=False, more="dispatch: single"),
     _several("several targets of parts", sessions=True, editors="editors: [{split: {from: json-array}}]"),
-    SEVERAL_TARGETS,
+    DETECTING_TARGETS,
 )
 BY_NAME = {each.name: each for each in TOPOLOGIES}

@@ -295,6 +295,14 @@ REJECTS_NEED_SESSION = _check(
     "use a queue without sessions",
     needs_entities=True,
 )
+REJECTS_DETECT_DUPLICATES = _check(
+    _WARNING,
+    "rejects-detect-duplicates",
+    "The entity for rejected messages drops one with the id of an earlier one: of a message that several targets or "
+    "parts refuse, all but the first, and one that is rejected again after it was resent.",
+    "use an entity without duplicate detection for `rejects`",
+    needs_entities=True,
+)
 
 # Time to live
 

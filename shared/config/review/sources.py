@@ -124,6 +124,10 @@ def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
             seen += "; one that a single target refuses is resent to all of them"
         yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
         return
+    taker = network.entities.taker(network.connection(task.rejects.connection), task.rejects)
+    if taker is not None and taker.requires_duplicate_detection:
+        seen = f"{network.label(task.rejects)} detects duplicates"
+        yield Finding(checks.REJECTS_DETECT_DUPLICATES, network.place(task, "rejects"), seen)
     node = network.target_node(task.rejects)
     for branch in task.branches():
         if network.target_node(branch.target) == node:

@@ -304,7 +304,7 @@ def test_envelopes_are_opened_exactly_where_they_are_sent(
 
 def test_every_check_is_found_in_a_golden_set_or_here() -> None:
     findings = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
-    here = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_review*.py"))
+    here = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     assert [
         check.name for check in CHECKS if f" {check.name}: " not in findings and f'"{check.name}"' not in here
     ] == []

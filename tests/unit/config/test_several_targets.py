@@ -149,3 +149,15 @@ def test_a_loop_through_the_second_target_is_found(found: Callable[..., Any]) ->
     several = f"target: [{to('east')[8:]}, {to('north')[8:]}]"
     back = task("back", "{connection: north, queue: orders}", to("west"), more="loop_prevention: off\n")
     assert "endless-loop" in names(found(task("copy", SOURCE, several, more="loop_prevention: off\n"), back))
+
+
+def test_rejects_with_duplicate_detection_lose_what_two_targets_refuse(
+    found: Callable[..., Any], tmp_path: Path
+) -> None:
+    rejected = {"Name": "rejected", "Properties": {"RequiresDuplicateDetection": True}}
+    assert "rejects-detect-duplicates" in names(found(task("copy", SOURCE, to("east")), north={"Queues": [rejected]}))
+    folder = tmp_path / "plan"
+    folder.mkdir()
+    written(folder, f"target: {THREE}")
+    needed = {str(needed.name): needed.needs for needed in load_needs(folder)[1].namespaces["WEST"].values()}
+    assert "requires_duplicate_detection" not in needed["queue rejected"]
