@@ -37,14 +37,14 @@ class Passage:
         self.sent = 0
         source = task.source
         self.source = entity_named(f"{source.connection}/{source.entity}", configuration)
-        target = task.routes[0].target
+        target = next(iter(task.branches())).target
         self.target = entity_named(f"{target.connection}/{target.queue}", configuration)
         self._target = Source(connection=target.connection, queue=target.queue)
 
     @classmethod
     def of(cls, configuration: Configuration, task: TaskFile, access: Access) -> Self | str:
         """Return the way of *task*, or why it cannot be used."""
-        target = task.routes[0].target
+        target = next(iter(task.branches())).target
         ends = (configuration.connections[each].end for each in (task.source.connection, target.connection))
         if task.source.hub is not None or target.queue is None or not all(end.has_dead_letters for end in ends):
             return f"{task.task}: expected a way from a queue or subscription to a queue of Service Bus"

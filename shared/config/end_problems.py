@@ -76,7 +76,7 @@ def _of_targets(task: TaskFile, connections: Mapping[str, Connection], place: st
 
 
 def _of_one_name(task: TaskFile, connections: Mapping[str, Connection], place: str) -> Iterator[Problem]:
-    """Yield targets of one route that journals and rejects could not tell apart."""
+    """Yield targets of one route that journals and rejects could not distinguish."""
     seen: dict[tuple[int, str, str], str] = {}
     for branch in task.branches():
         alias = branch.target.connection

@@ -288,7 +288,7 @@ class Pipeline:
         """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""
         if not self._settling:
             return None
-        # Editors know nothing of copies: what one target has is not sent.
+        # For an editor a message is sent once all its targets have it.
         whole = (item for item in items if not item.copies or item is item.copies[0])
         outcomes = [(item.arrival, outcome) for item in whole if (outcome := item.common_outcome) is not None]
         try:

@@ -5,7 +5,7 @@ Where rejected messages go: to `rejects`, or to the dead-letter queue of the sou
 2. `rejects` gets a message as it was received, or wrapped if it refuses that. If it refuses both forms, the message
    goes to the dead-letter queue of the source, or stays at the source.
 3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others. It waits
-   until the other parts and targets of the message have their results: the source delivers it no more.
+   until the other parts and targets of the message have their results: the source no longer delivers it.
 """
 
 from collections.abc import Sequence

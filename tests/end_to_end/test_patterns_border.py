@@ -121,6 +121,30 @@ def test_split_sends_each_message_to_one_target_in_session_order(tmp_path: Path)
         assert pattern.host.stop() == 0
 
 
+def test_fan_out_sends_each_message_to_all_targets_of_its_route_in_session_order(tmp_path: Path) -> None:
+    with RunningPattern(EXAMPLES / "fan-out", tmp_path) as pattern:
+        amounts = [2000 if number % 3 == 0 else 5 for number in range(EACH)]
+        pattern.send(
+            "west",
+            "orders",
+            [
+                ServiceBusMessage(f"{number}", session_id=key, application_properties={"amount": amount})
+                for number, amount in enumerate(amounts)
+                for key in KEYS
+            ],
+        )
+        large = [str(number) for number, amount in enumerate(amounts) if amount >= 1000]
+        all_orders = [str(number) for number in range(EACH)]
+        expected = {("east", "orders"): all_orders, ("north", "orders"): all_orders, ("west", "audit"): large}
+        reads = [(place, key) for place in expected for key in KEYS]
+        taking = [partial(pattern.take, *place, len(expected[place]), key) for place, key in reads]
+        for (place, _), messages in zip(reads, pattern.at_once(*taking), strict=True):
+            assert [str(each) for each in messages] == expected[place]
+        pattern.wait_until_drained()
+        assert pattern.active("west", "orders-rejected") == 0
+        assert pattern.host.stop() == 0
+
+
 def test_validation_accepts_orders_and_rejects_the_rest_with_a_reason(tmp_path: Path) -> None:
     line = {"article": "screw", "quantity": 5}
     with RunningPattern(EXAMPLES / "validation", tmp_path) as pattern:

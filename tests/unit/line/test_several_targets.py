@@ -39,7 +39,7 @@ def three(*outputs: OutputThatAccepts) -> list[OutputThatAccepts]:
     return [*outputs, *(OutputThatAccepts() for _ in SITES[len(outputs) :])]
 
 
-def told(line: Line) -> list[tuple[int | None, Outcome, str | None]]:
+def outcomes_by_part(line: Line) -> list[tuple[int | None, Outcome, str | None]]:
     return [(record.part, record.outcome, record.target) for record in line.journal.records]
 
 
@@ -64,7 +64,7 @@ def test_each_target_gets_every_message_in_order_and_has_its_record() -> None:
     assert line.run(delivered(1), delivered(2)) == {Outcome.SENT: 6}
     assert [output.ids("orders") for output in outputs] == [["m-1", "m-2"]] * 3
     places = [f"{site}/orders" for site in SITES]
-    assert told(line) == [(part, Outcome.SENT, place) for _ in (1, 2) for part, place in enumerate(places)]
+    assert outcomes_by_part(line) == [(part, Outcome.SENT, place) for _ in (1, 2) for part, place in enumerate(places)]
 
 
 def test_the_copies_for_targets_of_one_kind_are_the_same_bytes() -> None:
@@ -86,7 +86,7 @@ def test_only_the_target_that_was_away_gets_a_redelivered_message() -> None:
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1), delivered(2))
     # What the others have is on record while the target is away: after a kill the journal shows it.
-    assert told(line) == [
+    assert outcomes_by_part(line) == [
         *[(part, Outcome.SENT, f"{SITES[part]}/orders") for _ in (1, 2) for part in (0, 2)],
         *[(1, Outcome.RETRY, "north/orders")] * 2,
     ]
