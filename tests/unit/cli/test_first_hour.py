@@ -2,12 +2,13 @@
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from cli.first_hour.answers import Answer, AnswerFile, Verdict, public
-from cli.first_hour.steps import STEPS
+from cli.first_hour.steps import STEPS, most_holds
 
 PAGE = (Path(__file__).parents[3] / "docs/first-hour.md").read_text(encoding="utf-8")
 
@@ -37,6 +38,13 @@ def test_the_file_is_complete_after_each_step_and_a_step_that_is_repeated_replac
         (2, "not as expected"),
     ]
     assert found["where"] == "this machine"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "hold", "deliveries"), [(11, 15, 0), (20, 15, 1), (60, 15, 4), (60, 50, 1), (20, 50, 0)]
+)
+def test_each_hold_of_an_outage_may_cost_a_delivery(minutes: int, hold: int, deliveries: int) -> None:
+    assert most_holds(minutes, timedelta(minutes=hold)) == deliveries
 
 
 def test_the_page_has_every_step_with_its_command_in_the_same_order() -> None:
