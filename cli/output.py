@@ -39,8 +39,3 @@ def fail(problems: Iterable[object]) -> NoReturn:
     """Print *problems* to standard error and end the command with exit code 1."""
     print_problems(problems)
     raise typer.Exit(1)
-
-
-def print_ready(*words: str) -> None:
-    """Print the line that the process which started this one waits for."""
-    print("ready", *words, flush=True)
