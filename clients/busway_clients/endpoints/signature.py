@@ -35,6 +35,8 @@ def verify(content: bytes, public_keys: Mapping[str, bytes], where: str) -> byte
     signed = json_object(content, where)
     if not signed.keys() >= _MEMBERS:
         raise EndpointUnresolved(f"{where}: is not signed, expected a signature by {', '.join(sorted(public_keys))}")
+    if unknown := sorted(signed.keys() - _MEMBERS):
+        raise EndpointUnresolved(f"{where}: has {unknown[0]!r} beside its signature, expected nothing unsigned")
     header = json_object(_decoded(signed["protected"], where), f"{where}: protected")
     if header.get("alg") != _ALGORITHM or "crit" in header:
         raise EndpointUnresolved(f"{where}: is signed with {header.get('alg')!r}, expected {_ALGORITHM} and no crit")
@@ -50,11 +52,12 @@ def verify(content: bytes, public_keys: Mapping[str, bytes], where: str) -> byte
     public_key = load_pem_public_key(public_keys[key])
     if not isinstance(public_key, Ed25519PublicKey):
         raise EndpointUnresolved(f"{where}: the public key {key!r} is of another kind, expected Ed25519")
+    payload = _decoded(signed["payload"], where)
     try:
         public_key.verify(_decoded(signed["signature"], where), f"{signed['protected']}.{signed['payload']}".encode())
     except InvalidSignature as error:
         raise EndpointUnresolved(f"{where}: the signature by {key!r} is wrong; the document was changed") from error
-    return _decoded(signed["payload"], where)
+    return payload
 
 
 def sign(document: bytes, private_key: bytes, key: str) -> bytes:
@@ -92,6 +95,10 @@ def _encoded(content: bytes) -> str:
 
 def _decoded(text: object, where: str) -> bytes:
     try:
-        return base64.b64decode(f"{text}{'=' * (-len(str(text)) % 4)}", altchars=b"-_", validate=True)
+        found = base64.b64decode(f"{text}{'=' * (-len(str(text)) % 4)}", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise EndpointUnresolved(f"{where}: the signed document is invalid, expected base64url") from error
+    # Only one spelling: Python also takes the other alphabet, and bits that no byte has.
+    if not isinstance(text, str) or _encoded(found) != text:
+        raise EndpointUnresolved(f"{where}: the signed document is invalid, expected base64url")
+    return found

@@ -20,6 +20,7 @@ from busway_clients.endpoints.severable_http import SeverableConnections
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CHUNK_BYTES = 16_384
+_MOST_DIGITS = 18
 
 
 class _Response(NamedTuple):
@@ -110,8 +111,10 @@ class UrlSource:
         content = b""
         while len(content) <= LONGEST_DOCUMENT_BYTES and (piece := response.read1(_CHUNK_BYTES)):
             content += piece
-        announced = response.headers.get("Content-Length", "")
-        if announced.isdecimal() and len(content) < min(int(announced), LONGEST_DOCUMENT_BYTES + 1):
+        # More digits announce more than is read.
+        announced = response.headers.get("Content-Length", "")[:_MOST_DIGITS]
+        expected = int(announced) if announced.isascii() and announced.isdecimal() else 0
+        if len(content) < min(expected, LONGEST_DOCUMENT_BYTES + 1):
             raise EndpointUnresolved(f"{self._where}: the response ended after {len(content)} of {announced} bytes")
         return content
 

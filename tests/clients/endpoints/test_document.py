@@ -1,8 +1,10 @@
 """The endpoint document, its signature, and what is none."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,17 @@ def read_signed(content: bytes, public_keys: Any) -> Any:
     return DocumentReader("send", "file", public_keys, DOMAINS).answer(content, NOW)
 
 
+def altered(content: bytes, name: str, change: Callable[[Any], object]) -> bytes:
+    members = json.loads(content)
+    return json.dumps({**members, name: change(members.get(name))}).encode()
+
+
+def other_spelling(text: str) -> str:
+    """Return a Base64 text of the same 64 bytes, with other bits after the last one."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    return text[:-1] + letters[letters.index(text[-1]) ^ 1]
+
+
 EXPIRES = "2027-01-01T00:00Z"
 
 
@@ -121,6 +134,13 @@ def test_a_signed_document_is_read_with_the_key_that_it_names() -> None:
         (sign(document("west"), PRIVATE, "new").replace(b'"signature": "', b'"signature": "A'), "is invalid|is wrong"),
         (sign(document(), PRIVATE, "new").replace(b'"protected": "', b'"protected": "!'), "is invalid"),
         (sign(b"[]", PRIVATE, "new"), "is empty"),
+        *(
+            (altered(sign(document(), PRIVATE, "new"), name, change), "expected base64url")
+            for name in ("payload", "protected", "signature")
+            for change in (lambda _: "\ud800", lambda text: text + "\n", lambda text: text + "=", lambda _: [1])
+        ),
+        (altered(sign(document(), PRIVATE, "new"), "signature", other_spelling), "expected base64url"),
+        (altered(sign(document(), PRIVATE, "new"), "header", lambda _: {"alg": "none"}), "has 'header' beside"),
     ],
 )
 def test_invalid_signature_is_reported(content: bytes, expected: str) -> None:

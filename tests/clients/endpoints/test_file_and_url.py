@@ -162,6 +162,7 @@ def test_url_is_requested_with_the_etag(site: WebSite) -> None:
         ((503, {}, b"busy"), "answered 503"),
         ((404, {}, b""), "answered 404"),
         ((200, {"Content-Length": "500"}, document("east", 2)[:100]), "ended after 100 of 500"),
+        ((200, {"Content-Length": "9" * 5000}, document("east", 2)[:100]), f"ended after 100 of {10**18 - 1} bytes"),
         ((200, {}, document("east", 2)[:100]), "perhaps half-written"),
         ((200, {}, b"x" * 100_000), "more than 65,536 bytes"),
         ((304, {}, b""), None),
