@@ -5,6 +5,7 @@ A step that fails does not stop the others, except those that need what it shoul
 next plan finds.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,13 @@ from azure.servicebus.management import SqlRuleAction, SqlRuleFilter
 
 from cli.output import print_problems, problems_of
 from cli.topology.difference import Action, Step
+from cli.topology.live import setting_of
 from cli.topology.model import Kind, Name, Setting, SubscriptionRule, text_of
 from cli.topology.plan import Plan, SitePlan
 from cli.topology.plan_text import print_step, verdict
 from cli.topology.settings import pascal
 from cli.topology.sites import Access, open_client
-from shared.ends.service_bus.administration import create_subscription_with_rule, translated
+from shared.ends.service_bus.administration import IsBeingChanged, create_subscription_with_rule, translated
 from shared.errors import BuswayError, TargetRefused
 from shared.rules import CorrelationFilter
 
@@ -26,11 +28,15 @@ if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient
 
 
+_ATTEMPTS, _PAUSE_SECONDS = 5, 2.0
+
+
 class Application:
     """Takes the steps of a plan in all namespaces."""
 
-    def __init__(self, plan: Plan, access: Access, *, prune: bool) -> None:
-        """Take the deletions too if they are to be *prune*d."""
+    def __init__(self, plan: Plan, access: Access, *, prune: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Take the deletions too if they are to be *prune*d; *sleep* while somebody else changes an entity."""
+        self._sleep = sleep
         self.done: list[Step] = []
         self.failed: list[Step] = []
         self.skipped: list[Step] = []
@@ -82,16 +88,13 @@ class Application:
             self.skipped.append(step)
             print_step(alias, step, f"skipped, because it needs {parent}")
             return
-        try:
-            _carry_out(client, step)
-        except AzureError as error:
-            failure: BuswayError = translated(error, f"{alias} {step.name}")
-        except TargetRefused as error:
-            failure = error
-        except ValueError as error:
-            # The client checks some texts and numbers itself.
-            failure = TargetRefused(f"{alias} {step.name}: is refused: {error}")
-        else:
+        failure = self._attempt(client, alias, step)
+        for _ in range(_ATTEMPTS - 1):
+            if not isinstance(failure, IsBeingChanged):
+                break
+            self._sleep(_PAUSE_SECONDS)
+            failure = self._attempt(client, alias, step)
+        if failure is None:
             self.done.append(step)
             print_step(alias, step, "")
             return
@@ -99,6 +102,20 @@ class Application:
         if step.action is Action.CREATE:
             self._missing.add((alias, step.name.key))
         print_step(alias, step, str(failure))
+
+    @staticmethod
+    def _attempt(client: "ServiceBusAdministrationClient", alias: str, step: Step) -> BuswayError | None:
+        """Carry out a step, and return why it failed."""
+        try:
+            _carry_out(client, step)
+        except AzureError as error:
+            return translated(error, f"{alias} {step.name}")
+        except TargetRefused as error:
+            return error
+        except ValueError as error:
+            # The client checks some texts and numbers itself.
+            return TargetRefused(f"{alias} {step.name}: is refused: {error}")
+        return None
 
 
 def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
@@ -160,11 +177,22 @@ def _update(client: "ServiceBusAdministrationClient", name: Name, settings: Mapp
     parts = name.parts
     match name.kind:
         case Kind.QUEUE:
-            client.update_queue(_with(client.get_queue(*parts), settings))
+            queue = client.get_queue(*parts)
+            if not _has(queue, settings):
+                client.update_queue(_with(queue, settings))
         case Kind.TOPIC:
-            client.update_topic(_with(client.get_topic(*parts), settings))
+            topic = client.get_topic(*parts)
+            if not _has(topic, settings):
+                client.update_topic(_with(topic, settings))
         case _:
-            client.update_subscription(parts[0], _with(client.get_subscription(*parts), settings))
+            found = client.get_subscription(*parts)
+            if not _has(found, settings):
+                client.update_subscription(parts[0], _with(found, settings))
+
+
+def _has(present: object, settings: Mapping[str, Setting]) -> bool:
+    """Return whether nothing is left to change: an update would end the links of everybody (azure-service-bus 365)."""
+    return all(setting_of(name, getattr(present, name)) == value for name, value in settings.items())
 
 
 def _with(present: Any, settings: Mapping[str, Setting]) -> Any:  # noqa: ANN401 - any of the client's descriptions

@@ -42,6 +42,9 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
+_PARTITIONS = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A setting that differs, with the reason for which it must not."""
@@ -182,6 +185,10 @@ def _changes(need: Needed, entity: Entity) -> Iterator[Change]:
             "requires_duplicate_detection"
         ):
             continue
+        if setting == "max_size_in_megabytes" and entity.settings.get("enable_partitioning") and isinstance(has, int):
+            has //= _PARTITIONS  # the service shows the sum (Azure/azure-service-bus issue 229)
+        if setting == "default_message_time_to_live" and entity.settings.get("forward_to"):
+            continue  # the service takes it away from what forwards (Azure/azure-cli issue 8424)
         if not _satisfies(each, has):
             yield Change(setting, has, each.value, each.reason)
 

@@ -64,10 +64,11 @@ def read_service_bus(client: "ServiceBusAdministrationClient", topics: Iterable[
 
 def _entity(kind: Kind, parts: tuple[str, ...], properties: object, rules: tuple[SubscriptionRule, ...] = ()) -> Entity:
     names = (name for name, known in SETTINGS.items() if kind in known.kinds)
-    return Entity(Name(kind, parts), {name: _setting(name, getattr(properties, name, None)) for name in names}, rules)
+    return Entity(Name(kind, parts), {name: setting_of(name, getattr(properties, name, None)) for name in names}, rules)
 
 
-def _setting(name: str, value: Any) -> Setting:  # noqa: ANN401 - whatever the SDK returns
+def setting_of(name: str, value: Any) -> Setting:  # noqa: ANN401 - whatever the SDK returns
+    """Return a property of the SDK as plans compare it."""
     if name in _DURATIONS:
         length = parse_duration(value) if isinstance(value, str) else value
         return None if length is None or length >= NEVER else length

@@ -25,6 +25,7 @@ _SIGNS = {
 }
 _HIDDEN = frozenset(("user_metadata",))
 _MOST_TASKS = 3
+_INTERRUPTS = "ends the links of all its senders and receivers; what they hold is delivered again, sessions are lost"
 _WIDTH = 74
 
 
@@ -136,6 +137,8 @@ def _step_lines(step: Step) -> Iterator[str]:
         yield from (f"    {each}" for each in settings)
         if step.rule is not None:
             yield f"    only rule: {step.rule}"
+    if step.action is Action.CHANGE:
+        yield f"    {_INTERRUPTS}"
     for change in step.changes:
         yield f"    {change}"
         yield f"      {change.reason}"

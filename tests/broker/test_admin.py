@@ -182,6 +182,14 @@ def test_requiring_sessions_cannot_be_changed(client: ServiceBusAdministrationCl
         client.update_queue(queue)
 
 
+def test_all_rules_are_listed_although_a_page_has_25(client: ServiceBusAdministrationClient) -> None:
+    """Azure/azure-service-bus issue 330."""
+    for number in range(60):
+        client.create_rule("events", "all", f"rule-{number:02}")
+    pages = [[rule.name for rule in page] for page in client.list_rules("events", "all").by_page()]
+    assert [len(page) for page in pages] == [25, 25, 11]
+
+
 def test_lists_are_paged(client: ServiceBusAdministrationClient) -> None:
     for number in range(5):
         client.create_queue(f"page-{number}")

@@ -2,7 +2,7 @@
 The ATOM API of a namespace: requests in, documents out, no sockets.
 
 1. Paths: `<queue or topic>`, `<topic>/Subscriptions/<name>`, and for a rule `…/Rules/<name>` below that.
-2. PUT creates an entity; with If-Match it updates an existing one. Lists take $skip and $top, 100 at most.
+2. PUT creates an entity; with If-Match it updates an existing one. Lists take $skip and $top, 100 at most, 25 of rules.
 3. The answer to a refused request is an Error document whose Code is the status.
 
 Source: Microsoft Learn, "Service Bus REST API"; the administration clients of azure-servicebus and @azure/service-bus.
@@ -29,12 +29,15 @@ from local.broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 
 MAX_PAGE = 100
+_MAX_RULES_PAGE = 25
+"""Whatever $top asks for: Azure/azure-service-bus issue 330."""
 
 _PATH = re.compile(
     r"(?P<entity>.+?)(?P<subscriptions>/subscriptions(?:/(?P<subscription>[^/]+)(?P<rules>/rules(?:/(?P<rule>[^/]+))?)?)?)?",
     re.IGNORECASE,
 )
 _LISTS = {"$resources/queues": "queues", "$resources/topics": "topics"}
+_FIREWALL = 40111
 _STATUS = {
     errors.NOT_FOUND: HTTPStatus.NOT_FOUND,
     errors.ENTITY_ALREADY_EXISTS: HTTPStatus.CONFLICT,
@@ -78,8 +81,9 @@ class AtomResponse:
 def refused(refusal: Refusal, now: int) -> AtomResponse:
     """Return the answer to a refused request."""
     status = _STATUS.get(refusal.condition, HTTPStatus.BAD_REQUEST)
+    code = _FIREWALL if "Ip has been prevented" in refusal.description else status.value * 100
     detail = (
-        f"SubCode={status.value}00. {refusal.description} "
+        f"SubCode={code}. {refusal.description} "
         f"TrackingId:{uuid.uuid4()}, SystemTracker:busway, Timestamp:{iso_time(now)}"
     )
     return AtomResponse(status, write_error(status, detail))
@@ -241,7 +245,8 @@ class Atom:
         book = subscription.rule_book
         if name is None:
             _expect(request, "GET")
-            return self._feed(request, [_ruled(subscription, each) for each in book.definitions])
+            found = [_ruled(subscription, each) for each in book.definitions]
+            return self._feed(request, found, _MAX_RULES_PAGE)
         match request.method:
             case "GET":
                 return self._entry(request, _ruled(subscription, book.find(name)))
@@ -268,8 +273,8 @@ class Atom:
     def _created(self, request: AtomRequest, entry: Entry) -> AtomResponse:
         return replace(self._entry(request, entry), status=HTTPStatus.CREATED)
 
-    def _feed(self, request: AtomRequest, entries: list[Entry]) -> AtomResponse:
-        page = Page(_number(request, "$skip", 0), max(1, min(_number(request, "$top", MAX_PAGE), MAX_PAGE)))
+    def _feed(self, request: AtomRequest, entries: list[Entry], most: int = MAX_PAGE) -> AtomResponse:
+        page = Page(_number(request, "$skip", 0), max(1, min(_number(request, "$top", most), most)))
         namespace = self._namespace
         now = milliseconds(namespace.clock)
         document = write_feed(request.path, entries, page, base=request.base, author=namespace.name, now=now)

@@ -197,7 +197,7 @@ def _check_access(access: Access, request: web.BaseRequest, path: str) -> None:
         raise Refusal(UNAUTHORIZED_ACCESS, "MissingToken: the request has no Authorization header.")
     grant = access.by_signature(token, path)
     if not grant.covers(path.lower(), _MANAGE, access.now):
-        raise Refusal(UNAUTHORIZED_ACCESS, "Unauthorized access. 'Manage' claim(s) are required.")
+        raise Refusal(UNAUTHORIZED_ACCESS, "Manage,EntityRead claims are required for this operation.")
 
 
 def _may_send(access: Access, request: web.BaseRequest, target: str) -> bool:

@@ -153,6 +153,8 @@ class Administration:
     # Checks
 
     def _check_targets(self, config: QueueConfig | SubscriptionConfig) -> None:
+        if config.requires_session and config.forward_to is not None:
+            raise _bad("Bad Request.")  # Azure/azure-service-bus issue 317
         for target in (config.forward_to, config.forward_dead_lettered_messages_to):
             if target is None:
                 continue
@@ -168,7 +170,9 @@ class Administration:
     def _check_update(entity: Entity, config: _Config) -> None:
         for name in _FIXED:
             if getattr(config, name, None) != getattr(entity.config, name, None):
-                raise _bad(f"{entity.path}: {name} of an entity that exists cannot be changed")
+                kind = type(entity).__name__
+                setting = "".join(map(str.capitalize, name.split("_")))
+                raise _bad(f"The value for the {setting} property of an existing {kind} cannot be changed.")
 
     def _updated(self, entity: Entity, before: _Config, path: str) -> None:
         entity.times.updated_at = milliseconds(self._namespace.clock)

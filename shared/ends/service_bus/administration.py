@@ -31,15 +31,34 @@ _ATOM = "{http://www.w3.org/2005/Atom}"
 _TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
 _ENDPOINT = re.compile(r"(?i)(^|;)\s*Endpoint\s*=\s*([^;]+)")
 _EMULATOR = re.compile(r"(?i)(^|;)\s*UseDevelopmentEmulator\s*=\s*true")
+_SUB_CODE = re.compile(r"SubCode=(\d{5})")
 _DETAIL = re.compile(r"<Detail>(.*?)</Detail>", re.DOTALL)
 _LONGEST_DETAIL = 300
 _RETRIES = 3
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 _NETWORK_SECONDS = 20
+_ROLE = "give the identity the role Azure Service Bus Data Owner, or use a key with the right Manage"
+_REMEDIES = {
+    40111: ("is closed by its firewall", "admit this address or its subnet in the networking of the namespace"),
+    40112: ("is closed by its firewall", "admit this address or its subnet in the networking of the namespace"),
+    40300: ("has as many as its quota allows", "delete what is not needed, or take another tier"),
+    40301: ("does not allow this now", "wait until it is active, and run the command again"),
+    40501: ("has as many SQL filters as a topic may have", "use correlation filters, or another topic"),
+    40502: ("has as many correlation filters as a topic may have", "use another topic"),
+    40503: ("has as many subscriptions as a topic may have", "use another topic"),
+    41000: ("is gone", "run the command again"),
+}
+"""What an answer means, and what to do, by its sub-code: ManagementClientConstants of azure-service-bus-dotnet."""
+_FIREWALL, _QUOTA = 40111, 40300
+_IN_PROGRESS = 40901
 
 
 class DoesNotExist(TargetRefused):
     """The namespace has no such entity."""
+
+
+class IsBeingChanged(TargetUnavailable):
+    """Somebody else changes the entity at this moment: the same request may pass a little later."""
 
 
 class _PlainTransport(RequestsTransport):  # type: ignore[misc]  # azure-core imports it lazily, without a type
@@ -230,16 +249,17 @@ def translated(error: AzureError, place: str) -> BuswayError:
     detail = _detail(error)
     if status is None and isinstance(error, ClientAuthenticationError):
         return TargetRefused(f"{place}: no token: {detail} (sign in with az login, or set a connection string)")
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        what = "does not know this key or identity" if status == HTTPStatus.UNAUTHORIZED else "does not allow this"
-        remedy = "give the identity the role Azure Service Bus Data Owner, or use a key with the right Manage"
+    code = _sub_code(error, detail)
+    if code in _REMEDIES:
+        what, remedy = _REMEDIES[code]
         return TargetRefused(f"{place}: {what}: {detail} ({remedy})")
+    if status == HTTPStatus.UNAUTHORIZED:
+        return TargetRefused(f"{place}: does not know this key or identity: {detail} ({_ROLE})")
     if status == HTTPStatus.NOT_FOUND:
         return DoesNotExist(f"{place}: does not exist: {detail} (check the name, or run the command again)")
     if status == HTTPStatus.CONFLICT:
-        return TargetUnavailable(
-            f"{place}: is being changed by someone else, or exists meanwhile: {detail} (run the command again)"
-        )
+        kind = IsBeingChanged if code == _IN_PROGRESS else TargetUnavailable
+        return kind(f"{place}: is being changed by someone else, or exists meanwhile: {detail} (run the command again)")
     if status == HTTPStatus.BAD_REQUEST:
         return TargetRefused(f"{place}: is refused: {detail} (change it in the task or in topology.yaml)")
     if status is not None and status not in _PASSING and status < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -247,12 +267,30 @@ def translated(error: AzureError, place: str) -> BuswayError:
     return TargetUnavailable(f"{place}: cannot be reached: {detail} (check the address and the network, then repeat)")
 
 
+def _sub_code(error: AzureError, detail: str) -> int | None:
+    """
+    Return the sub-code of an answer, which says more than its status, None without one.
+
+    A 401 may be the firewall, and a 403 is a quota or a state, never a missing right.
+    """
+    match = _SUB_CODE.search(detail) or _SUB_CODE.search(_document(error))
+    if "Ip has been prevented" in detail:
+        return _FIREWALL
+    if match is None and isinstance(error, HttpResponseError) and error.status_code == HTTPStatus.FORBIDDEN:
+        return _QUOTA
+    return None if match is None else int(match[1])
+
+
+def _document(error: AzureError) -> str:
+    # The client drops the document of some answers from its own text.
+    response = error.response if isinstance(error, HttpResponseError) else None
+    return "" if response is None else response.text()
+
+
 def _detail(error: AzureError) -> str:
     """Return what the service says, in one line, without the document around it."""
     message = str(error.message)
-    # The client drops the document of some answers from its own text.
-    response = error.response if isinstance(error, HttpResponseError) else None
-    match = _DETAIL.search("" if response is None else response.text()) or _DETAIL.search(message)
+    match = _DETAIL.search(_document(error)) or _DETAIL.search(message)
     text = match[1] if match else message.splitlines()[0] if message else type(error).__name__
     text = printable(" ".join(text.split())).rstrip(".")
     return text if len(text) <= _LONGEST_DETAIL else text[:_LONGEST_DETAIL] + "…"

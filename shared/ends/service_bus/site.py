@@ -112,7 +112,9 @@ class ServiceBusSite:
             try:
                 async with asyncio.timeout(_SECONDS):
                     found = client.list_subscriptions_runtime_properties(topic)
-                    return TopicDeadLetters({each.name: each.dead_letter_message_count or 0 async for each in found})
+                    return TopicDeadLetters(
+                        {each.name: max(0, each.dead_letter_message_count or 0) async for each in found}
+                    )
             except ResourceNotFoundError as error:
                 raise TargetRefused(f"{self._site}/{topic}: it does not exist") from error
             except (AzureError, OSError, TimeoutError) as error:
@@ -154,7 +156,8 @@ class ServiceBusSite:
         except (AzureError, OSError, TimeoutError) as error:
             self._note_missing_counts(error)
             return None
-        return (found.dead_letter_message_count if is_dead else found.active_message_count) or 0
+        # Counts lag, and have been negative (Azure/azure-service-bus issue 653).
+        return max(0, (found.dead_letter_message_count if is_dead else found.active_message_count) or 0)
 
     async def _properties(self, client: ServiceBusAdministrationClient, path: str) -> _Properties:
         """Return the properties of a queue or subscription: one request for its messages and its dead letters."""

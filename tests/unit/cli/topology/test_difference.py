@@ -87,6 +87,26 @@ def test_settings_that_are_fixed_at_creation_come_with_a_way_round() -> None:
     assert "create another queue" in obstacle.way_round
 
 
+@pytest.mark.parametrize(
+    ("has", "changes"),
+    [
+        ({"enable_partitioning": True, "max_size_in_megabytes": 16 * 1024}, 0),  # the service shows the sum
+        ({"enable_partitioning": True, "max_size_in_megabytes": 16 * 2048}, 1),
+        ({"enable_partitioning": False, "max_size_in_megabytes": 16 * 1024}, 1),
+        ({"forward_to": "other", "default_message_time_to_live": None, "max_size_in_megabytes": 1024}, 0),
+        ({"forward_to": None, "default_message_time_to_live": None, "max_size_in_megabytes": 1024}, 1),
+    ],
+)
+def test_what_the_service_changes_by_itself_is_no_difference(has: dict[str, Setting], changes: int) -> None:
+    queue = Name(Kind.QUEUE, ("q",))
+    needs = {
+        "max_size_in_megabytes": Need(1024, "topology.yaml says so", must=True),
+        "default_message_time_to_live": Need(timedelta(days=14), "topology.yaml says so", must=True),
+    }
+    found = difference({queue.key: Needed(queue, needs)}, Namespace([Entity(queue, has)]))
+    assert len(found.steps) == changes
+
+
 def test_a_queue_with_the_name_of_a_needed_topic_is_an_obstacle() -> None:
     topic, queue = Name(Kind.TOPIC, ("orders",)), Name(Kind.QUEUE, ("Orders",))
     found = difference({topic.key: Needed(topic)}, Namespace([Entity(queue)]))
