@@ -88,6 +88,10 @@ def test_identity_by_property_and_messages_without_it(
     effects = Effects()
     consume(application, entity, effects, identity=by_property("order"))
     assert effects.done == {"first": 1, "bare": 2}
+    labelled = [ServiceBusMessage(text, subject="order-7") for text in ("by label", "its copy")]
+    application.call(application.passive(entity).send(labelled))
+    consume(application, entity, effects, identity=lambda message: message.subject)
+    assert effects.done == {"first": 1, "bare": 2, "by label": 1}
     application.call(application.passive(entity).send(ServiceBusMessage("bare")))
     consume(application, entity, effects, identity=by_property("order"), without_identity="dead-letter")
     assert effects.done["bare"] == 2
