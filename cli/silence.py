@@ -14,7 +14,7 @@ _SETTING = "BUSWAY_SILENCE_SECONDS"
 _FIRST_SECONDS = 2.0
 _NEXT_SECONDS = 5.0
 
-_subject = "its first answer"
+_subject = ""
 
 
 def waits_for(what: str) -> None:
@@ -67,6 +67,7 @@ def _speak(command: Callable[[], str | None], stream: TextIO, is_heard: threadin
     while not is_heard.wait(seconds):
         # The command may have ended with its stream.
         with contextlib.suppress(ValueError, OSError):
-            stream.write(f"busway {command() or ''}: waits for {_subject}, {time.monotonic() - started:.0f} s\n")
+            state = f"waits for {_subject}" if _subject else "is at work"
+            stream.write(f"busway {command() or ''}: {state}, {time.monotonic() - started:.0f} s\n")
             stream.flush()
         seconds = _NEXT_SECONDS

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import typer
 
 from cli.durations import age_text
-from cli.output import fail
+from cli.output import print_problems, problems_of
+from cli.silence import waits_for
 from shared.errors import BuswayError
 from shared.printable import json_line, printable
 from shared.resend.groups import Group, Groups, document
@@ -26,11 +27,12 @@ _LEFT_SHOWN = 10
 
 
 async def print_list(places: Sequence[Place], selection: Selection, *, singly: bool, as_json: bool) -> None:
-    """Print the groups of each entity, or *singly* each message; one of several that cannot be read comes last."""
+    """Print the groups of each entity, or *singly* each message; end with code 1 if one cannot be read."""
     now = datetime.now(UTC)
-    failed: list[BuswayError] = []
+    has_failed = False
     for number, place in enumerate(places):
         groups = Groups(place, now)
+        waits_for(str(place))
         try:
             async for letter, _ in peek(place, os.environ):
                 if not selection.takes(letter):
@@ -43,15 +45,16 @@ async def print_list(places: Sequence[Place], selection: Selection, *, singly: b
         except BuswayError as error:
             if len(places) == 1:
                 raise
-            failed.append(error)
+            print_problems(problems_of(error))
+            has_failed = True
             continue
         if as_json and not singly:
             typer.echo(json_line(groups.document()))
         elif not as_json and not (singly and groups.count):
             typer.echo("\n" * (number > 0) + "\n".join(lines(groups)))
     print_unevaluated(selection.unevaluated)
-    if failed:
-        fail(failed)
+    if has_failed:
+        raise typer.Exit(1)
 
 
 def lines(found: Groups) -> Iterator[str]:

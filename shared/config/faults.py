@@ -35,7 +35,7 @@ _KINDS = {
     "model_attributes": "a mapping",
     "set": "a list",
     "string": "text",
-    "time_delta": "an ISO 8601 duration, such as PT30S or PT0.08S",
+    "time_delta": "a duration, such as 30s, 5m or PT0.08S",
     "tuple": "a list",
     "url": "an address",
 }

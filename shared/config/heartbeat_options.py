@@ -6,14 +6,14 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from shared.editors.options import Strict
+from shared.editors.options import AS_WRITTEN, Strict
 
 
 class HeartbeatOptions(Strict):
     """A message that the app sends through each route of the task to see it arrive; docs/heartbeats.md."""
 
-    every: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(hours=1))]
-    """ISO 8601 duration from one to the next, such as PT1M."""
+    every: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(hours=1)), AS_WRITTEN]
+    """Time from one to the next, such as 1m."""
     visible: bool = False
     """
     Whether all who read a source hub, or a target queue or hub, may see heartbeats. Without it a hub cannot be the

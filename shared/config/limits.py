@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from shared.editors.options import Strict
+from shared.editors.options import AS_WRITTEN, Strict
 from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
 from shared.line.task import DEFAULT_REJECTS_IN_A_ROW
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS
@@ -15,8 +15,8 @@ from shared.time_limit import DEFAULT_SECONDS
 class StampedLife(Strict):
     """A time to live that is set on every copy."""
 
-    stamp: Annotated[timedelta, Field(strict=False, gt=timedelta(0), le=timedelta(milliseconds=2**32 - 1))]
-    """ISO 8601 duration, such as PT2M."""
+    stamp: Annotated[timedelta, Field(strict=False, gt=timedelta(0), le=timedelta(milliseconds=2**32 - 1)), AS_WRITTEN]
+    """The life, such as 2m or PT2M."""
 
 
 class LoopPrevention(Strict):
@@ -37,14 +37,14 @@ class Limits(Strict):
     each good one, up to a hundred times (ten times for what a target refuses); `off` for no limit. A webhook has none
     by default, because it has many senders.
     """
-    edit_time: Annotated[timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60))] = (
-        timedelta(seconds=DEFAULT_SECONDS)
-    )
+    edit_time: Annotated[
+        timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60)), AS_WRITTEN
+    ] = timedelta(seconds=DEFAULT_SECONDS)
     """
-    ISO 8601 duration of processor time that an editor may take for each 256 KiB of a message, such as PT0.5S; one that
+    Processor time that an editor may take for each 256 KiB of a message, such as 500ms or PT0.5S; one that
     takes longer is rejected. A `python` editor has ten times as long, by the clock.
     """
     rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Messages per second that each instance sends at most, all lanes together; by default as many as it can."""
-    hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
-    """ISO 8601 duration for which a delivery waits for its targets; must stay below the timeout in host.json."""
+    hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD), AS_WRITTEN] = DEFAULT_HOLD
+    """How long a delivery waits for its targets; must stay below the timeout in host.json."""

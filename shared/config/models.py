@@ -4,10 +4,12 @@ The models of `config/connections.yaml` and `config/tasks/*.yaml`.
 The JSON schema in `config/task.schema.json` is generated from `TaskFile` and `shared.config.journal_models.TapFile`.
 """
 
+import contextlib
 from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     Discriminator,
     Field,
     Tag,
@@ -22,6 +24,7 @@ from shared.config.limits import Limits, LoopPrevention, StampedLife
 from shared.config.routes import Branch, PartitionId, Route, Target
 from shared.config.steps import EditorStep
 from shared.config.throughput import MOST_LANES, Levers, Throughput
+from shared.durations import written
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.ends.kind import Kind
 from shared.ends.registry import kind, kinds, names
@@ -185,6 +188,15 @@ def _kind_of(value: object) -> str:
     return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
 
 
+def _no_bare_life(value: object) -> object:
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, str) and written(value) is not None:
+            raise ValueError(
+                f"is '{value}', expected 'keep', 'remaining' or, to set it on every copy, {{stamp: {value}}}"
+            )
+    return value
+
+
 class TaskFile(Strict):
     """One replication task."""
 
@@ -210,6 +222,7 @@ class TaskFile(Strict):
     ttl: Annotated[
         Annotated[Literal["keep", "remaining"], Tag("word")] | Annotated[StampedLife, Tag("mapping")],
         Discriminator(_kind_of),
+        BeforeValidator(_no_bare_life),
     ] = "keep"
     loop_prevention: Annotated[
         Annotated[Literal[False], Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)

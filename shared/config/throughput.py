@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.editors.options import Strict
+from shared.editors.options import AS_WRITTEN, Strict
 
 MOST_LANES = 64
 
@@ -35,8 +35,8 @@ class Levers(NamedTuple):
 class Throughput(Strict):
     """What decides how the messages of a task are taken; docs/operations.md has the rule."""
 
-    round_trip: Annotated[timedelta, Field(strict=False, ge=timedelta(0), le=timedelta(seconds=10))]
-    """ISO 8601 duration of a round trip from the app to its farthest target, such as PT0.08S."""
+    round_trip: Annotated[timedelta, Field(strict=False, ge=timedelta(0), le=timedelta(seconds=10)), AS_WRITTEN]
+    """The round trip from the app to its farthest target, such as 80ms."""
     sessions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """How many sessions have messages at a time; needed if the source has sessions."""
     plan: Literal["flex-consumption", "premium", "dedicated"] = "flex-consumption"

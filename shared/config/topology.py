@@ -10,13 +10,14 @@ from typing import Annotated
 from pydantic import Field, RootModel
 
 from shared.config.models import Rule
-from shared.editors.options import Strict
+from shared.editors.options import AS_WRITTEN, Strict
 
 TOPOLOGY = "topology.yaml"
 
-type Duration = Annotated[timedelta, Field(strict=False, gt=timedelta(0))]
-type Lock = Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(minutes=5))]
-type Window = Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=20), le=timedelta(days=7))]
+type Duration = Annotated[timedelta, Field(strict=False, gt=timedelta(0)), AS_WRITTEN]
+type Lock = Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(minutes=5)), AS_WRITTEN]
+type Window = Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=20), le=timedelta(days=7)), AS_WRITTEN]
+type Retention = Annotated[timedelta, Field(strict=False, ge=timedelta(hours=1), le=timedelta(days=90)), AS_WRITTEN]
 type Deliveries = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
@@ -65,7 +66,9 @@ class HubSettings(Strict):
     """Settings of an event hub, and consumer groups of applications."""
 
     partitions: Annotated[int, Field(ge=1, le=1024)] | None = None
-    retention: Annotated[timedelta, Field(strict=False, ge=timedelta(hours=1), le=timedelta(days=90))] | None = None
+    retention: (
+        Annotated[timedelta, Field(strict=False, ge=timedelta(hours=1), le=timedelta(days=90)), AS_WRITTEN] | None
+    ) = None
     consumer_groups: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 

@@ -13,7 +13,7 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.values import int_, string
 from shared.editors.content.envelopes import Entry, Envelope, Format, envelope
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival
 from shared.message.message import Message
@@ -40,7 +40,7 @@ class BatchOptions(Strict):
     """Largest number of messages in an envelope."""
     max_bytes: Annotated[int, Field(ge=1, le=100 * 1024 * 1024)] = 192 * 1024
     """Largest body of an envelope in bytes; a message that is larger is rejected."""
-    within: Annotated[timedelta, Field(strict=False, gt=timedelta())] | None = None
+    within: Annotated[timedelta, Field(strict=False, gt=timedelta()), AS_WRITTEN] | None = None
     """Longest time between the enqueued times of the first and the last message of an envelope."""
     content_type: Annotated[str, Field(pattern=r"^[!-~]+/[ -~]+$")] | None = None
     """Content type of envelopes; by default that of the format."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Value
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts
 from shared.editors.state.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedIds
 from shared.editors.state.store import ContainerName, Store
 from shared.editors.validate import PropertyName
@@ -42,7 +42,7 @@ class DeduplicateOptions(Strict):
     """The id: an application property, in any case, or a broker property as sys.MessageId."""
     per_session: bool = False
     """Whether the same id in another session is another message."""
-    window: Annotated[timedelta, Field(strict=False, gt=timedelta(), le=timedelta(days=7))]
+    window: Annotated[timedelta, Field(strict=False, gt=timedelta(), le=timedelta(days=7)), AS_WRITTEN]
     """How long an id is remembered after its message was sent; P7D at most."""
     max_count: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """Largest number of ids that are remembered; the oldest are forgotten first."""

@@ -16,7 +16,7 @@ from shared.editors.lookup.columns import Column, Enrichment, enrichment, enrich
 from shared.editors.lookup.json_members import with_members
 from shared.editors.lookup.table_source import BlobSource, FileSource, Reloaded, Source
 from shared.editors.lookup.tables import FORMATS, BrokenTableError, by_key, key_text, rows_of
-from shared.editors.options import Step, Strict, TaskFacts, configured_file
+from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts, configured_file
 from shared.editors.state.store import Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
@@ -111,7 +111,7 @@ class EnrichOptions(Strict):
     """What happens to a message whose key is not in the table; `default` adds the default values."""
     default: dict[str, str | int | float | bool | None] | None = None
     """Values by column for messages whose key is not in the table."""
-    refresh: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1))] = timedelta(minutes=1)
+    refresh: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1)), AS_WRITTEN] = timedelta(minutes=1)
     """How often to check for a new version of the table, at the next delivery."""
     facts: dict[NewProperty, Fact] = Field(default_factory=dict)
     """Facts about the message's arrival by the names of the application properties to set."""

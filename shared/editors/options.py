@@ -5,15 +5,17 @@ Each editor has its own file, with a `Step`, which is its entry in a task file, 
 The step's only field has the editor's verb as its alias. `shared.config.steps.STEPS` lists the steps.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from shared.clock import Clock
+from shared.durations import written
 from shared.errors import ConfigError
 from shared.message.arrival import Origin
 from shared.protocols import BatchEditor, Editor, Secrets
@@ -22,6 +24,18 @@ from shared.time_limit import DEFAULT_SECONDS
 
 FOLDER = "folder"
 """Key of the configuration folder, a Path, in the validation context."""
+
+
+def _as_written(value: object) -> object:
+    # Other text, and a duration that is too long, is refused by pydantic.
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, str) and (duration := written(value)) is not None:
+            return duration
+    return value
+
+
+AS_WRITTEN = BeforeValidator(_as_written, json_schema_input_type=str)
+"""Lets a duration be written as people do: 80ms, 5m, 2h, or ISO 8601."""
 
 
 class TaskFacts(NamedTuple):

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from shared.clock import Clock
 from shared.editors.content.body import body_or_nothing
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames, attach, digest
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.message.message import Message
@@ -30,7 +30,7 @@ class SignOptions(Strict):
     """Id of the key to use, if it is not the last of the set."""
     properties: BoundNames | None = None
     """Application properties, and broker properties as sys.MessageId, that the signature covers besides the body."""
-    lifetime: Annotated[timedelta, Field(strict=False, gt=timedelta(0))] | None = None
+    lifetime: Annotated[timedelta, Field(strict=False, gt=timedelta(0)), AS_WRITTEN] | None = None
     """How long the signature is valid; by default without limit."""
     into: Annotated[str, Field(min_length=1)] = SIGNATURE
     """Application property for the signature."""

@@ -99,7 +99,7 @@ def test_an_empty_pair_gets_what_its_tasks_need_and_a_second_run_changes_nothing
     assert rule.name == "busway"
     assert rule.action is not None
     assert rule.action.sql_expression == "SET replication = 1"
-    assert client.get_queue("orders-rejected").requires_duplicate_detection is True
+    assert client.get_queue("orders-rejected").requires_duplicate_detection is False
 
 
 def test_a_replica_is_marked_from_the_first_message_on(pair: Pair) -> None:

@@ -145,6 +145,7 @@ def test_messages_of_a_queue_are_replayed_from_their_copies_with_their_own_numbe
         for n in range(3)
     ]
     more = {"v": 1, "role": "source", "observer": "task", "outcome": "received"}
+    more |= {"instance": "i-1", "batch_id": 1, "journal_time": enqueued}
     with gzip.open(folder / "i-1.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(each | more) + "\n" for each in [*records, records[0]])
     # The copies are in another queue, with other numbers.

@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, Sho
 from jobs.reconcile.journal import schema
 
 _BLOCK = 1 << 24
+_LONGEST_LINE = 16 << 20
 """Bytes of text that are parsed at once."""
 
 _KINDS = {
@@ -65,7 +66,7 @@ def _blocks(file: pa.NativeFile) -> Iterator[bytes]:
         if newline:
             yield b"".join((rest, whole, newline))
             rest = begun
-        elif len(rest) > _BLOCK:
+        elif len(rest) > _LONGEST_LINE:
             raise NotFaultless("a line that is too long")
         else:
             rest += piece

@@ -15,6 +15,8 @@ from shared.message.peeked import PeekedMessage
 
 MESSAGES_AT_ONCE = 250
 _TIMEOUT_SECONDS = 30.0
+# Somebody waits: an entity that has not answered by then is reported.
+_FIRST_TIMEOUT_SECONDS = 8.0
 
 
 class Peeker:
@@ -24,15 +26,17 @@ class Peeker:
         """Peek at the entity of *origin*."""
         self._connection = connection
         self._origin = origin
+        self._timeout_seconds = _FIRST_TIMEOUT_SECONDS
 
     async def peek(self, first: int, count: int = MESSAGES_AT_ONCE) -> list[PeekedMessage]:
         """Return up to *count* messages from sequence number *first* on; raises TargetUnavailable."""
         try:
-            contents = await self._connection.peek(first, count, _TIMEOUT_SECONDS)
+            contents = await self._connection.peek(first, count, self._timeout_seconds)
         except (AzureError, OSError) as error:
             where = f"{self._origin.site}/{self._origin.entity}"
             reason = "it forwards its messages" if FORWARDS in str(error) else type(error).__name__
             raise TargetUnavailable(f"{where}: it cannot be peeked, {reason}") from error
+        self._timeout_seconds = _TIMEOUT_SECONDS
         return [PeekedMessage.of(content, self._origin) for content in contents]
 
     async def peek_all(self) -> AsyncGenerator[list[PeekedMessage]]:
