@@ -3,7 +3,7 @@
 import json
 import shutil
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -13,6 +13,7 @@ from shared.journal.record import Record
 from shared.printable import printable
 
 _COLUMNS = 80
+_MOST_ENDS = 10
 _TEXT_AT = 28
 _SECONDS_FROM = 10_000_000
 
@@ -47,8 +48,13 @@ def _end_of(hop: Hop) -> str:
                 f"A tap saw it in {printable(seen[-1].get('target', 'the target'))}; {hop.place.task} has no outcome."
             )
         return f"{hop.place.task} has no outcome on record: it still holds the message, or its instance ended."
-    text = trace([_complete(outcome)])[0].text
-    return f"At {moment(outcome['journal_time'])} UTC {hop.place.task} {printable(text)}."
+    counts = Counter(trace([_complete(record)])[0].text for record in hop.outcomes)
+    texts = [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
+    if hop.unrecorded:
+        texts.append(f"has no outcome for {hop.unrecorded} more")
+    if len(texts) > _MOST_ENDS:
+        texts[_MOST_ENDS:] = [f"{len(texts) - _MOST_ENDS} others"]
+    return f"At {moment(outcome['journal_time'])} UTC {hop.place.task} {printable('; '.join(texts))}."
 
 
 def _paragraph(number: int, hop: Hop) -> list[str]:

@@ -39,10 +39,26 @@ class Hop(NamedTuple):
         return min([*known, int(self.records[0]["journal_time"])])
 
     @property
+    def outcomes(self) -> list[Record]:
+        """The task's last outcome for each part and target of the message, in the order of their numbers."""
+        last: dict[int, Record] = {}
+        for record in self.records:
+            if record["observer"] == "task" and record["outcome"] not in _WITHOUT_END:
+                last[record.get("part") or 0] = record
+        return [last[part] for part in sorted(last)]
+
+    @property
     def outcome(self) -> Record | None:
-        """The task's last outcome, None if it has recorded none."""
-        found = [each for each in self.records if each["observer"] == "task" and each["outcome"] not in _WITHOUT_END]
-        return found[-1] if found else None
+        """The task's last outcome, or that of a part or target that still waits; None if it has recorded none."""
+        found = self.outcomes
+        waiting = [record for record in found if record["outcome"] == "retry"]
+        return max(waiting or found, key=lambda record: int(record["journal_time"]), default=None)
+
+    @property
+    def unrecorded(self) -> int:
+        """How many parts and targets have no outcome on record, if others have one."""
+        parts = max((int(record.get("parts") or 1) for record in self.records), default=1)
+        return max(parts - len(self.outcomes), 0)
 
     def changes(self) -> list[str]:
         """Return what the editors of the task changed, as far as the journal has it."""

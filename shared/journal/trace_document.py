@@ -91,9 +91,9 @@ def _notes(record: Record) -> Iterator[str]:
     if record.get("given_up_by"):
         yield f"dead-lettered by {record['given_up_by']}"
     if (record.get("parts") or 1) > 1:
-        yield f"split into {record['parts']} parts"
+        yield f"for {record['parts']} parts or targets"
     if record.get("part") is not None:
-        yield f"part {record['part']}"
+        yield f"part or target {record['part']}"
     if record.get("edited"):
         yield "changed by an editor"
     if record.get("remembered"):

@@ -42,7 +42,7 @@ def _step(record: Row) -> Step:
     by_tap = record["observer"] == "tap"
     observer = f"tap {record['tap'] or '(unnamed)'}" if by_tap else f"task {record['task']}"
     part = record["part"]
-    text = _TEXTS[record["outcome"]](record) + (f"; part {part} of a split message" if part is not None else "")
+    text = _TEXTS[record["outcome"]](record) + (f"; part or target {part}" if part is not None else "")
     return Step(moment(record["journal_time"]), observer, text)
 
 
@@ -53,7 +53,7 @@ def _received(record: Row) -> str:
     if record["given_up_by"]:
         text += f", dead-lettered by {record['given_up_by']}"
     if (record["parts"] or 1) > 1:
-        text += f", to be split into {record['parts']} parts"
+        text += f", for {record['parts']} parts or targets"
     return text
 
 

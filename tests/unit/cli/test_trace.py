@@ -80,6 +80,7 @@ class Sites:
         renames: bool = False,
         output: Output | None = None,
         times: int = 1,
+        others: Sequence[Target] = (),
     ) -> bytes | None:
         """Let a task carry a batch with a message *times* times, and return what arrived at the target, or None."""
         self.clock.advance(0.25)
@@ -89,7 +90,7 @@ class Sites:
             task,
             Origin(*source),
             [Rename()] if renames else [],
-            Router([Route(Target(accepting, *target), parse_filter("unwanted IS NULL"))]),
+            Router([Route(Target(accepting, *target), parse_filter("unwanted IS NULL"), others=others)]),
             Target(OutputThatAccepts(), "west", "rejected"),
             Keep(),
             LoopGuard(),
@@ -203,6 +204,16 @@ def test_a_message_that_is_delivered_again_is_not_sent_again(tmp_path: Path) -> 
     text = traced_folder(sites, "twice")
     assert "copy did not send it again: the target had accepted it before" in text
     assert "None" not in text
+
+
+def test_the_end_of_a_message_names_each_of_its_targets(tmp_path: Path) -> None:
+    sites = Sites(tmp_path / "journal")
+    others = [Target(OutputThatAccepts(), "north", "orders"), Target(OutputThatIsDown(), "south", "orders")]
+    sites.carry("fan", delivered(1, message_id="three"), ("west", "orders"), ("east", "orders"), others=others)
+    end = traced_folder(sites, "three").partition("1. fan")[0]
+    for number, text in enumerate(("sent it, and east/orders accepted it", "sent it, and north/orders accepted it")):
+        assert f"{text}; part or target {number}" in end
+    assert "will retry at south/orders" in end
 
 
 def traced_folder(sites: Sites, message_id: str) -> str:
