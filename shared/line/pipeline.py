@@ -243,13 +243,14 @@ class Pipeline:
         wait.
         """
         batch_id = next(self._batch_ids)
-        unwritten = await self._records.received(batch.number(), batch_id, delivery.deadline)
+        entries = batch.number()
+        unwritten = await self._records.received(entries, batch_id, delivery.deadline)
         if unwritten is not None:
             delivery.decide(batch, unwritten, is_last=True)
             return error or unwritten
         unsettled = None
         if error is None:
-            has_progress = delivery.can_release or self._task.router.fans_out
+            has_progress = delivery.can_release or (self._task.router.fans_out and bool(entries))
             progress = partial(self._note_progress, batch, delivery, batch_id) if has_progress else None
             error = await self._sender.send(batch.items, delivery.deadline, progress)
             items = delivery.unreleased(batch)

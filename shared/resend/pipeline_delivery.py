@@ -163,32 +163,43 @@ class _NotedJournals(Journals):
     note: _Note
 
     def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
-        return _NotedJournal(super().of(file, telemetry), partial(self.note, file.task))
+        return NotedJournal(super().of(file, telemetry), partial(self.note, file.task))
 
 
-class _NotedJournal:
+class NotedJournal:
     """A journal that also notes what is decided; see `shared.protocols.Journal`."""
 
     def __init__(self, journal: Journal, note: Callable[[Iterable[Arrival]], Awaitable[None]]) -> None:
+        """Write to *journal*, and call *note* for what has all of its results."""
         self._journal = journal
         self._note = note
         self.arriving = journal.arriving
         self.unreadable = journal.unreadable
         self.departing = journal.departing
-        self._left: Counter[str] = Counter()
+        self._left: dict[str, int] = {}
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
+        """Record what was received, and remember how many results each message will have."""
         self._left.update({key_of(entry.arrival): entry.parts for entry in entries})
         return self._journal.received(entries, batch_id)
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
+        """Record results, and note the messages that have all of theirs."""
         flush = self._journal.decided(records, batch_id)
-        decided = {key_of(each.arrival): each.arrival for each in records}
+        arrivals = {key_of(each.arrival): each.arrival for each in records}
+        waiting = {key_of(each.arrival) for each in records if each.outcome is Outcome.RETRY}
+        counts = Counter(key_of(each.arrival) for each in records)
 
         async def write() -> None:
             await flush()
-            # What goes to several targets is recorded for each by itself.
-            self._left.subtract([key_of(each.arrival) for each in records if each.outcome is not Outcome.RETRY])
-            await self._note([arrival for key, arrival in decided.items() if self._left[key] <= 0])
+            done = []
+            for key in arrivals.keys() - waiting:
+                # What goes to several targets is recorded for each by itself.
+                left = self._left.pop(key, 0) - counts[key]
+                if left > 0:
+                    self._left[key] = left
+                else:
+                    done.append(arrivals[key])
+            await self._note(done)
 
         return write
