@@ -16,7 +16,7 @@ from shared.line.states import Stage, State
 from shared.message.arrival import Origin
 from shared.message.heartbeat import Heartbeat
 from shared.message.message import Message
-from shared.protocols import BatchReport, Entry
+from shared.protocols import BatchReport, Entry, Flush
 
 # What a message takes beside its contents, with all that is known of it.
 _OWN_BYTES = 4096
@@ -75,6 +75,8 @@ class Batch:
         """The path of each message that has one, as it was before this hop."""
         self.expired: set[Item] = set()
         """The messages whose life has ended, and which may have several targets."""
+        self.unwritten: list[Flush] = []
+        """The records of outcomes that the journal has not confirmed."""
         self.decided = 0
         """The number of messages of the first envelope that an earlier batch has decided; they are left out here."""
         self.postponed = 0

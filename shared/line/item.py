@@ -95,7 +95,7 @@ class Item(Struct, eq=False):
     followers: Sequence["Item"] = ()
     """What is joined to it."""
     is_recorded: bool = False
-    """Whether the journal has its result."""
+    """Whether the journal has its result, or will have it before its source is settled."""
 
     __repr__ = object.__repr__
 

@@ -260,7 +260,8 @@ class Pipeline:
         decided = delivery.decide(batch, error, is_last=is_last)
         if not decided:
             return error
-        unwritten = await self._records.decided(decided, batch_id, delivery.deadline)
+        unwritten = await self._records.decided(batch, decided, batch_id, delivery.deadline)
+        self._records.keep(batch)
         # A delivery without an error is settled by the host when the function returns.
         is_by_itself = delivery.settles_each or error is not None or not is_last
         if is_by_itself and unwritten is None and unsettled is None:
@@ -281,7 +282,7 @@ class Pipeline:
             return
         copies = [item for item in delivery.unreleased(batch) if item.copies and item.state in OUTCOMES]
         decided = dict.fromkeys([*items, *copies])
-        if await self._records.decided(decided, batch_id, delivery.deadline, is_last=False) is None:
+        if await self._records.decided(batch, decided, batch_id, delivery.deadline) is None:
             delivery.outcomes.update([OUTCOMES[item.state] for item in items])
             await delivery.release(finished)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from shared.errors import BuswayError, MessageRejected
+from shared.line.batch import Batch
 from shared.line.deadline import Deadline
 from shared.line.item import Item
 from shared.line.outages import Outages
@@ -30,28 +31,40 @@ class Records:
         return await self._write(self._journal.received(entries, batch_id), deadline) if entries else None
 
     async def decided(
-        self, items: Iterable[Item], batch_id: int, deadline: Deadline, *, is_last: bool = True
+        self, batch: Batch, items: Iterable[Item], batch_id: int, deadline: Deadline
     ) -> BuswayError | None:
         """
-        Record the outcomes of *items*, whose states are terminal, once; return the error if that is not possible.
+        Record the outcomes of *items* of *batch*, whose states are terminal; return the error if that is not possible.
 
-        What cannot be recorded is kept until the next outcomes are: its messages are delivered again, and then this
-        instance only remembers that it has sent some of them. Unless it *is_last*, the delivery records them again.
+        What cannot be recorded is kept as it is for the next call, because it may have been written all the same.
         """
-        decided = [item for item in items if not item.is_recorded]
-        if not decided:
-            return None
-        records = [_record(self._task.name, item, has_order=self._task.has_order) for item in decided]
-        unwritten, self._unwritten = [*self._unwritten, self._journal.decided(records, batch_id)], []
-        while unwritten:
-            error = await self._write(unwritten[0], deadline)
+        new = [item for item in items if not item.is_recorded]
+        if new:
+            records = [_record(self._task.name, item, has_order=self._task.has_order) for item in new]
+            batch.unwritten.append(self._journal.decided(records, batch_id))
+            for item in new:
+                item.is_recorded = True
+        earlier, self._unwritten = self._unwritten, []
+        error = await self._write_all(earlier, deadline) or await self._write_all(batch.unwritten, deadline)
+        self._unwritten = [*earlier, *self._unwritten]
+        return error
+
+    def keep(self, batch: Batch) -> None:
+        """
+        Keep what *batch* could not record until the next outcomes are recorded.
+
+        Its messages are delivered again, and then this instance only remembers that it has sent some of them.
+        """
+        self._unwritten = [*self._unwritten, *batch.unwritten][:_MOST_UNWRITTEN]
+        batch.unwritten.clear()
+
+    async def _write_all(self, flushes: list[Flush], deadline: Deadline) -> BuswayError | None:
+        """Write *flushes* in their order, and remove those that are written."""
+        while flushes:
+            error = await self._write(flushes[0], deadline)
             if error is not None:
-                kept = unwritten if is_last else unwritten[:-1]
-                self._unwritten = [*kept, *self._unwritten][:_MOST_UNWRITTEN]
                 return error
-            del unwritten[0]
-        for item in decided:
-            item.is_recorded = True
+            del flushes[0]
         return None
 
     async def _write(self, flush: Flush, deadline: Deadline) -> BuswayError | None:
