@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from shared.amqp import map_section, sections
-from shared.amqp.codec import decode
+from shared.amqp.codec import decode, encode
 from shared.amqp.scan import extent_bytes
 from shared.amqp.shapes import Part, Shapes
-from shared.amqp.values import Value
+from shared.amqp.values import Value, double, float32
 from shared.errors import MessageRejected
 from shared.message.kafka_key import kafka_key_of
 from shared.protocols import Outgoing
@@ -61,6 +61,7 @@ _BYTES = {
     0xB3: (5, "symbol"),
 }
 _FEW_BYTES = 20
+_NAN = frozenset((encode(double(math.nan)), encode(float32(math.nan))))
 _INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
 # The names of the fields of two sections, and the types that AMQP gives to them.
 HEADER_FIELDS = (("amqp-durable", "boolean"), ("amqp-priority", "ubyte"), ("amqp-ttl", "uint"))
@@ -233,7 +234,9 @@ def _decoded(encoded: bytes) -> tuple[bytes | None, str]:
     if kind == "null":
         return None, kind
     if isinstance(payload, float):
-        return _number(payload).encode(), kind
+        # The text has one NaN; there are many, and the bits of another one may mean something.
+        is_other = math.isnan(payload) and encoded not in _NAN
+        return (encoded, ENCODED) if is_other else (_number(payload).encode(), kind)
     time = _time(value)
     return (encoded, ENCODED) if time is None else (time.encode(), kind)
 

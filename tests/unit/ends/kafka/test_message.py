@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.amqp.codec import encode
+from shared.amqp.codec import decode, encode
 from shared.amqp.values import NULL, Value, boolean, int_, list_, string, timestamp, ubyte, ulong
 from shared.ends.kafka.message import TakenRecord, message_of
 from shared.ends.kafka.record import Header, HeaderForm, record_of
@@ -46,6 +46,13 @@ def test_what_was_sent_comes_back_except_what_the_page_calls_lost(form: HeaderFo
 @given(st.dictionaries(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5), values, max_size=4))
 def test_properties_come_back_with_their_types(named: dict[str, Value]) -> None:
     content = delivered(None, message_id="m", named={f"p{name}": value for name, value in named.items()})
+    assert is_same(content, returned(content, "text"))
+
+
+@pytest.mark.parametrize("encoded", ["72ff800001", "727fc00000", "82fff0000000000001", "827ff8000000000000"])
+def test_each_nan_keeps_its_bits(encoded: str) -> None:
+    value, _ = decode(bytes.fromhex(encoded))
+    content = delivered(None, message_id="m", named={"p": value})
     assert is_same(content, returned(content, "text"))
 
 
