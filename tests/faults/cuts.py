@@ -102,7 +102,6 @@ CUTS = [
 
 SHORT = named(
     CUTS,
-    f"source cut at every operation ({SESSIONS})",
     f"target cut at every operation ({HUB_TO_SESSIONS})",
     f"acknowledgement of a send lost ({SESSIONS})",
 )

@@ -25,7 +25,7 @@ from tests import strategies
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import annotations, delivered
 
-thorough = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+thorough = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 ORIGIN = Origin("west", "orders")
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
