@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from shared.config.steps import STEPS
-from shared.editors.options import Step
+from shared.editors.options import DURATION_PATTERN, Step
 
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests/golden/cases"
@@ -210,7 +210,7 @@ def _scalar(schema: Mapping[str, Any]) -> str:
         case "boolean":
             return "`true` or `false`"
         case "string":
-            return "ISO 8601 duration" if schema.get("format") == "duration" else "text"
+            return "duration" if schema.get("pattern") == DURATION_PATTERN else "text"
         case None:
             return "anything"
     raise ValueError(f"{schema}: a type without words on this page")

@@ -34,7 +34,9 @@ def _as_written(value: object) -> object:
     return value
 
 
-AS_WRITTEN = BeforeValidator(_as_written, json_schema_input_type=str)
+DURATION_PATTERN = r"^([0-9]+([.][0-9]+)? ?(ms|[smhdwSMHDW])|[Pp].+)$"
+"""That of a duration in JSON schemas, for editors."""
+AS_WRITTEN = BeforeValidator(_as_written, json_schema_input_type=Annotated[str, Field(pattern=DURATION_PATTERN)])
 """Lets a duration be written as people do: 80ms, 5m, 2h, or ISO 8601."""
 
 

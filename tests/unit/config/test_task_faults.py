@@ -247,9 +247,9 @@ FAULTS = [
     ),
     (
         "task: copy",
-        "task: copy\nthroughput: {round_trip: 80ms}",
+        "task: copy\nthroughput: {round_trip: 80 millis}",
         "throughput.round_trip",
-        "expected an ISO 8601 duration, such as PT30S or PT0.08S",
+        "expected a duration, such as 30s, 5m or PT0.08S",
         "",
     ),
     (
