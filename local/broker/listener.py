@@ -96,6 +96,8 @@ class Listener:
         # Shared by all connections: each copies what it has read before the next one reads.
         self.buffer = memoryview(bytearray(READ_SIZE))
         self._server: asyncio.Server | TlsServer | None = None
+        self._kept: list[socket.socket] = []
+        """Sockets that are bound to the port while the namespace is down, and do not listen."""
         self.web_sockets: HttpConnections | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -104,6 +106,7 @@ class Listener:
     async def listen(self, host: str, port: int) -> None:
         """Accept connections; an OSError if the port is taken."""
         self.host = host
+        self._release_port()
         if self._tls is None:
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(lambda: self.connect(self), host, port, backlog=_BACKLOG)
@@ -129,14 +132,26 @@ class Listener:
             peer.abort()
 
     def go_down(self) -> None:
-        """Stop listening and break all connections."""
+        """Stop listening and break all connections; nobody else gets the port meanwhile."""
         if self._server is not None:
+            names = [(each.family, each.getsockname()) for each in self._server.sockets if each.fileno() >= 0]
             self._server.close()
+            for family, name in names:
+                kept = socket.socket(family)
+                self._kept.append(kept)
+                # Connections that have just ended still have the port.
+                kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                kept.bind(name)
         self.cut()
+
+    def _release_port(self) -> None:
+        while self._kept:
+            self._kept.pop().close()
 
     def close(self) -> None:
         """Stop listening and close all connections."""
         self.is_closing = True
+        self._release_port()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -5,6 +5,7 @@ import contextlib
 import datetime as dt
 import gc
 import itertools
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -248,6 +249,9 @@ def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(
 ) -> None:
     send(client, message())
     faults.go_down()
+    faults.go_down()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", broker.port("west")))
     string = broker.connection_string("west")
     with (
         ServiceBusClient.from_connection_string(string, retry_total=0) as late,
