@@ -219,6 +219,31 @@ def lose_the_copy_of_one_target(folder: Path) -> Plan:
     return {journals.task: {1: "missing", 2: "late", 3: "out_of_order"}}
 
 
+def answer_the_last_message_late(folder: Path) -> Plan:
+    """Write a lost message, and after it one that a tap saw at once, although the task got the answer much later."""
+    journals = running(of_task("late-answer"), hours=2, is_seen=True)
+    at = START + 2 * HOUR
+    journals.received(1, at, at)
+    journals.outcome(1, at + SECOND)
+    journals.received(2, at + 5 * SECOND, at + 5 * SECOND)
+    journals.arrived_tap(2, at + 5 * SECOND, at + 6 * SECOND)
+    journals.outcome(2, at + 3 * MINUTE)
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
+def send_a_lost_message_again_after_the_tap_ended(folder: Path) -> Plan:
+    """Write a message that a running tap never saw, and that was sent again when the tap had ended."""
+    journals = running(of_task("again-after-tap"), hours=2, is_seen=True)
+    journals.received(1, AT, AT)
+    journals.outcome(1, AT + SECOND)
+    journals.received(1, AT, AT + 2 * HOUR)
+    journals.outcome(1, AT + 2 * HOUR + SECOND)
+    running(journals, hours=3, since=2)
+    journals.write(folder)
+    return {journals.task: {1: "missing", AWAKE + 2: "undecided"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
@@ -232,6 +257,8 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     give_a_part_the_id_of_the_other,
     lose_a_part_before_the_tap_starts,
     use_numbers_again,
+    answer_the_last_message_late,
+    send_a_lost_message_again_after_the_tap_ended,
 )
 
 

@@ -60,7 +60,13 @@ with seeing as (
     -- The period in which a tap can miss a message; unlimited if it observed as long as messages were sent.
     select task, target,
            case when first - first_sent > {tolerance} then first + {tolerance} else 0 end as since,
-           case when last_sent - last > {tolerance} then last - {tolerance} else {end} end as until
+           -- One that goes on seems to have ended too, if the target answered the last message late.
+           case when last_sent - last > {tolerance} and exists (
+                    from records r where r.task = seeing.task and r.target = seeing.target and r.outcome = 'sent'
+                    and r.journal_time > last and not exists (
+                        from copies c where c.task = r.task and c.target = r.target and c.src_seq = r.src_seq
+                        and c.src_part is not distinct from r.src_part))
+                then last - {tolerance} else {end} end as until
     from seeing left join sending using (task, target)
 ), entered as (
     select task, src_part, src_seq, count(*) filter (observer = 'task') as received, min(enqueued_time) as enqueued,
@@ -101,10 +107,16 @@ with seeing as (
            len(list_filter(list_distinct(list(coalesce(part, 0)) filter (remembered is not null and not is_watched)),
                            lambda each: not coalesce(list_contains(list(coalesce(part, 0)) filter (remembered is null), each),
                                                      false))) as unrecorded,
-           list_distinct(list({{'id': message_id, 'key': order_key}})) as names, bool_or(repair) as is_repaired,
-           bool_or(exists (from watched w where w.task = o.task and w.target = o.target
-                                            and o.journal_time not between w.since and w.until)) as is_unwatched
+           list_distinct(list({{'id': message_id, 'key': order_key}})) as names, bool_or(repair) as is_repaired
     from outcomes o where outcome = 'sent' group by all
+), unobserved as (
+    -- Each send of a part to a target was before its tap began to observe, or after it ended.
+    select distinct task, src_part, src_seq from (
+        select o.task, o.src_part, o.src_seq,
+               bool_and(o.journal_time < w.since) or bool_and(o.journal_time > w.until) as is_unwatched
+        from outcomes o join watched w using (task, target)
+        where outcome = 'sent' group by o.task, o.src_part, o.src_seq, target, coalesce(o.part, 0))
+    where is_unwatched
 ), stopping as (
     select o.task, o.src_part, o.src_seq, o.target, e.site, e.entity, e.enqueued, e.message_id, e.body,
            case when list_contains(hops[:-2], split_part(o.target, '/', 1)) then split_part(o.target, '/', 1)
@@ -196,7 +208,9 @@ with seeing as (
            e.received, e.src_seq is not null as is_entered,
            coalesce(e.enqueued, v.enqueued) as enqueued,
            e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent, coalesce(s.accepted, 0) as accepted,
-           coalesce(s.is_watched, false) as is_watched, coalesce(s.is_unwatched, false) as is_unwatched,
+           coalesce(s.is_watched, false) as is_watched,
+           exists (from unobserved u where u.task = e.task and u.src_seq = e.src_seq
+                                       and u.src_part is not distinct from e.src_part) as is_unwatched,
            coalesce(v.seen, 0) as seen, e.body, e.given_up_by, coalesce(s.is_repaired, false) as is_repaired,
            coalesce(s.unrecorded, 0) > coalesce(v.seen, 0) as is_unrecorded,
            e.expires is not null and not exists (

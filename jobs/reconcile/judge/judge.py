@@ -1,5 +1,6 @@
 """The judgement of the selected messages, with the gaps of the evidence taken into account."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -49,10 +50,10 @@ def judge(
     """
     is_before, is_after = F.lit(False), F.lit(False)
     for task, target, period in each_period(periods):
-        due = (F.col("task") == task) & F.exists("due_at_tap", _is_at(target))
-        is_before = is_before | (due & (F.col("last_sent") < micros_of(period.since)))
+        of_task = F.col("task") == task
+        is_before = is_before | (of_task & _has_part_sent(target, operator.lt, micros_of(period.since)))
         if period.until is not None:
-            is_after = is_after | (due & (F.col("last_sent") > micros_of(period.until)))
+            is_after = is_after | (of_task & _has_part_sent(target, operator.gt, micros_of(period.until)))
     messages = one_row_per_message(records).withColumns(
         {
             "gap_in_outcomes": _is_in("entry_hours", unreliable["target"]) | F.col("is_doubted"),
@@ -72,8 +73,14 @@ def judge(
     return verdicts.where("verdict <> 'unreadable'")
 
 
-def _is_at(target: str) -> Callable[[Column], Column]:
-    return lambda place: place["target"] == target
+def _has_part_sent(target: str, compare: Callable[[Any, int], Any], time: int) -> Column:
+    """Return whether some part was sent to *target* only at times that *compare* so with *time*."""
+
+    def is_part(send: Column) -> Column:
+        others = F.filter("sends_at_tap", lambda other: (other["target"] == target) & (other["part"] == send["part"]))
+        return (send["target"] == target) & F.forall(others, lambda other: compare(other["at"], time))
+
+    return F.exists("sends_at_tap", is_part)
 
 
 def _is_in(column: str, hours: Mapping[str, set[str]]) -> Column:

@@ -17,7 +17,7 @@ MESSAGE = (
     "received", "entered_by_tap", "parts", "last_entry", "first_record", "entry_hours", "is_unreadable_entry",
     # Outcomes
     "recalled_parts", "original_parts", "sent_parts", "accepted_parts", "sent_unwatched", "parts_unwatched",
-    "last_sent",
+    "sends_at_tap",
     "withheld_parts", "expired_parts", "looped_parts", "withheld_as", "expires", "last_retry", "unended_attempts",
     "meant_for", "outcome_hours", "is_repaired",
     # Copies at targets
@@ -80,6 +80,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     identity = F.when(F.col("check").isNotNull(), F.xxhash64("check", "message_id")).alias("identity")
     place = F.struct(F.coalesce("target", F.lit("")).alias("target"), part.alias("part"), identity)
     view = F.struct(F.coalesce("target", F.lit("")).alias("target"), "tgt_part", "tgt_seq", identity)
+    sent_time = micros("journal_time")
     name = F.struct("message_id", "order_key")
     attempt = F.xxhash64("instance", "batch_id")
     send = ("instance", "batch_id", "part", "send_ordinal")
@@ -149,7 +150,12 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         F.max(F.when(task & (F.col("role") == "target"), F.col("target"))).alias("meant_for"),
         # In the order of the targets, at each what taps saw first.
         F.sort_array(F.collect_set(F.when(shows, arrival))).alias("arrivals"),
-        F.max(F.when(sent, micros("journal_time"))).alias("last_sent"),
+        F.collect_set(
+            F.when(
+                sent & watched,
+                F.struct(place["target"].alias("target"), place["part"].alias("part"), sent_time.alias("at")),
+            )
+        ).alias("sends_at_tap"),
         F.max(micros("expires_at")).alias("expires"),
         F.max(F.when(received, F.col("message_id"))).alias("id_received"),
         F.max("message_id").alias("id_any"),

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.compact.tables import current_name
+from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import micros
 from jobs.reconcile.journal.hours import micros_of
 from jobs.reconcile.journal.problems import Problem
@@ -154,6 +155,32 @@ def each_period(periods: Periods) -> Iterator[tuple[str, str, TapPeriod]]:
     for task, by_target in sorted(periods.items()):
         for target, period in sorted(by_target.items()):
             yield task, target, period
+
+
+def with_proven_ends(periods: Periods, records: DataFrame, start: datetime) -> Periods:
+    """
+    Return *periods* without the ends in the window from *start* on after which no message was missed.
+
+    A tap seems to have ended if its last record is long before the last one of the task. So does one that goes on, if
+    the target took the last message at once and answered late. KEYED records in.
+    """
+    return {
+        task: {
+            target: replace(period, until=None)
+            if period.until is not None and period.last >= start and not _has_missed(records, task, target, period)
+            else period
+            for target, period in by_target.items()
+        }
+        for task, by_target in periods.items()
+    }
+
+
+def _has_missed(records: DataFrame, task: str, target: str, period: TapPeriod) -> bool:
+    is_later = (F.col("outcome") == "sent") & (micros("journal_time") > micros_of(period.last))
+    is_seen = F.col("observer") == "tap"
+    messages = records.where((F.col("task") == task) & (F.col("target") == target)).groupBy(*schema.KEY)
+    later = messages.agg(F.max(is_later).alias("is_later"), F.max(is_seen).alias("is_seen"))
+    return not later.where("is_later and not is_seen").isEmpty()
 
 
 def silent_taps(periods: Periods, records: DataFrame, end: datetime, settings: Settings) -> list[Problem]:

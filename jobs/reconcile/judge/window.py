@@ -35,7 +35,7 @@ from jobs.reconcile.judge.ordering import (
 from jobs.reconcile.judge.pairs import Tapped, hashed_numbers, pair, streams
 from jobs.reconcile.judge.paths import own_word_notes
 from jobs.reconcile.judge.settled import Count, clock_problems, counts, first_enqueued
-from jobs.reconcile.judge.tap_periods import Periods, silent_taps
+from jobs.reconcile.judge.tap_periods import Periods, silent_taps, with_proven_ends
 from jobs.reconcile.judge.tasks import TaskActivity, shared_targets, tapped_sides
 from jobs.reconcile.session import RECORD_BYTES, fit
 from jobs.reconcile.settings import Settings
@@ -172,7 +172,14 @@ def judge_window(
         tasks.active,
     )
     verdicts = judge(
-        keyed, loose, evidence, tasks.periods, unreliable=unreliable, end=end, settings=settings, cache=cache
+        keyed,
+        loose,
+        evidence,
+        with_proven_ends(tasks.periods, keyed, start),
+        unreliable=unreliable,
+        end=end,
+        settings=settings,
+        cache=cache,
     )
     return Judged(
         keyed,
