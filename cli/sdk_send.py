@@ -25,44 +25,34 @@ def send(
     Raises: ConfigError for what the SDK refuses, such as a message that is too large; and the SDK's own errors.
     """
     try:
-        _send(place, messages, properties, session, key)
+        if place.is_hub:
+            events: list[EventData | AmqpAnnotatedMessage] = [_event(*message, properties) for message in messages]
+            with producer_client(place) as producer:
+                producer.send_batch(events, partition_key=key)
+            return
+        with (
+            service_bus_client(place) as client,
+            # The SDK's two kinds of sender differ only in the name of this argument. Without keep-alive: its thread
+            # checks once a second whether the sender is closed, and close() waits for it.
+            client.get_queue_sender(place.path, keep_alive=0) as sender,
+        ):
+            sender.send_messages(
+                [
+                    ServiceBusMessage(
+                        body,
+                        message_id=identity,
+                        session_id=session,
+                        partition_key=key,
+                        application_properties={**properties},
+                    )
+                    for body, identity in messages
+                ]
+            )
     except (ValueError, TypeError) as error:
         # The SDK's text can quote a body.
         problem = f"the SDK refuses a message ({type(error).__name__})"
         hint = "expected ids of at most 128 characters, and all bodies together within the limit of the entity"
         raise ConfigError([Problem(str(place), problem, hint)]) from error
-
-
-def _send(
-    place: Place,
-    messages: Sequence[tuple[str, str | None]],
-    properties: Mapping[Any, Any],
-    session: str | None,
-    key: str | None,
-) -> None:
-    if place.is_hub:
-        events: list[EventData | AmqpAnnotatedMessage] = [_event(*message, properties) for message in messages]
-        with producer_client(place) as producer:
-            producer.send_batch(events, partition_key=key)
-        return
-    with (
-        service_bus_client(place) as client,
-        # The SDK's two kinds of sender differ only in the name of this argument. Without keep-alive: its thread checks
-        # once a second whether the sender is closed, and close() waits for it.
-        client.get_queue_sender(place.path, keep_alive=0) as sender,
-    ):
-        sender.send_messages(
-            [
-                ServiceBusMessage(
-                    body,
-                    message_id=identity,
-                    session_id=session,
-                    partition_key=key,
-                    application_properties={**properties},
-                )
-                for body, identity in messages
-            ]
-        )
 
 
 def _event(body: str, identity: str | None, properties: Mapping[Any, Any]) -> EventData:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -39,12 +40,12 @@ class Peer(Protocol):
         ...
 
 
-class ByteStream(asyncio.BufferedProtocol):
+class ByteStream(asyncio.BufferedProtocol, ABC):
     """What takes the bytes of a connection."""
 
+    @abstractmethod
     def hold(self, change: int) -> None:
         """Count *change* more bytes that the connection holds outside of this."""
-        raise NotImplementedError
 
 
 class Connect(Protocol):

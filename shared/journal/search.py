@@ -39,7 +39,7 @@ def files_in(folder: Path, hours: Iterable[str]) -> list[Path]:
 
 
 def records_in(files: Iterable[Path], problems: dict[str, None]) -> Iterator[Record]:
-    """Yield the records of *files*; what is none, or the part after a damage, is noted in *problems*."""
+    """Yield the records of *files*; *problems* gets each file with other lines, or with a damage that ends it."""
     for _, record in _records(files, re.compile(b""), problems):
         # Readers of manifests know other fields, which nobody has checked here.
         yield {name: value for name, value in record.items() if name in _FIELDS}
