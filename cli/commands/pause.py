@@ -22,6 +22,14 @@ Az = Annotated[
     ),
 ]
 Timeout = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")]
+CloseSource = Annotated[
+    bool,
+    typer.Option(
+        "--close-source",
+        help="Also set the queue or subscription to ReceiveDisabled: nobody receives from it, and Azure's host asks it "
+        "several times a second.",
+    ),
+]
 _PAUSE_SECONDS = 30.0
 _DRAIN_SECONDS = 600.0
 
@@ -33,6 +41,7 @@ def pause(
     by: By = None,
     timeout: Timeout = _PAUSE_SECONDS,
     az: Az = False,
+    close_source: CloseSource = False,
     dry_run: DryRun = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
@@ -41,19 +50,23 @@ def pause(
     """
     Stop tasks until they are resumed; messages stay at their sources.
 
-    Instances start no new batch within 5 s, and those in progress end. Then the queue or subscription gets the status
-    ReceiveDisabled: it delivers nothing to anyone, so that no message is locked and none loses delivery attempts.
-    Events of a hub wait in the app, and its checkpoints stay. `busway status` names the person
-    and the time. If the command is interrupted, run it again.
+    Instances start no new batch within 5 s, and those in progress end. What is delivered nevertheless waits in the app
+    unsent, one batch for each lane and instance, with its locks renewed; the source and its senders notice nothing.
+    A pause of more than some minutes is free only without functions: the command prints how to switch them off. Events
+    of a hub wait in the app too, and its checkpoints stay. `busway status` names the person and the time. If the
+    command is interrupted, run it again.
 
-    It needs the storage account of the status, and the right to manage the source's namespace.
+    It needs the storage account of the status; with --close-source also the right to manage the source's namespace.
 
     Exit code 0: nothing is in hand. 1: a task is not paused, or a batch did not end in time; then the task is paused,
     and its messages are delivered again after the resume. 2: the configuration has problems. Example:
 
     busway pause orders-west-to-east --reason "maintenance of east"
     """
-    _pause(tasks, config, reason, by, timeout, admin=admin, authority=authority, az=az, dry_run=dry_run)
+    if az:
+        _print_switches(tasks, config, is_pause=True)
+        return
+    _pause(tasks, config, reason, by, timeout, admin=admin, authority=authority, closes=close_source, dry_run=dry_run)
 
 
 def drain(
@@ -62,6 +75,7 @@ def drain(
     reason: Reason = None,
     by: By = None,
     timeout: Timeout = _DRAIN_SECONDS,
+    close_source: CloseSource = False,
     dry_run: DryRun = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
@@ -73,7 +87,7 @@ def drain(
     As `busway pause`, with more time for batches in progress, such as those that wait for a target. `busway resume`
     ends it. Exit code 0 only if nothing is in hand.
     """
-    _pause(tasks, config, reason, by, timeout, admin=admin, authority=authority, az=False, dry_run=dry_run)
+    _pause(tasks, config, reason, by, timeout, admin=admin, authority=authority, closes=close_source, dry_run=dry_run)
 
 
 def resume(
@@ -86,17 +100,20 @@ def resume(
     config: Folder = Path("config"),
 ) -> None:
     """
-    Undo `busway pause` and `busway drain`: the source gets the status that it had before.
+    Undo `busway pause` and `busway drain`: a source that they have closed gets the status that it had before.
 
     A status that someone else has set meanwhile stays. Exit code 0: the tasks are resumed. 1: not all of them. 2: the
     configuration has problems.
     """
+    if az:
+        _print_switches(tasks, config, is_pause=False)
+        return
 
     async def resume_task(steering: "Steering") -> bool:
         await (steering.show_resume() if dry_run else steering.resume())
         return True
 
-    _steer(tasks, config, resume_task, admin=admin, authority=authority, az=az, is_pause=False)
+    raise typer.Exit(_steer(tasks, config, resume_task, admin=admin, authority=authority, uses_source=True))
 
 
 def _pause(
@@ -108,7 +125,7 @@ def _pause(
     *,
     admin: list[str] | None,
     authority: Path | None,
-    az: bool,
+    closes: bool,
     dry_run: bool,
 ) -> None:
     async def pause_task(steering: "Steering") -> bool:
@@ -117,7 +134,20 @@ def _pause(
             return True
         return not await steering.pause(by or getpass.getuser(), reason, seconds)
 
-    _steer(tasks, config, pause_task, admin=admin, authority=authority, az=az, is_pause=True)
+    code = _steer(tasks, config, pause_task, admin=admin, authority=authority, uses_source=closes, closes=closes)
+    if not closes and not dry_run:
+        typer.echo("\nFor more than some minutes, switch them off: that restarts the app, and costs nothing.")
+        _print_switches(tasks, config, is_pause=True)
+    raise typer.Exit(code)
+
+
+def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:
+    from cli.pause.tasks import az_commands
+    from cli.tasks import tasks_named
+    from shared.config.files import load
+
+    for command in az_commands(tasks_named(tasks, load(config)), is_pause=is_pause):
+        typer.echo(command)
 
 
 def _steer(
@@ -127,19 +157,15 @@ def _steer(
     *,
     admin: list[str] | None,
     authority: Path | None,
-    az: bool,
-    is_pause: bool,
-) -> None:
-    from cli.pause.tasks import az_commands, steer
+    uses_source: bool,
+    closes: bool = False,
+) -> int:
+    from cli.pause.tasks import steer
     from cli.tasks import tasks_named
     from cli.topology.sites import Access
     from shared.config.files import load
 
     configuration = load(config)
     files = tasks_named(tasks, configuration)
-    if az:
-        for command in az_commands(files, is_pause=is_pause):
-            typer.echo(command)
-        return
     access = Access.of(admin or [], authority, configuration.connections)
-    raise typer.Exit(steer(configuration, files, access, work))
+    return steer(configuration, files, access, work, uses_source=uses_source, closes=closes)

@@ -28,11 +28,18 @@ def steer(
     files: Sequence[TaskFile],
     access: Access,
     work: Callable[[Steering], Awaitable[bool]],
+    *,
+    uses_source: bool,
+    closes: bool = False,
 ) -> int:
-    """Do *work* with each task, and print its steps; return the exit code. Raises ConfigError."""
+    """
+    Do *work* with each task, and print its steps; return the exit code. Raises ConfigError.
+
+    With *uses_source* the work is also on the status of the queue or subscription, which it *closes* or opens again.
+    """
     logging.getLogger("azure").setLevel(logging.CRITICAL)
-    _check(configuration, files)
-    results = run_until_signalled(_all(configuration, files, access, work))
+    _check(configuration, files, closes=closes)
+    results = run_until_signalled(_all(configuration, files, access, work, uses_source=uses_source))
     if results is None:
         print_problems(["Interrupted. Run the command again for the rest, or `busway resume` to undo it."])
         return _CANCELLED
@@ -44,13 +51,16 @@ async def _all(
     files: Sequence[TaskFile],
     access: Access,
     work: Callable[[Steering], Awaitable[bool]],
+    *,
+    uses_source: bool,
 ) -> Sequence[bool]:
     store = open_store(configuration, os.environ)
 
     async def one(file: TaskFile) -> bool:
         source = file.source
         connection = configuration.connections[source.connection]
-        entity = Entity(source, connection, access) if source.hub is None and connection.is_namespace else None
+        has_status = uses_source and source.hub is None and connection.is_namespace
+        entity = Entity(source, connection, access) if has_status else None
 
         def say(text: str) -> None:
             typer.echo(printable(f"{file.task}: {text}"))
@@ -67,7 +77,7 @@ async def _all(
         await store.close()
 
 
-def _check(configuration: Configuration, files: Sequence[TaskFile]) -> None:
+def _check(configuration: Configuration, files: Sequence[TaskFile], *, closes: bool) -> None:
     """Raise ConfigError with each reason for which the tasks cannot be paused by an order."""
     way = "use --az, the platform's way"
     problems = []
@@ -75,7 +85,7 @@ def _check(configuration: Configuration, files: Sequence[TaskFile]) -> None:
     if missing is not None:
         problems.append(Problem("control", f"orders have no place: {missing}", way))
     everyone: list[TaskFile | TapFile] = [*configuration.tasks, *configuration.taps]
-    for file in files:
+    for file in files if closes else ():
         if file.source.hub is not None or not configuration.connections[file.source.connection].is_namespace:
             continue
         if file.source.dead_letter:

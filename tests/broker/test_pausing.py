@@ -247,7 +247,7 @@ def run(folder: Path, *arguments: str, has_storage: bool = True) -> Result:
 def test_what_cannot_be_paused_is_refused_with_the_way_that_is_left(
     tmp_path: Path, task: str, has_storage: bool, problem: str
 ) -> None:
-    result = run(tmp_path, "pause", task, has_storage=has_storage)
+    result = run(tmp_path, "pause", task, "--close-source", has_storage=has_storage)
     assert result.exit_code == 2
     assert problem in result.stderr
 

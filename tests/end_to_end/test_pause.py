@@ -194,7 +194,8 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
             while not all(site.arrived().values()):
                 assert not sending.done()
                 time.sleep(0.2)
-            result = site.run("pause", *tasks, "--reason", "east is moved", "--by", "ops")
+            closing = ("--close-source", "--reason", "east is moved", "--by", "ops")
+            result = site.run("pause", *tasks, *closing)
             assert (result.exit_code, result.stderr) == (0, "")
             arrived = site.arrived()
             time.sleep(3)
@@ -219,7 +220,7 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
     assert max(map(len, table.splitlines())) <= 80
 
     first = site.control("orders")
-    assert site.run("drain", "orders", "--by", "someone else", "--timeout", "0").exit_code == 0
+    assert site.run("drain", "orders", "--close-source", "--by", "someone else", "--timeout", "0").exit_code == 0
     assert site.control("orders") == first
 
     result = site.run("resume", *tasks)
@@ -237,6 +238,28 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
     assert all(numbers == sorted(numbers) for numbers in by_session.values())
     assert site.broker.counts("west")["payments"].dead_lettered == 0
     assert site.run("resume", "orders").stdout == "orders: is not paused\n"
+
+
+def test_a_pause_touches_neither_the_source_nor_its_senders(site: Site) -> None:
+    sent = site.sent["payments"]
+    result = site.run("pause", "payments", "dead", "--by", "ops")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert " --settings BUSWAY_OFF_payments=true\n" in result.stdout
+    assert site.entity_status("payments") == "Active"
+    site.send(_stopped(), 0)
+    time.sleep(2)
+    assert site.arrived()["payments"] == sent
+    assert site.status()["payments"]["state"] == "paused"
+    resumed = site.run("resume", "payments", "dead")
+    assert (resumed.exit_code, resumed.stderr) == (0, "")
+    site.until_all_arrived()
+    assert site.broker.counts("west")["payments"].dead_lettered == 0
+
+
+def _stopped() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 def test_the_script_of_the_first_hour_runs_here_as_far_as_it_goes(site: Site, tmp_path: Path) -> None:

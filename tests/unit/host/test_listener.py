@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from local.host.listener import Stopping, keep_listening
-from shared.errors import TargetUnavailable
+from shared.errors import TargetRefused, TargetUnavailable
 
 
-def pauses_of(attempts: list[bool]) -> list[float]:
+def pauses_of(attempts: list[bool], error: Exception | None = None) -> list[float]:
     """Listen in vain, once for each of *attempts*, which say whether the source lets the listener in first."""
     pauses: list[float] = []
     left = iter(attempts)
@@ -26,7 +26,7 @@ def pauses_of(attempts: list[bool]) -> list[float]:
             return
         if is_let_in:
             let_in()
-        raise TargetUnavailable("source: closed")
+        raise error or TargetUnavailable("source: closed")
 
     asyncio.run(keep_listening("task", stopping, listen))
     return pauses
@@ -39,6 +39,13 @@ def test_pauses_grow_while_the_source_is_unavailable() -> None:
 def test_a_connection_that_is_cut_is_opened_again_soon_however_often() -> None:
     assert pauses_of([True] * 5) == [0.5] * 5
     assert pauses_of([False, False, True, False]) == [0.5, 1, 0.5, 1]
+
+
+def test_a_disabled_source_is_asked_twice_a_second_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Azure's host writes an exception for each: 7,200 in an hour, for each lane of each instance."""
+    pauses = pauses_of([False] * 7_200, TargetRefused("west/q: the service refused with com.microsoft:entity-disabled"))
+    assert sum(pauses) == 3_600
+    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
 
 
 @pytest.mark.parametrize("seconds", [0.01, 3600])

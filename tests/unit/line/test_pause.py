@@ -65,6 +65,18 @@ def test_a_batch_that_a_closed_source_delivers_nevertheless_loses_no_delivery_at
     assert orders.line.locks.abandoned == []
 
 
+def test_an_hour_of_an_order_alone_costs_an_attempt_for_each_hold() -> None:
+    """The source is open: what is delivered is held, and after `limits.hold` it comes again (decision 0051)."""
+    line = Orders((0, Order.WAIT)).line
+    deliveries = 0
+    while line.clock.monotonic() < 3_600:
+        deliveries += 1
+        with pytest.raises(TargetUnavailable, match="is paused"):
+            line.deliver(1, 2)
+    assert deliveries == 5
+    assert_unsent(line)
+
+
 def test_a_batch_of_a_hub_waits_until_its_limit_and_is_then_delivered_again() -> None:
     line = Orders((0, Order.WAIT), has_locks=False).line
     with pytest.raises(TargetUnavailable, match="is paused"):
