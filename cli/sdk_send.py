@@ -1,15 +1,15 @@
 """What `busway send` sends, with Microsoft's SDK."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from azure.eventhub import EventData
-from azure.eventhub.amqp import AmqpAnnotatedMessage
-from azure.servicebus import ServiceBusMessage
+from typing import TYPE_CHECKING, Any
 
 from cli.places import Place
 from cli.sdk_clients import producer_client, service_bus_client
 from shared.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from azure.eventhub import EventData
+    from azure.servicebus import ServiceBusMessage
 
 
 def send(
@@ -26,9 +26,8 @@ def send(
     """
     try:
         if place.is_hub:
-            events: list[EventData | AmqpAnnotatedMessage] = [_event(*message, properties) for message in messages]
             with producer_client(place) as producer:
-                producer.send_batch(events, partition_key=key)
+                producer.send_batch([_event(*message, properties) for message in messages], partition_key=key)
             return
         with (
             service_bus_client(place) as client,
@@ -36,18 +35,7 @@ def send(
             # checks once a second whether the sender is closed, and close() waits for it.
             client.get_queue_sender(place.path, keep_alive=0) as sender,
         ):
-            sender.send_messages(
-                [
-                    ServiceBusMessage(
-                        body,
-                        message_id=identity,
-                        session_id=session,
-                        partition_key=key,
-                        application_properties={**properties},
-                    )
-                    for body, identity in messages
-                ]
-            )
+            sender.send_messages([_message(*message, properties, session, key) for message in messages])
     except (ValueError, TypeError) as error:
         # The SDK's text can quote a body.
         problem = f"the SDK refuses a message ({type(error).__name__})"
@@ -55,7 +43,19 @@ def send(
         raise ConfigError([Problem(str(place), problem, hint)]) from error
 
 
-def _event(body: str, identity: str | None, properties: Mapping[Any, Any]) -> EventData:
+def _message(
+    body: str, identity: str | None, properties: Mapping[Any, Any], session: str | None, key: str | None
+) -> "ServiceBusMessage":
+    from azure.servicebus import ServiceBusMessage
+
+    return ServiceBusMessage(
+        body, message_id=identity, session_id=session, partition_key=key, application_properties={**properties}
+    )
+
+
+def _event(body: str, identity: str | None, properties: Mapping[Any, Any]) -> "EventData":
+    from azure.eventhub import EventData
+
     event = EventData(body)
     if identity is not None:
         event.message_id = identity

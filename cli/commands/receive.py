@@ -57,20 +57,24 @@ def receive(
 def _receive(
     place: "Place", session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool, with_position: bool
 ) -> int:
-    from cli import bus_receive, hub_receive
-    from cli.kafka_receive import records
-    from cli.queue_texts import text_lines
     from shared.ends.kind import Holds
 
     holds = place.connection.end.holds
     if holds in (Holds.TEXTS, Holds.RECORDS):
+        from cli.kafka_receive import records
+        from cli.queue_texts import text_lines
+
         found = 0
         for line in text_lines(place, wait, is_peek=is_peek) if holds is Holds.TEXTS else records(place, wait):
             typer.echo(line)
             found += 1
         return found
     if place.is_hub:
+        from cli import hub_receive
+
         return asyncio.run(hub_receive.receive_events(place, wait, _show, with_position=with_position))
+    from cli import bus_receive
+
     if is_peek:
         return asyncio.run(bus_receive.peek_at(place, session, _show))
     return asyncio.run(bus_receive.receive(place, session, wait, dead_letter, _show))

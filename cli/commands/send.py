@@ -49,9 +49,7 @@ def send(
     if identity is not None and len(bodies) > 1:
         ids = [f"{identity}-{number}" for number in range(1, len(bodies) + 1)]
 
-    from cli import sdk_send
     from cli.places import check_session, open_place
-    from cli.queue_texts import send_texts
     from shared.ends.kind import Holds
 
     with open_place(place, config) as entity:
@@ -59,8 +57,12 @@ def send(
             if identity is not None or session is not None or key is not None or properties_by_name:
                 text = "is a storage queue, whose messages are only texts"
                 raise ConfigError([Problem(place, text, "give only bodies")])
+            from cli.queue_texts import send_texts
+
             send_texts(entity, bodies)
         else:
+            from cli import sdk_send
+
             check_session(entity, session)
             if session is not None and key not in (None, session):
                 hint = "leave out --key: the session is the partition key of its messages"
