@@ -102,9 +102,22 @@ def configuration(topology: Topology) -> Configuration:
         return load(folder)
 
 
-def _one_way(name: str, *, sessions: bool, more: str = "", in_order: bool = True) -> Topology:
+def _one_way(
+    name: str,
+    *,
+    sessions: bool,
+    more: str = "",
+    in_order: bool = True,
+    is_partitioned: bool = False,
+    detects: bool = False,
+) -> Topology:
+    """Return a task with two routes; what its targets are decides which batches they take."""
     west = NamespaceConfig(name="west", queues=(queue("orders", sessions=sessions), queue("rejected")))
-    east = NamespaceConfig(name="east", queues=(queue("orders", sessions=sessions), queue("express")))
+    targets = [
+        replace(each, enable_partitioning=is_partitioned, requires_duplicate_detection=detects)
+        for each in (queue("orders", sessions=sessions), queue("express"))
+    ]
+    east = NamespaceConfig(name="east", queues=tuple(targets))
     flag = ", sessions: true" if sessions else ""
     return Topology(
         name,
@@ -124,6 +137,7 @@ rejects: {{connection: west, queue: rejected}}
 """,
         (Input("west", "orders", (("east", "express"), ("east", "orders")), "express", "west-to-east"),),
         has_order=in_order,
+        detects=detects,
     )
 
 
@@ -357,6 +371,8 @@ TOPOLOGIES = (
     _one_way("lanes", sessions=True, more="lanes: 2"),
     _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False),
     _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),
+    _one_way("to partitioned queues", sessions=False, in_order=False, is_partitioned=True),
+    _one_way("to partitioned queues that detect duplicates", sessions=True, is_partitioned=True, detects=True),
     _ring(),
     _hub_and_back(),
     _hub_to_hub(),
