@@ -30,13 +30,14 @@ test: installed java $(compiled) ## all tests, of the nightly job the most impor
 	$(python) -m pytest --numprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
-	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
+	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts broker/tests/unit
 
 check: $(command) ## formatter, linter, plain English, strict types, import contracts, Bicep
 	$(python) -m ruff format --check
 	$(python) -m ruff check
 	$(python) tools/check-english
-	$(python) -m mypy
+	$(python) -m mypy --exclude '^broker/tests/'
+	$(python) -m mypy --package broker.tests
 	.venv/bin/lint-imports --no-logo
 	tools/check-bicep
 
@@ -102,10 +103,10 @@ sbom: $(command) ## build/sbom.json: the packages of the deployed app with versi
 	  --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
 
 broker-wheel: $(command) ## build/broker: the wheel of busway-broker
-	$(python) tools/build-broker-wheel build/broker
+	$(python) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/broker ./broker
 
 clean: ## remove everything that was installed or built
-	rm -rf .venv node_modules build busway.egg-info clients/build clients/busway_clients.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv node_modules build busway.egg-info */build */*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 installed: $(command) $(node_packages)
@@ -118,8 +119,8 @@ $(python_packages): .python-version requirements-dev.lock
 	@$(python) -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
-$(command): $(python_packages) pyproject.toml clients/pyproject.toml
-	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable clients
+$(command): $(python_packages) pyproject.toml broker/pyproject.toml clients/pyproject.toml
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable broker --editable clients
 	@touch $@
 
 # Once, by one process: six would compile the same modules at the same time.

@@ -16,8 +16,8 @@ import time
 from benchmarks.delaying_proxy import serve
 from benchmarks.measurement import Measurement, report
 from benchmarks.stack import free_port
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from shared.amqp.values import string
 from shared.clock import ManualClock
 from shared.ends.service_bus.clients import service_bus_client

@@ -21,8 +21,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from benchmarks.measurement import YARDSTICK_MICROSECONDS, Measurement, report, yardstick
-from local.host.worker import EmbeddedWorker, Function
-from local.host.worker_input import Input, service_bus_input
+from host.worker import EmbeddedWorker, Function
+from host.worker_input import Input, service_bus_input
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from local.broker.config import NamespaceConfig
-from local.broker.config_file import load_config
+from busway_broker.config import NamespaceConfig
+from busway_broker.config_file import load_config
 from shared.config.models import Connection
 from shared.config.review import Entities
 from shared.ends.kind import Holds

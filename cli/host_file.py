@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from local.host.settings import load_host_options
+from host.settings import load_host_options
 from shared.config.review import HostFile
 
 HOST_FILE = "host.json"

@@ -20,12 +20,12 @@ from shared.ends.namespace import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from local.event_grid import EventGrid
+    from cli.local_services.event_grid import EventGrid
 
 ROOT = Path(__file__).parents[1]
 """The repository, which is the function app's folder too."""
 
-PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "clients")))
+PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "broker"), str(ROOT / "clients")))
 """PYTHONPATH with which a child process finds the repository's packages, installed or not."""
 
 _AZURITE = Path("node_modules/azurite/dist/src/azurite.js")
@@ -124,7 +124,7 @@ async def running_stack(
             await asyncio.to_thread(_create_queues, storage_string, replaced.queues)
         if replaced.topics:
             names = sorted({each for found in replaced.topics.values() for each in found})
-            kafka = await started("kafka", [sys.executable, "-m", "local.kafka", *names], ROOT, {})
+            kafka = await started("kafka", [sys.executable, "-m", "cli.local_services.kafka", *names], ROOT, {})
             (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
             settings |= dict.fromkeys(replaced.topics, line[1])
             others.append(kafka)
@@ -181,7 +181,7 @@ def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
 
 def _event_grid() -> "EventGrid":
     # Import lazily: only configurations with Event Grid need a web server.
-    from local.event_grid import EventGrid
+    from cli.local_services.event_grid import EventGrid
 
     return EventGrid(token_urlsafe())
 

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Self
 
-from local.event_grid import EventGrid, Subscription
+from cli.local_services.event_grid import EventGrid, Subscription
 
 _SECONDS = 20
 

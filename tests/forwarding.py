@@ -5,11 +5,11 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
+from busway_broker.thread import RunningBroker
 from cli.forward.batch import Records
 from cli.forward.forwarder import Forwarder
+from cli.local_services.kafka import KafkaCluster
 from cli.places import Place
-from local.broker.thread import RunningBroker
-from local.kafka.cluster import KafkaCluster
 from shared.config.models import Connection
 from shared.ends.kafka.endpoint import kafka_endpoint
 from shared.ends.kafka.output import KafkaOutput

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
-from local.broker.admin.certificate import AUTHORITY_FILE, server_context
+from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 
 IDENTITY_HEADER = "secret-of-the-worker"
 _DAY_SECONDS = 86_400

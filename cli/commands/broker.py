@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-# The same as in local.broker.process, which is imported when the command runs.
+# The same as in busway_broker.process, which is imported when the command runs.
 DEFAULT_PORT = 5672
 DEFAULT_ADMIN_PORT = 5300
 
@@ -109,7 +109,7 @@ def broker(
 
     busway broker --config infra/emulators/west.json --config infra/emulators/east.json
     """
-    from local.broker.process import Options, run_broker
+    from busway_broker.process import Options, run_broker
 
     options = Options(
         configs=config or (),

@@ -75,8 +75,8 @@ def host(
     import logging
     import sys
 
-    from local.host.host import Host, run
-    from local.host.platform import Ending, Platform
+    from host.host import Host, run
+    from host.platform import Ending, Platform
 
     platform = Platform(
         ending=Ending(ending),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from cli.topology.difference import creation
 from cli.topology.model import (
     DEFAULT_RULE,
@@ -23,7 +24,6 @@ from cli.topology.model import (
 )
 from cli.topology.needs import Needed
 from cli.topology.settings import CORRELATION, SETTINGS, pascal, written
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from shared.amqp.values import Value
 from shared.printable import json_lines
 from shared.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
@@ -36,7 +36,7 @@ SERVICE_BUS_NAME, EVENT_HUBS_NAME = "sbemulatorns", "emulatorNs1"
 _HOUR = timedelta(hours=1)
 _HELD = frozenset(("boolean", "long", "double", "string"))
 """The types of values in a correlation filter that are read again as they were."""
-# The highest values that Microsoft's emulators accept: local/broker/emulator_limits.py names their source.
+# The highest values that Microsoft's emulators accept: broker/busway_broker/emulator_limits.py names their source.
 _LIMITS: dict[str, Any] = {
     "max_delivery_count": 10,
     "default_message_time_to_live": _HOUR,

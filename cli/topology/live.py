@@ -16,8 +16,8 @@ from azure.servicebus.management import (
 
 from cli.topology.model import EVERYTHING, Entity, Kind, Name, Namespace, Setting, SubscriptionRule
 from cli.topology.settings import CORRELATION, SETTINGS
-from local.broker.durations import parse_duration
 from shared.amqp.values import FALSE, TRUE, Value, double, long, string, timestamp
+from shared.durations import parse_duration
 from shared.rules import CorrelationFilter
 from shared.rules.value_types import timespan
 

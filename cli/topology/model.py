@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from local.broker.durations import format_duration
+from shared.durations import format_duration
 from shared.rules import CorrelationFilter, RuleSyntaxError, parse_action, parse_filter
 
 type Setting = bool | int | str | timedelta | None

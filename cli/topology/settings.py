@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from cli.topology.model import Kind, Setting
-from local.broker.durations import format_duration
+from shared.durations import format_duration
 
 
 class Known(NamedTuple):

@@ -1,5 +1,5 @@
 """
-Receiving with locks that this process renews, over the connection that `local.host` has for raw messages.
+Receiving with locks that this process renews, over the connection that `host` has for raw messages.
 
 Requests use the same connection: the service settles messages of a session only for the one that holds it.
 A message that is not wanted is held until the end, because one that is given back comes again before all others.

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OURS = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs", "benchmarks", "tests")
+OURS = ("function_app", "functions", "shared", "cli", "host", "busway_broker", "clients", "jobs", "benchmarks", "tests")
 
 
 def imported_names(source: str, package: str) -> set[str]:
@@ -32,11 +32,12 @@ def modules(*roots: str) -> dict[str, set[str]]:
     """Return the modules under *roots* (dotted names of packages or modules) with the names each imports."""
     found = {}
     for root in roots:
-        path = ROOT.joinpath(*root.split("."))
+        base = ROOT / "broker" if root.startswith("busway_broker") else ROOT
+        path = base.joinpath(*root.split("."))
         for file in [path.with_suffix(".py"), *sorted(path.rglob("*.py"))]:
             if not file.is_file():
                 continue
-            parts = file.relative_to(ROOT).with_suffix("").parts
+            parts = file.relative_to(base).with_suffix("").parts
             package = parts[:-1]
             name = package if parts[-1] == "__init__" else parts
             found[".".join(name)] = imported_names(file.read_text(encoding="utf-8"), ".".join(package))

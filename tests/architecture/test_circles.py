@@ -4,7 +4,7 @@ import pytest
 
 from tests.architecture.imports import modules
 
-ROOTS = ("clients", "local", "shared")
+ROOTS = ("busway_broker", "clients", "host", "shared")
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:

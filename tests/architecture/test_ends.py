@@ -13,7 +13,7 @@ from shared.ends.registry import kind, kinds, names
 from tests.architecture.imports import ROOT
 
 ENDS = ROOT / "shared/ends"
-SEARCHED = ("shared", "functions", "cli", "local/host", "function_app.py")
+SEARCHED = ("shared", "functions", "cli", "host", "function_app.py")
 
 # Modules in which a word that is also the name of a kind has another meaning.
 OTHER_MEANINGS = {

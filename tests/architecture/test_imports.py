@@ -4,35 +4,38 @@ import pytest
 
 from tests.architecture.imports import OURS, ROOT, imported_names, is_standard, modules, within
 
-APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
+APP = ("function_app", "functions", "shared", "cli", "host", "busway_broker", "clients", "jobs")
 
-BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors", "shared.printable")
+BROKER = (
+    *("busway_broker", "shared.amqp", "shared.rules"),
+    *("shared.clock", "shared.durations", "shared.errors", "shared.printable"),
+)
 
 ONLY_THERE = {
     "aiohttp": (
-        "local.host",
-        "local.event_grid",
-        "local.broker.admin",
-        "local.broker.http_server",
-        "local.broker.web_sockets",
+        "host",
+        "cli.local_services.event_grid",
+        "busway_broker.admin",
+        "busway_broker.http_server",
+        "busway_broker.web_sockets",
         "shared.nightly",
         "clients",
     ),
-    "cryptography": ("local.broker.admin", "shared.editors", "clients"),
-    "defusedxml": ("local.broker.admin",),
+    "cryptography": ("busway_broker.admin", "shared.editors", "clients"),
+    "defusedxml": ("busway_broker.admin",),
     "dns": ("clients", "cli.failover"),
     "azure.functions": ("function_app", "functions"),
-    "azurefunctions": ("functions", "local.host"),
-    "azure_functions_runtime": ("local.host",),
+    "azurefunctions": ("functions", "host"),
+    "azure_functions_runtime": ("host",),
     "azure.monitor": ("shared.telemetry",),
     "opentelemetry": ("shared.telemetry",),
     "brotli": ("shared.codecs",),
     "cbor2": ("shared.codecs",),
     "certifi": ("shared.ends",),
-    "confluent_kafka": ("shared.ends.kafka.producer", "local.kafka", "cli.kafka_consumer"),
+    "confluent_kafka": ("shared.ends.kafka.producer", "cli.local_services.kafka", "cli.kafka_consumer"),
     "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.read.capture"),
-    "google": ("shared.codecs", "local.host.settlement"),
-    "grpc": ("functions.settlement", "local.host.settlement"),
+    "google": ("shared.codecs", "host.settlement"),
+    "grpc": ("functions.settlement", "host.settlement"),
     "jmespath": ("shared.editors",),
     "joserfc": ("shared.editors",),
     "duckdb": ("shared.editors",),
@@ -67,7 +70,7 @@ ONLY_THERE = {
         "shared.stores",
         "shared.nightly",
         "clients",
-        "local",
+        "host",
         "cli",
         "jobs.reconcile.container",
         "jobs.reconcile.lease",
@@ -84,9 +87,9 @@ ONLY_THESE = {
     "shared.amqp": ("shared.amqp", "shared.errors", "shared.clock"),
     "shared.errors": ("shared.errors",),
     "shared.clock": ("shared.clock",),
-    "local.broker.core": BROKER,
-    "local.broker.protocol": BROKER,
-    "local.broker": (*BROKER, "aiohttp", "cryptography", "defusedxml", "pytest", "uvloop"),
+    "busway_broker.core": BROKER,
+    "busway_broker.protocol": BROKER,
+    "busway_broker": (*BROKER, "aiohttp", "cryptography", "defusedxml", "pytest", "uvloop"),
 }
 
 
@@ -106,7 +109,7 @@ def test_foreign_package_stays_where_it_belongs(package: str) -> None:
 PRIVATE_IMPORTS = {
     "shared.ends.event_hubs.internals": "contracts/test_event_hubs_internals.py",
     "shared.ends.service_bus.internals": "contracts/test_service_bus_internals.py",
-    "shared.ends.service_bus.link": "broker/test_transfers_in_flight.py",
+    "shared.ends.service_bus.link": "wire/test_transfers_in_flight.py",
     "shared.ends.event_hubs.receiver": "contracts/test_receive_seam.py",
     # `busway demo` compares messages at the level of AMQP types, which the public API does not show.
     "cli.demo.exact_types": "end_to_end/test_demo.py",
@@ -146,7 +149,7 @@ def test_composition_root_is_above_all_and_knows_nothing_of_the_laptop() -> None
     }
     assert above == {}
     imported = {name for names in modules("function_app").values() for name in names}
-    assert not {name for name in imported if within(name, ("cli", "local", "benchmarks", "tests"))}
+    assert not {name for name in imported if within(name, ("cli", "host", "busway_broker", "benchmarks", "tests"))}
 
 
 @pytest.mark.parametrize("root", ["clients", "jobs"])

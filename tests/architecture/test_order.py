@@ -1,4 +1,4 @@
-from tests.conftest import HERE, LONGEST_FILES
+from conftest import HERE, LONGEST_FILES
 
 
 def test_the_files_that_start_first_exist_and_are_named_once() -> None:

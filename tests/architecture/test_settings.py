@@ -7,7 +7,7 @@ import yaml
 
 from tests.architecture.imports import ROOT
 
-CODE = ("function_app.py", "functions/**/*.py", "shared/**/*.py", "local/**/*.py")
+CODE = ("function_app.py", "functions/**/*.py", "shared/**/*.py", "host/**/*.py")
 # A name that ends in an underscore is the beginning of names that only an operator knows.
 NAMED = re.compile(r"""["'](BUSWAY_[A-Z_]*[A-Z])["']""")
 

@@ -3,7 +3,7 @@ What Busway assumes about Service Bus, on live namespaces.
 
 Needs the queues `busway-test` (no sessions) and `busway-test-sessions` (sessions), empty, in the namespace of
 BUSWAY_TEST_WEST; one afternoon with a subscription confirms or refutes each. The same tests pass against the local
-broker (tests/broker/test_azure_assumptions.py), which shows that they test something and that the broker agrees.
+broker (broker/tests/test_azure_assumptions.py), which shows that they test something and that the broker agrees.
 """
 
 import asyncio

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.core.namespace import Namespace
-from local.broker.thread import NamespaceFaults, RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import NamespaceFaults, RunningBroker
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.clients.applications import Application

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from busway_clients.relay import SystemClock
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
 from tests.clients.relay.local_relay import LocalRelay, RunningRelays
 
 ROOT = Path(__file__).parents[2]

@@ -49,7 +49,7 @@ def running_broker(folder: Path, namespaces: Mapping[str, object]) -> Iterator[P
     folder.mkdir(parents=True, exist_ok=True)
     config, tls, log = folder / "Config.json", folder / "tls", folder / "broker.log"
     config.write_text(json.dumps({"UserConfig": namespaces}), encoding="utf-8")
-    command = [sys.executable, "-m", "local.broker", "--port", "0", "--tls", str(tls), "--config", str(config)]
+    command = [sys.executable, "-m", "busway_broker", "--port", "0", "--tls", str(tls), "--config", str(config)]
     with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)  # noqa: S603 - our own module
     try:

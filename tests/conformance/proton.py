@@ -1,4 +1,4 @@
-"""The transactions of Apache Qpid Proton, whose tests are in tests/broker; Proton itself is compiled by pip."""
+"""The transactions of Apache Qpid Proton, whose tests are in broker/tests; Proton itself is compiled by pip."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def transactions(folder: Path, words: str) -> Iterator[Result]:
         "-q",
         "-p",
         "busway_report",
-        "tests/broker/test_transactions_of_proton.py",
+        "broker/tests/test_transactions_of_proton.py",
     ]
     path = os.pathsep.join(map(str, (LIVE, packages)))
     environment = {**os.environ, "PYTHONPATH": path, "BUSWAY_REPORT": str(report)}

@@ -7,9 +7,9 @@ import pytest
 from azure.core.rest import HttpRequest
 from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
 
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import NamespaceConfig, TopicConfig
-from local.broker.thread import RunningBroker
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import NamespaceConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from shared.ends.service_bus import administration
 from shared.ends.service_bus.administration import administration_client, create_subscription_with_rule
 

@@ -9,8 +9,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from shared.ends.service_bus.peek import peeker_opener
 from shared.errors import TargetUnavailable
 from shared.journal.peeking_tap import PeekingTap

@@ -11,11 +11,11 @@ from typing import Any
 from azure.servicebus import ServiceBusClient
 from typer.testing import CliRunner
 
+from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.core.content import read_content
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from cli.main import app
-from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.content import read_content
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
 from shared.amqp.values import string
 from shared.message.arrival import Origin
 from shared.message.message import Message

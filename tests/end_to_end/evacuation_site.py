@@ -7,11 +7,11 @@ from typing import Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
 
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.namespace import Namespace
-from local.broker.core.session_store import SessionStore
-from local.broker.thread import RunningBroker
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.session_store import SessionStore
+from busway_broker.thread import RunningBroker
 from shared.rules import Rule
 from shared.rules.rule import parse_action, parse_filter
 from tests.end_to_end.dead_letter_site import SECONDS, Site

@@ -17,8 +17,8 @@ APPS = Path(__file__).parent / "apps"
 _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
-from local.host.host import run
-from local.host.platform import Ending, Platform
+from host.host import run
+from host.platform import Ending, Platform
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)

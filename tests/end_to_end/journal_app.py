@@ -9,8 +9,8 @@ from typing import Any
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 
 WEST = NamespaceConfig(

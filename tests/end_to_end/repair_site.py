@@ -12,10 +12,10 @@ from typing import Any
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from cli.main import app
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
 from shared.amqp import values
 from shared.amqp.sections import Sections
 from shared.journal.imprints import Imprinter

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiver
 
+from busway_broker.config import NamespaceConfig
+from busway_broker.config_file import load_config
+from busway_broker.server import BrokerServer
+from busway_broker.thread import RunningBroker
 from cli.entities import beside
-from local.broker.config import NamespaceConfig
-from local.broker.config_file import load_config
-from local.broker.server import BrokerServer
-from local.broker.thread import RunningBroker
 from shared.clock import Clock
 from shared.config.files import Configuration, load
 from tests.end_to_end.host_process import ROOT, HostProcess

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 
 SITE = NamespaceConfig(

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def command(*arguments: str, folder: Path = ROOT) -> "subprocess.Popen[str]":
     return subprocess.Popen(  # noqa: S603 - the arguments are the test's own
-        [sys.executable, "-m", "local.broker", *arguments],
+        [sys.executable, "-m", "busway_broker", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.keys import jwks, made, settings
 

@@ -10,8 +10,8 @@ from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner
 
+from busway_broker.thread import RunningBroker
 from cli.main import app
-from local.broker.thread import RunningBroker
 from shared.stores.host_checkpoints import CONTAINER
 from tests.azurite import running_azurite
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST

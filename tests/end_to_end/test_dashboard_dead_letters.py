@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobLeaseClient, ContainerClient
 
-from local.broker.thread import RunningBroker
+from busway_broker.thread import RunningBroker
 from shared.amqp.values import long
 from shared.config.status_assembly import open_status_container
 from shared.errors import ConfigError

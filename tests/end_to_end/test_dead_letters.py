@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from azure.servicebus import AutoLockRenewer
 
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.core.content import read_content
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from cli.demo.template_file import read_templates
 from cli.files import locked
 from cli.letters.ledger_file import ledger_of
-from local.broker.admin.thread import RunningAdmin
-from local.broker.core.content import read_content
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
 from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.output import ServiceBusOutput

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.content import read_content
-from local.broker.core.message import State
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.core.content import read_content
+from busway_broker.core.message import State
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from shared.amqp.values import timestamp
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend import evidence

@@ -13,16 +13,16 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
+from busway_broker.thread import RunningBroker
 from cli.failover.configuration import open_failover
 from cli.failover.contents import inspect_site
 from cli.main import app
-from local.broker.thread import RunningBroker
 from shared.clock import SystemClock
 from tests.clients.endpoints.zones import ZONE
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
 from tests.impatience import impatient_clients
 
-pytest_plugins = "local.broker.fixture"
+pytest_plugins = "busway_broker.fixture"
 
 # The SDK leaves sockets of connections that broke to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

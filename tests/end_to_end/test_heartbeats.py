@@ -11,10 +11,10 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.management import SqlRuleFilter
 from typer.testing import CliRunner, Result
 
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import HubConfig, NamespaceConfig
+from busway_broker.thread import RunningBroker
 from cli.main import app
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import HubConfig, NamespaceConfig
-from local.broker.thread import RunningBroker
 from shared.ends.service_bus.administration import administration_client
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
-from tests.broker.settling import Refused, SettlementClient, send
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import HostProcess
+from tests.wire.settling import Refused, SettlementClient, send
 
 GRACE_SECONDS = 4
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
 from tests.end_to_end.host_process import HostProcess

@@ -12,13 +12,13 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
 from shared.clock import ManualClock
-from tests.broker.settling import is_held, send
 from tests.end_to_end.host_process import HostProcess
+from tests.wire.settling import is_held, send
 
 
 def namespace(port: int | None = None) -> NamespaceConfig:

@@ -10,8 +10,8 @@ from azure.eventhub import EventHubProducerClient
 from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.storage.blob import ContainerClient
 
-from local.broker.config import HubConfig, NamespaceConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig
+from busway_broker.thread import RunningBroker
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.stores.host_checkpoints import CONTAINER

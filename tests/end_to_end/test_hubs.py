@@ -10,8 +10,8 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.host_process import ROOT, HostProcess

@@ -15,11 +15,11 @@ import certifi
 import pytest
 from typer.testing import CliRunner, Result
 
+from busway_broker.admin.certificate import server_context
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
+from cli.local_services.kafka import KafkaCluster
 from cli.main import app
-from local.broker.admin.certificate import server_context
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
-from local.kafka.cluster import KafkaCluster
 from tests.end_to_end.tls_port import ADDRESS, TlsPort
 from tests.forwarding import fill, keyed, new_topic
 from tests.vault import Vault

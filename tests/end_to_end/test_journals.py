@@ -14,9 +14,9 @@ from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerCl
 from azure.servicebus import ServiceBusMessage
 from azure.storage.blob import ContainerClient
 
-from local.broker.config import HubConfig
-from local.broker.faults import Effect, Fault, Operation
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from tests.azurite import ACCOUNT, running_azurite
 from tests.end_to_end.journal_app import EAST, TASKS, WEST, App, Record
 

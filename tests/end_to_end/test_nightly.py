@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from shared.nightly.results import run_of
 from tests.azurite import running_azurite
 from tests.end_to_end.host_process import ROOT, HostProcess

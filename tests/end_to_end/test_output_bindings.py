@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.faults import Effect, Fault, Operation
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 
 WEST = NamespaceConfig(name="west", queues=tuple(QueueConfig(name=name) for name in ("orders", "notes", "readings")))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, forgetful, lines, orders, stamps
 
 EACH = 8

@@ -18,11 +18,11 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner, Result
 
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from cli.first_hour.__main__ import app as first_hour
 from cli.main import app
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
 from shared.ends.service_bus.administration import administration_client
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess

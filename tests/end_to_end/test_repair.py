@@ -14,14 +14,14 @@ from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from typer.testing import CliRunner
 
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from cli.letters.ledger_file import LedgerFile
 from cli.main import app
 from cli.repair.manifest import ledger_of, read
 from cli.repair.repair import Repair, Report, State, ledger_in
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
-from local.host.dotnet_message import reencode
-from local.host.dotnet_values import CannotReceive
+from host.dotnet_message import reencode
+from host.dotnet_values import CannotReceive
 from shared.config.files import load
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, dead_letter, encoded, row
 

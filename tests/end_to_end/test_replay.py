@@ -15,10 +15,10 @@ from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusMessage
 from typer.testing import CliRunner
 
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from cli.letters.ledger_file import LedgerFile
 from cli.main import app
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
 from shared.ends import namespace
 from shared.ends.event_hubs.receiver import EventHub
 from shared.message.arrival import Origin

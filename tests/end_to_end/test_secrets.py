@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from local.broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig, SharedAccessKey
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.vault import Vault
 

@@ -8,9 +8,9 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner, Result
 
+from busway_broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from cli.main import app
-from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.thread import RunningBroker
 from shared.rules import Rule, parse_action, parse_filter
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess

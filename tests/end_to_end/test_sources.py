@@ -13,9 +13,9 @@ from azure.servicebus import (
     ServiceBusSender,
 )
 
-from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.content import read_content
-from local.broker.thread import RunningBroker
+from busway_broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.core.content import read_content
+from busway_broker.thread import RunningBroker
 from shared.amqp.values import string
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.messages import delivered

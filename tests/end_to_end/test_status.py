@@ -16,10 +16,10 @@ from azure.storage.blob import ContainerClient
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
+from busway_broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from cli.commands.schema import status_text
 from cli.main import app
-from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from cli.main import app
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.thread import RunningBroker
 from shared.config.files import load
 from shared.config.status_assembly import open_store, recorder_of
 from shared.message.arrival import Origin

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from local.broker.config import HubConfig, NamespaceConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.end_to_end.test_binary_properties import CONNECTIONS, SITE, TASK, event, publish
 

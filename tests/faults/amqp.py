@@ -8,7 +8,7 @@ do is in `tests/other_brokers`.
 from datetime import timedelta
 from functools import partial
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import HostProcess
 from tests.faults.cuts import cut_at_each
 from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch, kill_repeatedly

@@ -8,7 +8,7 @@ delivered without a break, every operation has been tested.
 
 from functools import partial
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line, strikes
 from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB, Kind

@@ -7,7 +7,7 @@ while it remembers it; a new process remembers nothing.
 
 from functools import partial
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
 from tests.faults.routes import CARRIER, ENVELOPES

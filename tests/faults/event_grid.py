@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from local.broker.faults import Effect, Fault, Operation
-from local.event_grid import EventGrid, Subscription
+from busway_broker.faults import Effect, Fault, Operation
+from cli.local_services.event_grid import EventGrid, Subscription
 from shared.codecs.envelope import open_envelope
 from tests.end_to_end.host_process import HostProcess
 from tests.event_grid_thread import RunningGrid

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.outages import outage
 from tests.faults.parties import Draft, drafts, send

@@ -9,7 +9,7 @@ from typing import Self
 
 from azure.servicebus.aio import ServiceBusClient
 
-from local.kafka.cluster import PRODUCE, KafkaCluster
+from cli.local_services.kafka import PRODUCE, KafkaCluster
 from shared.clock import Clock
 from tests.faults.conservation import Copy
 from tests.faults.kills import SENT_BUT_UNSETTLED

@@ -8,7 +8,7 @@ its locks expire, and another host continues.
 from dataclasses import replace
 from functools import partial
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
 from tests.faults.routes import (

@@ -18,8 +18,8 @@ from typing import Self
 
 from azure.servicebus.aio import ServiceBusClient
 
-from local.broker.core.namespace import Namespace
-from local.broker.thread import NamespaceFaults, RunningBroker
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import NamespaceFaults, RunningBroker
 from shared.clock import Clock
 from shared.codecs.envelope import open_envelope
 from shared.message.arrival import Origin

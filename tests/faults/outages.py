@@ -3,7 +3,7 @@
 import random
 from datetime import timedelta
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
 from tests.faults.routes import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from local.broker.config import HubConfig, LinkLimits, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.config import HubConfig, LinkLimits, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 
 # East has the Standard tier and west Premium: a message that is too large goes to rejects.
 EAST_LIMIT = 256 * 1024

@@ -15,8 +15,8 @@ from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import HostProcess
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.faults.kills import SENT_BUT_UNSETTLED

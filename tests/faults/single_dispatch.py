@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from shared.line.deadline import LONGEST_ATTEMPT_SECONDS
 from tests.faults.cuts import cut_at_each
 from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch, kill_repeatedly

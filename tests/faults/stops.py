@@ -4,7 +4,7 @@ The end of a host as on Azure: SIGTERM with 10 s of grace, and function timeout;
 What it had in hand comes again; what it had sent by then and not settled is duplicated.
 """
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, QUEUES, SESSIONS, SESSIONS_TO_HUB

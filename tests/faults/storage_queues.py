@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from azure.storage.queue import QueueServiceClient
 
-from local.broker.faults import Effect, Fault, Operation
+from busway_broker.faults import Effect, Fault, Operation
 from shared.codecs.envelope import envelope_in, open_envelope
 from tests.azurite import running_queues
 from tests.faults.kills import SENT_BUT_UNSETTLED, held

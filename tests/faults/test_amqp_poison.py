@@ -10,14 +10,14 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from local.broker.config import QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import QueueConfig
+from busway_broker.thread import RunningBroker
 from shared.line import rejection
 from shared.message.message import Message
 from tests.azurite import running_azurite
-from tests.broker.answering_broker import ACCEPTED, CLOSE, AnsweringBroker
 from tests.end_to_end.journal_app import CONNECTIONS, EAST, WEST, App
 from tests.messages import ORIGIN
+from tests.wire.answering_broker import ACCEPTED, CLOSE, AnsweringBroker
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from local.broker.faults import Effect, Fault, Operation
-from local.broker.thread import RunningBroker
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from shared.amqp.values import long
 from shared.resend import evidence
 from shared.resend.ledger import Ledger

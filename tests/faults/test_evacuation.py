@@ -14,9 +14,9 @@ from itertools import count
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.thread import RunningBroker
 from cli.letters.ledger_file import LedgerFile
-from local.broker.admin.thread import RunningAdmin
-from local.broker.thread import RunningBroker
 from shared.resend import evidence
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite, numbers_of
 from tests.impatience import impatient_clients

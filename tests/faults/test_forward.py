@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cli.kafka_consumer import GroupReader
-from local.kafka.cluster import KafkaCluster
+from cli.local_services.kafka import KafkaCluster
 from shared.errors import TargetUnavailable
 from shared.journal.record import Role
 from shared.journal.task import TaskJournal

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
 
-from local.broker.faults import Operation
+from busway_broker.faults import Operation
 from tests.faults.cuts import CUTS
 from tests.faults.kills import KILLS, held
 from tests.faults.line import Line

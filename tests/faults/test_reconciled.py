@@ -18,10 +18,10 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 
+from busway_broker.config import NamespaceConfig, SubscriptionConfig, TopicConfig
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import NamespaceFaults, RunningBroker
 from cli.spark import check_spark, run_job
-from local.broker.config import NamespaceConfig, SubscriptionConfig, TopicConfig
-from local.broker.faults import Effect, Fault, Operation
-from local.broker.thread import NamespaceFaults, RunningBroker
 from tests.azurite import running_azurite
 from tests.end_to_end.host_process import ROOT, HostProcess
 

@@ -14,10 +14,10 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
 
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
+from cli.local_services.kafka import KafkaCluster
 from cli.spark import check_spark, run_job
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
-from local.kafka.cluster import KafkaCluster
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
 from tests.end_to_end.host_process import ROOT, HostProcess

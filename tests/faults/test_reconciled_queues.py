@@ -16,11 +16,11 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 from azure.storage.queue import QueueServiceClient
 
+from busway_broker.admin.certificate import SERVER_FILE, server_context
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
+from cli.local_services.event_grid import EventGrid, Subscription
 from cli.spark import check_spark, run_job
-from local.broker.admin.certificate import SERVER_FILE, server_context
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
-from local.event_grid import EventGrid, Subscription
 from tests.azurite import running_azurite, running_queues
 from tests.end_to_end.busway_process import BuswayProcess
 from tests.end_to_end.host_process import ROOT, HostProcess

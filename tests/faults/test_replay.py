@@ -15,8 +15,8 @@ from pathlib import Path
 
 from azure.eventhub import EventData, EventHubProducerClient
 
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.busway_process import PACKAGES

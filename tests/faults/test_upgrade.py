@@ -18,9 +18,9 @@ import pytest
 from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner
 
+from busway_broker.faults import Effect, Fault, Operation
 from cli.main import app
 from cli.spark import check_spark, run_job
-from local.broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at
 from tests.faults.line import Line
@@ -36,7 +36,7 @@ _NEW_KEYS = re.compile(r"^(?:lanes|dispatch):.*\n", re.MULTILINE)
 _OLDER_PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
-from local.host.host import run
+from host.host import run
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", 0, *[function.name for function in host.functions], flush=True)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Self
 
-from local.broker.thread import RunningBroker
+from busway_broker.thread import RunningBroker
 from shared.clock import ManualClock
 from tests.end_to_end.host_process import HostProcess
 from tests.faults.line import Line
@@ -39,7 +39,7 @@ _APP = Path(__file__).parent / "apps" / "virtual"
 _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
-from local.host.host import run
+from host.host import run
 from tests.faults.virtual_time import RemoteClock
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from azure.storage.queue import QueueServiceClient
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.core.namespace import Namespace
-from local.broker.thread import RunningBroker
-from local.event_grid import EventGrid, Subscription
-from local.host.dotnet_message import reencode
-from local.host.dotnet_values import CannotBind, CannotReceive
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
+from busway_broker.core.namespace import Namespace
+from busway_broker.thread import RunningBroker
+from cli.local_services.event_grid import EventGrid, Subscription
+from host.dotnet_message import reencode
+from host.dotnet_values import CannotBind, CannotReceive
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.output import EventHubsOutput
 from shared.ends.service_bus.clients import service_bus_client

@@ -14,8 +14,8 @@ import sys
 import time
 from collections import Counter
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.thread import RunningBroker
 from shared.amqp import dispositions, performatives
 from shared.amqp.codec import encode
 from shared.amqp.fields import compose_list, number_field, text_field

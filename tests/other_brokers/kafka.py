@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from local.broker.admin.certificate import AUTHORITY_FILE, SERVER_FILE, server_context
+from busway_broker.admin.certificate import AUTHORITY_FILE, SERVER_FILE, server_context
 from tests.other_brokers.processes import ENCODED, FETCHED, PASSWORD, USER, OtherBroker, free_port
 
 _JARS = FETCHED / "kafka-4.1.2"

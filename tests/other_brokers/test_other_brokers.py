@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 from azure.servicebus import ServiceBusClient, parse_connection_string
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from shared.amqp.values import binary
 from shared.ends.amqp.endpoint import amqp_endpoint
 from shared.ends.amqp.output import AmqpOutput

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.broker.core.content import read_content
-from local.broker.core.event import Event, read_event
+from busway_broker.core.content import read_content
+from busway_broker.core.event import Event, read_event
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.broker.core.content import read_content
-from local.broker.core.rule_properties import RuleProperties as BrokersRuleProperties
+from busway_broker.core.content import read_content
+from busway_broker.core.rule_properties import RuleProperties as BrokersRuleProperties
 from shared.amqp.values import Value, string
 from shared.errors import MessageRejected
 from shared.message.rule_properties import RuleProperties

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.errors import Refusal
 from functions.output_bindings import with_outputs
-from local.broker.errors import Refusal
-from local.host.outputs import Outputs
-from local.host.protos import ParameterBinding, TypedData
-from local.host.settings import Settings
-from local.host.worker import SERVICE_BUS, Function
+from host.outputs import Outputs
+from host.protos import ParameterBinding, TypedData
+from host.settings import Settings
+from host.worker import SERVICE_BUS, Function
 from shared.amqp.sections import data
 from shared.line.binding_output import BindingOutput
 from tests.simulation.faults import Operation

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from azure.servicebus.exceptions import ServiceBusError
 
-from local.broker import errors
-from local.broker.core.entity_links import Use
-from local.broker.core.ready_queue import MessageSession
-from local.broker.core.session_store import SessionStore
-from local.broker.core.store import MessageStore
-from local.broker.core.usage import check_can_receive
-from local.broker.errors import Refusal
+from busway_broker import errors
+from busway_broker.core.entity_links import Use
+from busway_broker.core.ready_queue import MessageSession
+from busway_broker.core.session_store import SessionStore
+from busway_broker.core.store import MessageStore
+from busway_broker.core.usage import check_can_receive
+from busway_broker.errors import Refusal
 from shared.ends.azure_amqp.raw_link import LinkClosed, RawLink, refused_or_closed
 from tests.simulation.carrier import Carrier
 from tests.simulation.consumer import Consumer

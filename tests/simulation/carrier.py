@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from local.broker import errors
-from local.broker.core.store import MessageStore
-from local.broker.errors import Refusal
+from busway_broker import errors
+from busway_broker.core.store import MessageStore
+from busway_broker.errors import Refusal
 from shared.amqp.performatives import OUTCOME_STATES, Attach, Flow
 from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
 from tests.simulation.consumer import Consumer

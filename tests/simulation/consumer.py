@@ -3,12 +3,12 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from local.broker import errors
-from local.broker.core.ready_queue import MessageSession
-from local.broker.core.session_store import SessionStore
-from local.broker.core.store import MessageStore
-from local.broker.errors import Refusal
-from local.broker.protocol.consumer_link import settlement_of
+from busway_broker import errors
+from busway_broker.core.ready_queue import MessageSession
+from busway_broker.core.session_store import SessionStore
+from busway_broker.core.store import MessageStore
+from busway_broker.errors import Refusal
+from busway_broker.protocol.consumer_link import settlement_of
 from shared.amqp.codec import decode_all
 from shared.amqp.performatives import Transfer
 from shared.ends.azure_amqp.raw_link import RawLink

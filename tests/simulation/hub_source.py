@@ -4,9 +4,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from local.broker.core.hub import Coordinate, Position
-from local.broker.core.hub import Partition as HubPartition
-from local.broker.errors import Refusal
+from busway_broker.core.hub import Coordinate, Position
+from busway_broker.core.hub import Partition as HubPartition
+from busway_broker.errors import Refusal
 from shared.ends.azure_amqp.raw_link import refused_or_closed
 from tests.simulation.carrier import Carrier
 from tests.simulation.consumer import Consumer

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 from functions.raw_message import EventHubsConverter, ServiceBusConverter
 from functions.settlement import HostSettlement, _translated
 from functions.tasks import _function, _gathered
-from local.host.listener import Listener, Stopping
-from local.host.platform import Ending
-from local.host.protos import TypedData
-from local.host.retry import UNLIMITED, RetryPolicy
-from local.host.settings import EventHubsOptions, ServiceBusOptions
-from local.host.settlement.actions import ActionsCache
-from local.host.settlement.service import CallFailed, SettlementCalls
-from local.host.triggers.event_hubs import EventHubsListener
-from local.host.triggers.service_bus_batch import ServiceBusBatchListener
-from local.host.triggers.service_bus_single import ServiceBusSingleListener
-from local.host.worker import Function, Invocation, Outputs
+from host.listener import Listener, Stopping
+from host.platform import Ending
+from host.protos import TypedData
+from host.retry import UNLIMITED, RetryPolicy
+from host.settings import EventHubsOptions, ServiceBusOptions
+from host.settlement.actions import ActionsCache
+from host.settlement.service import CallFailed, SettlementCalls
+from host.triggers.event_hubs import EventHubsListener
+from host.triggers.service_bus_batch import ServiceBusBatchListener
+from host.triggers.service_bus_single import ServiceBusSingleListener
+from host.worker import Function, Invocation, Outputs
 from shared.config.assembly import pipelines
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
@@ -192,7 +192,7 @@ class Instance:
             channel.cut()
 
     async def end(self, ending: Ending) -> None:
-        """End as the platform does; see `local.host.host.Host.stop`."""
+        """End as the platform does; see `host.host.Host.stop`."""
         self.is_ending = True
         if ending is Ending.STOP:
             self._stopping.announce()

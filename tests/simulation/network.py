@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING
 
-from local.broker import errors
-from local.broker.errors import Refusal
+from busway_broker import errors
+from busway_broker.errors import Refusal
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Effect, Faults, Operation
 

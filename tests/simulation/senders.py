@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from azure.eventhub._pyamqp.error import AMQPException
 from azure.servicebus.exceptions import ServiceBusError
 
-from local.broker import errors
-from local.broker.core.usage import check_can_send
-from local.broker.errors import Refusal
-from local.broker.protocol import hub_links, publisher_link
-from local.broker.protocol.incoming_link import BATCH_FORMAT
+from busway_broker import errors
+from busway_broker.core.usage import check_can_send
+from busway_broker.errors import Refusal
+from busway_broker.protocol import hub_links, publisher_link
+from busway_broker.protocol.incoming_link import BATCH_FORMAT
 from shared.ends.azure_amqp.encoded_transfer import EncodedMessage
 from shared.ends.event_hubs.output import EventHubsOutput
 from shared.ends.service_bus.output import ServiceBusOutput

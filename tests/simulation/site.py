@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from local.broker.config import EntityStatus, NamespaceConfig
-from local.broker.core.entities import Queue, Topic
-from local.broker.core.namespace import Namespace
-from local.broker.core.session_store import SessionStore
+from busway_broker.config import EntityStatus, NamespaceConfig
+from busway_broker.core.entities import Queue, Topic
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.session_store import SessionStore
 from shared.clock import SystemClock
 from tests.simulation.event_loop import SeededLoop
 

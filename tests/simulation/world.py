@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-from local.broker.config import EntityStatus
-from local.broker.core.content import read_content
-from local.broker.core.event import read_event
-from local.host.checkpoints import MemoryCheckpoints, Partition
-from local.host.losing import Losing
-from local.host.platform import Ending
+from busway_broker.config import EntityStatus
+from busway_broker.core.content import read_content
+from busway_broker.core.event import read_event
+from host.checkpoints import MemoryCheckpoints, Partition
+from host.losing import Losing
+from host.platform import Ending
 from shared.amqp.sections import data
 from shared.amqp.values import Value, int_, string, symbol
 from shared.config.models import TaskFile

@@ -13,9 +13,10 @@ from cli.main import app
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *sorted(path for path in ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("broker/docs/*.md")),
     ROOT / "clients/README.md",
-    ROOT / "local/broker/README.md",
+    ROOT / "broker/README.md",
 ]
 FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\s*)(?:\.venv/bin/)?(busway (?:[^\n\\]|\\\n)+)", re.MULTILINE)
@@ -99,7 +100,7 @@ def test_the_deployment_has_every_required_parameter(file: str) -> None:
 
 def test_the_architecture_names_existing_files() -> None:
     paths = re.findall(
-        r"`((?:shared|functions|cli|jobs|local|clients|tests|docs)/[\w/.]*)`", text_of(ROOT / "ARCHITECTURE.md")
+        r"`((?:shared|functions|cli|jobs|host|broker|clients|tests|docs)/[\w/.]*)`", text_of(ROOT / "ARCHITECTURE.md")
     )
     assert len(paths) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -5,7 +5,7 @@ The service answers a token on `$cbs` with a status, a description and, if it re
 (Azure/azure-service-bus-java issue 354). With a condition the SDK forgets the other two, so that a missing entity, an
 expired token, a wrong key and the firewall all look alike.
 
-The SDKs' versions are pinned; tests/broker/test_refused_tokens.py fails if any of this changes.
+The SDKs' versions are pinned; tests/wire/test_refused_tokens.py fails if any of this changes.
 """
 
 from collections.abc import Awaitable, Callable

@@ -13,7 +13,7 @@ Nobody reads while every batch has its answer. The service ends a link that was 
 While the SDK reads, it holds the lock that it needs to write. `_Reading` ends such a read when there is something to
 write; to the SDK that is the end of its waiting time.
 
-The SDK's version is pinned; tests/broker/test_transfers_in_flight.py fails if any of this changes.
+The SDK's version is pinned; tests/wire/test_transfers_in_flight.py fails if any of this changes.
 """
 
 import asyncio

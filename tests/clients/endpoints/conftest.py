@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from tests.clients.endpoints.following import SITES, Register
 
 

@@ -15,15 +15,15 @@ from azure.servicebus.exceptions import (
     ServiceBusQuotaExceededError,
 )
 
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint
 from busway_clients.endpoints.sender import FollowingSender
 from busway_clients.endpoints.watch import EndpointWatch
-from local.broker.faults import Effect, Fault, Operation
-from local.broker.thread import RunningBroker
 from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, endpoint, held, ids
 
-pytest_plugins = "local.broker.fixture"
+pytest_plugins = "busway_broker.fixture"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

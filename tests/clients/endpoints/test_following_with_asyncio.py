@@ -12,13 +12,13 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from busway_broker.thread import RunningBroker
 from busway_clients.aio.endpoints.receiver import FollowingReceiver as AsyncReceiver
 from busway_clients.aio.endpoints.sender import FollowingSender as AsyncSender
 from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
-from local.broker.thread import RunningBroker
 from tests.clients.endpoints.following import Register, endpoint, held, put
 
-pytest_plugins = "local.broker.fixture"
+pytest_plugins = "busway_broker.fixture"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.faults import Effect, Fault, Operation
 from busway_clients import (
     DeadLetter,
     DeduplicatingReceiver,
@@ -20,7 +21,6 @@ from busway_clients import (
     by_property,
 )
 from busway_clients.receivers.identity import origin_time
-from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import Application
 from tests.clients.conftest import Pair
 from tests.clients.receivers.consuming import Effects, consume, send_to_both

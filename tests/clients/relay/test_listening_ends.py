@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 from busway_clients import NotARelay, RelayError, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
 from busway_clients.relay import RelayListener, SharedAccessKey
-from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from tests.clients.relay.manual_time import run, until
 from tests.clients.relay.pair import Pair
 

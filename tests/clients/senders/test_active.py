@@ -16,10 +16,10 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from busway_clients import ActiveSender, SendFailed, WrongUse
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.faults import Effect, Fault, Operation
-from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
 from tests.clients.applications import Application
 from tests.clients.conftest import Pair

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.faults import Effect, Fault
 from busway_clients import (
     Outbox,
     OutboxFull,
     SendFailed,
     WrongUse,
 )
-from local.broker.faults import Effect, Fault
 from tests.clients.applications import Application
 from tests.clients.conftest import Pair
 from tests.clients.senders.conftest import SECONDS, parcel

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.faults import Effect, Fault, Operation
 from busway_clients import (
     PassiveSender,
     RoleState,
@@ -13,7 +14,6 @@ from busway_clients import (
     WrongUse,
 )
 from busway_clients.errors import Unencodable
-from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import Answering, Application
 from tests.clients.conftest import Pair
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions import SqliteStore as AsyncSqliteStore
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import SqliteStore
 from busway_clients.sessions.tables import TableStore
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.thread import RunningBroker
 from tests.azurite import running_tables
 from tests.clients.sessions.region import OPENED
 

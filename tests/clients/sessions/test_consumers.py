@@ -12,6 +12,7 @@ from azure.servicebus import ServiceBusClient
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 import busway_clients.aio.sessions as aio
+from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import (
     Journal,
@@ -22,7 +23,6 @@ from busway_clients.sessions import (
     State,
 )
 from busway_clients.sessions.tables import TableStore
-from local.broker.thread import RunningBroker
 from tests.clients.sessions.consumers import (
     QUICK,
     SECONDS,

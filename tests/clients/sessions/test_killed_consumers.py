@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from busway_broker.thread import RunningBroker
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
-from local.broker.thread import RunningBroker
 from tests.clients.applications import ENVIRONMENT
 from tests.clients.sessions.region import OPENED
 

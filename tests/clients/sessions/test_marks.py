@@ -16,6 +16,8 @@ import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 
 import busway_clients.aio.sessions as aio
+from busway_broker.config import HubConfig, NamespaceConfig
+from busway_broker.thread import RunningBroker
 from busway_clients.sessions import (
     Bookmarks,
     Conflict,
@@ -32,8 +34,6 @@ from busway_clients.sessions import (
 )
 from busway_clients.sessions.marks import mark_row
 from busway_clients.sessions.rows import Write
-from local.broker.config import HubConfig, NamespaceConfig
-from local.broker.thread import RunningBroker
 from tests.clients.sessions.region import OPENED
 
 ROOT = Path(__file__).parents[3]

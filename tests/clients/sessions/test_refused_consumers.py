@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from busway_broker.thread import RunningBroker
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
@@ -17,7 +18,6 @@ from busway_clients.sessions import (
     SqliteStore,
 )
 from busway_clients.sessions.tables import TableStore
-from local.broker.thread import RunningBroker
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, active
 from tests.clients.sessions.region import OPENED
 

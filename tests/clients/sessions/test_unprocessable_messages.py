@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
+from busway_broker.thread import RunningBroker
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
@@ -19,7 +20,6 @@ from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.received import arrival_of
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
-from local.broker.thread import RunningBroker
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, active, consumers, until
 from tests.clients.sessions.region import OPENED
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.broker.config import NamespaceConfig, QueueConfig
-from local.broker.core.namespace import Namespace
-from local.broker.protocol.connection import Connection
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.core.namespace import Namespace
+from busway_broker.protocol.connection import Connection
 from shared.amqp import performatives
 from shared.amqp.client import IDLE_SECONDS, Client, ClientSession, Opening
 from shared.amqp.dispositions import Disposition, read_disposition, settlement

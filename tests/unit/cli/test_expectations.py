@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from busway_broker.config_file import load_config
 from cli.demo.expectations import MAX_DELIVERY_COUNT, Verdict, foreign_receipts, judge, way_of
 from cli.demo.fidelity import PAYMENT_LIFE
 from cli.demo.messages import PAIR, Pattern, Sample, Template, samples
 from cli.demo.observations import AUXILIARY, Delivery, Observations, Place, Receipt, deliveries
 from cli.demo.report import print_report
 from cli.demo.sender import encoded
-from local.broker.config_file import load_config
 from shared.amqp.values import Value, int_, long, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from cli.kafka_receive import records
+from cli.local_services.kafka import KafkaCluster
 from cli.places import Place
-from local.kafka.cluster import KafkaCluster
 from shared.config.models import Connection
 from shared.errors import ConfigError
 from tests.raw_kafka import produce_with_header

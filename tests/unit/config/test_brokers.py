@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from busway_broker.config import NamespaceConfig, QueueConfig, TopicConfig
 from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from cli.topology.plan import load_needs
-from local.broker.config import NamespaceConfig, QueueConfig, TopicConfig
 from shared.amqp.values import TRUE
 from shared.config.assembly import assemble
 from shared.config.files import Configuration, load

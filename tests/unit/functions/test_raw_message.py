@@ -7,7 +7,7 @@ import pytest
 from azure_functions_runtime.bindings import meta
 
 from functions.raw_message import EVENT_HUBS_SOURCE, SERVICE_BUS_SOURCE, RawMessage
-from local.host.protos import CollectionModelBindingData, ModelBindingData, ParameterBinding, TypedData
+from host.protos import CollectionModelBindingData, ModelBindingData, ParameterBinding, TypedData
 from tests.messages import delivered
 
 TOKEN = uuid.uuid4().bytes_le

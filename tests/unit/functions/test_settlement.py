@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.settlement import HostSettlement
-from local.host.settlement.actions import ActionsCache
-from local.host.settlement.contract import CALLS, SERVICE
-from local.host.settlement.relay import SettlementRelay
+from host.settlement.actions import ActionsCache
+from host.settlement.contract import CALLS, SERVICE
+from host.settlement.relay import SettlementRelay
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 
 TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")

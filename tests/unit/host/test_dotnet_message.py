@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.host.dotnet_message import reencode
-from local.host.dotnet_values import CannotBind, CannotReceive
+from host.dotnet_message import reencode
+from host.dotnet_values import CannotBind, CannotReceive
 from shared.amqp import sections, values
 from shared.amqp.codec import decode_all, encode, items_of, pairs_of
 from shared.amqp.values import NULL, Value

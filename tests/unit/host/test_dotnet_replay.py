@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.host.dotnet_decoder import decode_entries
-from local.host.dotnet_message import reencode
-from local.host.dotnet_plain_entries import plain_entries
-from local.host.dotnet_properties import STRINGS, SYMBOLS, properties_of
-from local.host.dotnet_values import CannotBind, CannotReceive
+from host.dotnet_decoder import decode_entries
+from host.dotnet_message import reencode
+from host.dotnet_plain_entries import plain_entries
+from host.dotnet_properties import STRINGS, SYMBOLS, properties_of
+from host.dotnet_values import CannotBind, CannotReceive
 from shared.amqp.codec import encode
 from shared.amqp.decimals import repaired
 from shared.amqp.values import Value, map_

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from local.host.listener import Stopping
-from local.host.triggers.http import HttpListener
-from local.host.worker import Worker
+from host.listener import Stopping
+from host.triggers.http import HttpListener
+from host.worker import Worker
 
 LOCAL = {"Host": "localhost"}
 PAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}

@@ -1,8 +1,8 @@
 from datetime import timedelta
 
-from local.host.retry import RetryPolicy, delay
-from local.host.triggers.http import route_pattern
-from local.host.triggers.service_bus_single import renewal_delay
+from host.retry import RetryPolicy, delay
+from host.triggers.http import route_pattern
+from host.triggers.service_bus_single import renewal_delay
 
 
 def seconds(number: int) -> timedelta:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from local.host.listener import Stopping, keep_listening
+from host.listener import Stopping, keep_listening
 from shared.errors import TargetRefused, TargetUnavailable
 
 

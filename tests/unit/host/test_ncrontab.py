@@ -2,7 +2,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from local.host.ncrontab import parse_schedule
+from host.ncrontab import parse_schedule
 
 FRIDAY = datetime(2026, 11, 20, 10, 0, 0, 500)  # noqa: DTZ001 - the schedule takes any kind of time
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.host.outputs import Bodies, NoOutput, bodies
+from host.outputs import Bodies, NoOutput, bodies
 
 BOTH = ("serviceBus", "eventHub")
 

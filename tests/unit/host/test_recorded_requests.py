@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from local.host.protos import ModelBindingData, TypedData
-from local.host.worker import Function
-from local.host.worker_input import Input, event_hubs_input, receiver_metadata, service_bus_input
+from host.protos import ModelBindingData, TypedData
+from host.worker import Function
+from host.worker_input import Input, event_hubs_input, receiver_metadata, service_bus_input
 from shared.ends.azure_amqp.raw_link import Delivery
 
 _RECORDED = json.loads((Path(__file__).parent / "recorded" / "real-host-requests.json").read_text())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from local.host.retry import RetryPolicy
-from local.host.settings import HostOptions, Settings, load_host_options
-from local.host.timespan import parse_timespan
+from host.retry import RetryPolicy
+from host.settings import HostOptions, Settings, load_host_options
+from shared.durations import parse_timespan
 from shared.errors import ConfigError
 
 

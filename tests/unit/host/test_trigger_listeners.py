@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from local.host.checkpoints import MemoryCheckpoints
-from local.host.listener import Stopping
-from local.host.platform import Platform
-from local.host.settings import Settings, load_host_options
-from local.host.settlement.actions import ActionsCache
-from local.host.trigger_listeners import Triggers
-from local.host.worker import EmbeddedWorker, Function
+from host.checkpoints import MemoryCheckpoints
+from host.listener import Stopping
+from host.platform import Platform
+from host.settings import Settings, load_host_options
+from host.settlement.actions import ActionsCache
+from host.trigger_listeners import Triggers
+from host.worker import EmbeddedWorker, Function
 from shared.clock import SystemClock
 from shared.errors import ConfigError
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from local.host.dotnet_values import CannotBind, CannotReceive
-from local.host.worker import Function
-from local.host.worker_input import event_hubs_input, service_bus_input
+from host.dotnet_values import CannotBind, CannotReceive
+from host.worker import Function
+from host.worker_input import event_hubs_input, service_bus_input
 from shared.amqp import values
 from shared.amqp.codec import encode
 from shared.ends.azure_amqp.raw_link import Delivery

@@ -10,21 +10,21 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import NamespaceConfig
+from busway_broker.thread import RunningBroker
 from cli.main import app
 from cli.topology.bicep import PROPERTIES, entities_of
 from cli.topology.deployment import storage_settings
 from cli.topology.live import read_service_bus
 from cli.topology.model import Kind
-from local.broker.admin.thread import RunningAdmin
-from local.broker.config import NamespaceConfig
-from local.broker.durations import parse_duration
-from local.broker.thread import RunningBroker
 from shared.config.assembly import pipelines
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
 from shared.config.loss_assembly import loss_watches
 from shared.config.models import Connection
 from shared.config.status_assembly import store_problem
+from shared.durations import parse_duration
 from shared.ends.service_bus.administration import administration_client
 from shared.nightly.settings import nightly_settings
 from tests import kusto

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.host.outputs import bodies
+from host.outputs import bodies
 from shared.errors import TargetRefused
 from shared.journal.event_hub import EventHubSink, events
 from shared.journal.lines import compressed, member

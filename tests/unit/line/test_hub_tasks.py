@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.host.dotnet_message import reencode
+from host.dotnet_message import reencode
 from shared.amqp.values import Value, binary, int_, long, string, uint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline

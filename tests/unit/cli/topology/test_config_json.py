@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from azure.servicebus.management import CorrelationRuleFilter, RuleProperties
 
+from busway_broker.config_file import load_config
 from cli.topology.config_json import document_of, namespace_in, not_in_a_file
 from cli.topology.live import _rule
 from cli.topology.model import Entity, Kind, Name, Namespace
-from local.broker.config_file import load_config
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,262 @@
+"""
+Queues, topics and subscriptions as ATOM describes them.
+
+Source: Microsoft Learn, "Service Bus REST API" (QueueDescription, TopicDescription, SubscriptionDescription); the
+administration clients of azure-servicebus and @azure/service-bus for what they read.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from busway_broker import errors
+from busway_broker.admin.xml import Element, join, tag, text_tag
+from busway_broker.config import QueueConfig, Right, SharedAccessKey, SubscriptionConfig, TopicConfig
+from busway_broker.core.entities import Counts, Queue, Subscription, Topic
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.usage import Times
+from busway_broker.entity_fields import (
+    MAX_MESSAGE_SIZE,
+    QUEUE_FIELDS,
+    SUBSCRIPTION_FIELDS,
+    TOPIC_FIELDS,
+    Field,
+    iso_time,
+)
+from busway_broker.errors import Refusal
+from shared.rules import CorrelationFilter
+
+# Versions of the API are compared as text: they are years and months.
+LATEST_VERSION = "2024-05"
+MESSAGE_SIZE_SINCE = "2021-05"
+FILTER_COUNTS_SINCE = "2024-05"
+
+SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+_COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+_NAMESPACES = f'xmlns="{SERVICE_BUS}" xmlns:i="{INSTANCE}"'
+
+# Elements that clients send back unchanged, or that other modules of this package read.
+_READ_ONLY = frozenset(
+    (
+        "AccessedAt",
+        "AuthorizationRules",
+        "CorrelationFilterCount",
+        "CountDetails",
+        "CreatedAt",
+        "DefaultRuleDescription",
+        "EnableSubscriptionPartitioning",
+        "EntityAvailabilityStatus",
+        "FilteringMessagesBeforePublishing",
+        "IsAnonymousAccessible",
+        "MessageCount",
+        "Name",
+        "SizeInBytes",
+        "SqlFilterCount",
+        "SubscriptionCount",
+        "SupportOrdering",
+        "UpdatedAt",
+    )
+)
+# An update without these elements does not change them.
+_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning", "max_message_size")
+
+
+def read_queue(name: str, description: Element, present: QueueConfig | None) -> QueueConfig:
+    """Return the configuration in a description, which replaces *present*; a Refusal if it is invalid."""
+    return QueueConfig(
+        name=name, authorization_rules=_read_keys(description), **_read(description, QUEUE_FIELDS, present)
+    )
+
+
+def read_topic(name: str, description: Element, present: TopicConfig | None) -> TopicConfig:
+    """Return the configuration in a description, as `read_queue` does."""
+    return TopicConfig(
+        name=name, authorization_rules=_read_keys(description), **_read(description, TOPIC_FIELDS, present)
+    )
+
+
+def read_subscription(name: str, description: Element, present: SubscriptionConfig | None) -> SubscriptionConfig:
+    """Return the configuration in a description, without its rules, as `read_queue` does."""
+    return SubscriptionConfig(name=name, **_read(description, SUBSCRIPTION_FIELDS, present))
+
+
+def _read(description: Element, known: tuple[Field, ...], present: object) -> dict[str, Any]:
+    found = _values(description, known)
+    if present is not None:
+        for name in _FIXED:
+            if hasattr(present, name):
+                found.setdefault(name, getattr(present, name))
+    return found
+
+
+def _values(description: Element, fields: tuple[Field, ...]) -> dict[str, object]:
+    """Return the values in a description by attribute; Refusal(ARGUMENT_ERROR) for an unknown or invalid element."""
+    by_element = {each.element: each for each in fields}
+    found = {}
+    for child in description.children:
+        known = by_element.get(child.name)
+        if known is None:
+            if child.name not in _READ_ONLY:
+                raise Refusal(errors.ARGUMENT_ERROR, f"{description.name} has an unknown element {child.name}")
+        elif child.attributes.get("nil") != "true":
+            found[known.attribute] = known.value(child.text)
+    return found
+
+
+def describe_queue(namespace: Namespace, queue: Queue, host: str, version: str) -> str:
+    """Return the description of a queue with its counts, in a version of the API."""
+    counts = queue.backlog.counts(len(queue.incoming.scheduled))
+    return _describe(
+        "QueueDescription",
+        _configured(queue.config, QUEUE_FIELDS, host, _max_message_size(namespace, queue, version)),
+        _keys(queue.config.authorization_rules, queue.times),
+        text_tag("IsAnonymousAccessible", "false"),
+        text_tag("SizeInBytes", str(queue.size)),
+        _counts(counts),
+        text_tag("SupportOrdering", "true"),
+        _times(queue.times),
+    )
+
+
+def describe_topic(namespace: Namespace, topic: Topic, host: str, version: str) -> str:
+    """Return the description of a topic with its counts, in a version of the API."""
+    return _describe(
+        "TopicDescription",
+        _configured(topic.config, TOPIC_FIELDS, host, _max_message_size(namespace, topic, version)),
+        _keys(topic.config.authorization_rules, topic.times),
+        text_tag("FilteringMessagesBeforePublishing", "false"),
+        text_tag("IsAnonymousAccessible", "false"),
+        text_tag("SizeInBytes", str(topic.size)),
+        _count_details(Counts(0, 0, len(topic.incoming.scheduled), 0, 0)),
+        text_tag("SubscriptionCount", str(len(topic.subscriptions))),
+        _filter_counts(topic) if version >= FILTER_COUNTS_SINCE else "",
+        _times(topic.times),
+    )
+
+
+def _max_message_size(namespace: Namespace, entity: Queue | Topic, version: str) -> int | None:
+    return namespace.max_message_size(entity) if version >= MESSAGE_SIZE_SINCE else None
+
+
+def _filter_counts(topic: Topic) -> str:
+    rules = [each.rule for subscription in topic.subscriptions.values() for each in subscription.rule_book.definitions]
+    correlations = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
+    return text_tag("SqlFilterCount", str(len(rules) - correlations)) + text_tag(
+        "CorrelationFilterCount", str(correlations)
+    )
+
+
+def describe_subscription(subscription: Subscription, host: str) -> str:
+    """Return the description of a subscription with its counts."""
+    return _describe(
+        "SubscriptionDescription",
+        _configured(subscription.config, SUBSCRIPTION_FIELDS, host, None),
+        _counts(subscription.backlog.counts()),
+        _times(subscription.times),
+    )
+
+
+def describe_namespace(namespace: Namespace) -> str:
+    """Return the description of a namespace."""
+    created = iso_time(namespace.created_at)
+    return _describe(
+        "NamespaceInfo",
+        text_tag("CreatedTime", created),
+        text_tag("MessagingSKU", "Standard"),
+        text_tag("ModifiedTime", created),
+        text_tag("Name", namespace.name),
+        text_tag("NamespaceType", "EventHub" if namespace.hubs else "Messaging"),
+    )
+
+
+def _describe(name: str, *parts: str) -> str:
+    return tag(name, join(parts), _NAMESPACES)
+
+
+def _configured(config: object, known: Iterable[Field], host: str, max_message_size: int | None) -> str:
+    parts = []
+    for each in known:
+        value = getattr(config, each.attribute)
+        if each is MAX_MESSAGE_SIZE:
+            value = max_message_size
+        written = each.write(value, host)
+        if written is not None:
+            parts.append(text_tag(each.element, written))
+    return "".join(parts)
+
+
+def _times(times: Times) -> str:
+    return join(
+        (
+            text_tag("CreatedAt", iso_time(times.created_at)),
+            text_tag("UpdatedAt", iso_time(times.updated_at)),
+            text_tag("AccessedAt", iso_time(times.accessed_at)),
+            text_tag("EntityAvailabilityStatus", "Available"),
+        )
+    )
+
+
+def _counts(counts: Counts) -> str:
+    total = counts.active + counts.deferred + counts.scheduled + counts.dead_lettered + counts.transfer_dead_lettered
+    return text_tag("MessageCount", str(total)) + _count_details(counts)
+
+
+def _count_details(counts: Counts) -> str:
+    numbers = {
+        # Deferred messages have no count of their own.
+        "ActiveMessageCount": counts.active + counts.deferred,
+        "DeadLetterMessageCount": counts.dead_lettered,
+        "ScheduledMessageCount": counts.scheduled,
+        "TransferDeadLetterMessageCount": counts.transfer_dead_lettered,
+        "TransferMessageCount": 0,
+    }
+    details = join(text_tag(f"d2p1:{name}", str(number)) for name, number in numbers.items())
+    return tag("CountDetails", details, f'xmlns:d2p1="{_COUNTS}"')
+
+
+# Authorization rules
+
+
+def _read_keys(description: Element) -> tuple[SharedAccessKey, ...]:
+    rules = description.child("AuthorizationRules")
+    return () if rules is None else tuple(_read_key(each) for each in rules.children)
+
+
+def _read_key(rule: Element) -> SharedAccessKey:
+    name, key = rule.child_text("KeyName"), rule.child_text("PrimaryKey")
+    rights = rule.child("Rights")
+    names = [] if rights is None else [each.text for each in rights.children]
+    if not name or not key or not names or any(each not in Right for each in names):
+        raise Refusal(
+            errors.ARGUMENT_ERROR,
+            f"an authorization rule needs KeyName, PrimaryKey and Rights, which are {', '.join(Right)}",
+        )
+    return SharedAccessKey(
+        name=name,
+        key=key,
+        secondary_key=rule.child_text("SecondaryKey"),
+        rights=frozenset(Right(each) for each in names),
+    )
+
+
+def _keys(keys: Iterable[SharedAccessKey], times: Times) -> str:
+    rules = join(
+        tag(
+            "AuthorizationRule",
+            join(
+                (
+                    text_tag("ClaimType", "SharedAccessKey"),
+                    text_tag("ClaimValue", "None"),
+                    tag("Rights", join(text_tag("AccessRights", right) for right in sorted(key.rights))),
+                    text_tag("CreatedTime", iso_time(times.created_at)),
+                    text_tag("ModifiedTime", iso_time(times.updated_at)),
+                    text_tag("KeyName", key.name),
+                    text_tag("PrimaryKey", key.key),
+                    None if key.secondary_key is None else text_tag("SecondaryKey", key.secondary_key),
+                )
+            ),
+            'i:type="SharedAccessAuthorizationRule"',
+        )
+        for key in keys
+    )
+    return tag("AuthorizationRules", rules)

@@ -1,0 +1,18 @@
+"""The connection strings of namespaces, in the form that the SDKs take for the emulators."""
+
+from busway_broker.config import NamespaceConfig, Right
+
+KEY_NAME = "RootManageSharedAccessKey"
+KEY = "SAS_KEY_VALUE"
+EMULATOR = "UseDevelopmentEmulator=true"
+"""What makes clients use plain TCP."""
+
+
+def connection_string(host: str, port: int, config: NamespaceConfig) -> str:
+    """Return a connection string with a key that the namespace accepts, preferably one with all rights."""
+    keys = sorted(config.shared_access_keys, key=lambda key: Right.MANAGE not in key.rights)
+    name, key = (keys[0].name, keys[0].key) if keys else (KEY_NAME, KEY)
+    return (
+        f"Endpoint=sb://{'localhost' if host == '127.0.0.1' else host}:{port};SharedAccessKeyName={name};"
+        f"SharedAccessKey={key};{EMULATOR}"
+    )

@@ -1,0 +1,81 @@
+"""The links of each entity, which end when the entity is deleted or disabled."""
+
+from collections.abc import Collection
+from enum import Enum, auto
+from typing import Protocol
+
+from busway_broker.errors import Refusal
+
+_SUBSCRIPTIONS = "/subscriptions/"
+
+
+class Use(Enum):
+    """The purpose of a link."""
+
+    SEND = auto()
+    RECEIVE = auto()
+    MANAGE = auto()
+
+
+class EntityLink(Protocol):
+    """A link that the broker can end."""
+
+    def force_detach(self, refusal: Refusal) -> None:
+        """End the link with a reason."""
+        ...
+
+    def end_forced(self, details: str) -> None:
+        """End the link as the service does on its own account."""
+        ...
+
+
+class EntityLinks:
+    """The links of a namespace by the paths of their entities in lower case."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, dict[EntityLink, Use]] = {}
+        self._paths: dict[EntityLink, str] = {}
+
+    def join(self, path: str, use: Use, link: EntityLink) -> None:
+        """Register a link of the entity at *path*."""
+        self._links.setdefault(path, {})[link] = use
+        self._paths[link] = path
+
+    def leave(self, link: EntityLink) -> None:
+        """Remove a link, if it is registered."""
+        path = self._paths.pop(link, None)
+        if path is not None:
+            links = self._links[path]
+            del links[link]
+            if not links:
+                del self._links[path]
+
+    def count(self, path: str, use: Use) -> int:
+        """Return how many links use an entity for this purpose; a topic's subscriptions are included."""
+        at = [links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS)]
+        return sum(each is use for links in at for each in links.values())
+
+    def are_at(self, path: str) -> bool:
+        """Return whether there is a link of the entity at *path*, a topic's subscriptions included."""
+        return any(each == path or each.startswith(path + _SUBSCRIPTIONS) for each in self._links)
+
+    def detach(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
+        """End the links of the entity at *path* that have one of these purposes."""
+        for link, use in list(self._links.get(path, {}).items()):
+            if use in uses:
+                link.force_detach(refusal)
+
+    def end_forced(self, path: str) -> None:
+        """End the receivers and senders of an entity that was updated; its `$management` links stay."""
+        for link, use in list(self._links.get(path, {}).items()):
+            if use is not Use.MANAGE:
+                link.end_forced(f"Inner{'MessageReceiver' if use is Use.RECEIVE else 'MessageSender'} was closed.")
+
+    def detach_deleted(self, path: str, refusal: Refusal) -> None:
+        """
+        End the receivers and senders of an entity that was deleted, a topic's subscriptions included.
+
+        Its `$management` links stay, and see what it was (issue 30028 of azure-sdk-for-net).
+        """
+        for each in [each for each in self._links if each == path or each.startswith(path + _SUBSCRIPTIONS)]:
+            self.detach(each, (Use.SEND, Use.RECEIVE), refusal)

@@ -1,0 +1,156 @@
+"""Incoming messages of a queue or topic: duplicate detection and scheduled messages."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from busway_broker import errors
+from busway_broker.core.content import NULL, Content
+from busway_broker.core.message import State, StoredMessage
+from busway_broker.core.recording import Recorder, scheduled_path
+from busway_broker.core.sequence_numbers import SequenceNumbers
+from busway_broker.core.store import milliseconds
+from busway_broker.core.timers import Timers
+from busway_broker.errors import Refusal
+from shared.clock import Clock
+
+
+class IncomingMessages:
+    """
+    Messages on their way into a queue or topic.
+
+    Duplicates (same message id within the window) are accepted and dropped. A scheduled message gets a sequence number
+    at once and another one when it is enqueued.
+    Source: Microsoft Learn, "Duplicate message detection", "Message sequencing and time-stamps".
+    """
+
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        timers: Timers,
+        *,
+        numbers: SequenceNumbers,
+        enqueue: Callable[[Content, int], None],
+        duplicate_window: int | None,
+    ) -> None:
+        """Pass due messages to *enqueue* (content, hops); the window is in milliseconds, None to keep duplicates."""
+        self._path = path
+        self._clock = clock
+        self._timers = timers
+        self.numbers = numbers
+        self._enqueue = enqueue
+        self._duplicate_window = duplicate_window
+        self._seen: dict[bytes, int] = {}
+        self.scheduled: dict[int, StoredMessage] = {}
+        self.size = 0
+        self.recorder: Recorder | None = None
+        self._record_path = scheduled_path(path)
+
+    def reconfigure(self, duplicate_window: int | None) -> None:
+        """Detect duplicates within another window from now on."""
+        self._duplicate_window = duplicate_window
+
+    def accept(self, content: Content, hops: int = 0) -> int | None:
+        """Accept a message that *hops* entities have forwarded; return its sequence number if it is scheduled."""
+        if self._duplicate_window is None and content.scheduled_enqueue_time is None:
+            self._enqueue(content, hops)
+            return None
+        now = milliseconds(self._clock)
+        if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
+            return None
+        if content.scheduled_enqueue_time is None or content.scheduled_enqueue_time <= now:
+            self._enqueue(content, hops)
+            return None
+        return self._schedule(content, now)
+
+    def reserve_number(self, content: Content) -> int:
+        """Return the sequence number for a message that will be scheduled."""
+        return self.numbers.assign(content)
+
+    def schedule(self, content: Content, number: int | None = None) -> int:
+        """Schedule a message, which may be due now, and return its sequence number until then."""
+        now = milliseconds(self._clock)
+        number = self._schedule(content, now, number)
+        if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
+            self._forget(number)
+        elif _due(self.scheduled[number]) <= now:
+            self.advance(now)
+        return number
+
+    def _schedule(self, content: Content, now: int, number: int | None = None) -> int:
+        if number is None:
+            number = self.numbers.assign(content)
+        message = StoredMessage(content, number, 0, now, content.time_to_live, state=State.SCHEDULED)
+        self.scheduled[number] = message
+        self.size += content.size
+        self._timers.set(self, _due(message))
+        if self.recorder is not None:
+            self.recorder.stored(self._record_path, message)
+        return number
+
+    def restore(self, scheduled: Iterable[StoredMessage], seen: Mapping[bytes, int]) -> None:
+        """Load the scheduled messages, in order, and the message ids, oldest first, of a stored entity."""
+        for message in scheduled:
+            self.scheduled[message.sequence_number] = message
+            self.size += message.content.size
+            self._timers.set(self, _due(message))
+        self._seen.update(seen)
+
+    @property
+    def history(self) -> Mapping[bytes, int]:
+        """Return the message ids for duplicate detection with their arrival times, oldest first."""
+        return self._seen
+
+    def cancel(self, sequence_numbers: list[int]) -> None:
+        """Cancel scheduled messages; Refusal(MESSAGE_NOT_FOUND), and none is cancelled, if one does not exist."""
+        for number in sequence_numbers:
+            self.check_scheduled(number)
+        for number in sequence_numbers:
+            self._forget(number)
+
+    def check_scheduled(self, number: int) -> None:
+        """Raise Refusal(MESSAGE_NOT_FOUND) unless a scheduled message has this sequence number."""
+        if number not in self.scheduled:
+            raise Refusal(errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}")
+
+    def _forget(self, number: int) -> None:
+        self.size -= self.scheduled.pop(number).content.size
+        if self.recorder is not None:
+            self.recorder.removed(self._record_path, number)
+
+    def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
+        """Return the scheduled messages from a sequence number on, in order."""
+        # A number may have been reserved before those of others that are scheduled already.
+        return (message for number, message in sorted(self.scheduled.items()) if number >= from_sequence_number)
+
+    def _is_duplicate(self, content: Content, now: int, window: int) -> bool:
+        """Note the message id; those that have left the window are forgotten, oldest first."""
+        stale = [each for each, _ in itertools.takewhile(lambda item: item[1] <= now - window, self._seen.items())]
+        for message_id in stale:
+            del self._seen[message_id]
+        if stale and self.recorder is not None:
+            self.recorder.forgotten(self._record_path, stale)
+        message_id = self.numbers.identity(content)
+        if message_id in self._seen:
+            return True
+        if message_id == NULL:
+            return False
+        self._seen[message_id] = now
+        if self.recorder is not None:
+            self.recorder.seen(self._record_path, message_id, now)
+        return False
+
+    def advance(self, now: int) -> None:
+        """Enqueue the messages that are due, in the order of their times."""
+        due = [message for message in self.scheduled.values() if _due(message) <= now]
+        for message in sorted(due, key=_due):
+            self._forget(message.sequence_number)
+            self._enqueue(message.content, 0)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next scheduled message is due."""
+        return min(map(_due, self.scheduled.values()), default=None)
+
+
+def _due(message: StoredMessage) -> int:
+    return message.content.scheduled_enqueue_time or 0

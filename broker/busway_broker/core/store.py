@@ -1,0 +1,393 @@
+"""
+The messages of one queue, subscription or dead-letter sub-queue, and their locks.
+
+1. A message is active, deferred or locked; it leaves when completed, received destructively, expired or dead-lettered.
+2. A message that becomes ready again (abandoned, lock expired) returns to its place in sequence order. So
+   does a released one, unless the options say that it goes behind all others; within a session it keeps its place.
+3. An expired lock, abandoning and deferring count as attempts; releasing and closing a session's receiver do not. In a
+   dead-letter queue an expired lock does not count.
+4. A locked message does not expire before its lock ends; a deferred one never expires.
+
+Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral"; issue
+35846 of Azure/azure-sdk-for-net for released messages, 53437 for dead-letter queues; issue 375 of
+Azure/azure-service-bus for deferring.
+"""
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from busway_broker import errors
+from busway_broker.core.content import Content
+from busway_broker.core.locks import Locks
+from busway_broker.core.message import State, StoredMessage
+from busway_broker.core.properties import Changes, changed
+from busway_broker.core.ready_queue import Consumer, ReadyQueue
+from busway_broker.core.recording import Recorder
+from busway_broker.core.sequence_numbers import Part, SequenceNumbers, partition_of
+from busway_broker.core.timers import Deadlines, Timers
+from busway_broker.errors import Refusal
+from shared.amqp.errors import NOT_ALLOWED
+from shared.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The options of a store, in milliseconds; None means never or no limit."""
+
+    lock_duration: int = 60_000
+    max_delivery_count: int | None = None
+    time_to_live: int | None = None
+    dead_letters_on_expiration: bool = False
+    released_go_last: bool = False
+    lock_group_size: int = 1
+    session_handover: int = 0
+
+
+type DeadLetter = Callable[[StoredMessage, str, str], None]
+
+
+def milliseconds(clock: Clock) -> int:
+    """Return the clock's time in milliseconds since 1970 UTC."""
+    if type(clock) is SystemClock:
+        # The same without a datetime, which takes 0.5 µs of each message that is sent, received or settled.
+        return time.time_ns() // 1_000_000
+    return int(clock.now().timestamp() * 1000)
+
+
+class MessageStore:
+    """A store whose consumers share all messages."""
+
+    def __init__(
+        self,
+        path: str,
+        options: StoreOptions,
+        clock: Clock,
+        timers: Timers,
+        dead_letter: DeadLetter | None,
+        *,
+        numbers: SequenceNumbers,
+    ) -> None:
+        """Pass undeliverable messages to *dead_letter*; a dead-letter queue has None."""
+        self.path = path
+        self.options = options
+        self.recorder: Recorder | None = None
+        self.forward: Callable[[StoredMessage], bool] | None = None
+        """Passes on a message that is ready, and returns whether it has left."""
+        self.messages: dict[int, StoredMessage] = {}
+        self.size = 0
+        self._clock = clock
+        self._timers = timers
+        self._dead_letter = dead_letter
+        self._ready = ReadyQueue()
+        self._locks = Locks()
+        self._expiries = Deadlines(self.messages)
+        self._newest_time = 0
+        self.numbers = numbers
+
+    def reconfigure(self, options: StoreOptions) -> None:
+        """Apply other options from now on; existing locks and deadlines do not change."""
+        if options.lock_duration < self.options.lock_duration and self._next_lock_end() is not None:
+            self._locks.are_in_order = False
+        self.options = options
+
+    # Incoming
+
+    def add(
+        self,
+        content: Content,
+        *,
+        enqueue_sequence_number: int | None = None,
+        enqueued_time: int | None = None,
+        delivery_count: int = 0,
+        longest_life: int | None = None,
+    ) -> int:
+        """
+        Store a message, deliver it if a consumer waits, and return its sequence number.
+
+        Units:  its topic lets it live for *longest_life* milliseconds, None: for as long as its sender.
+        """
+        now = milliseconds(self._clock)
+        number = self.numbers.assign(content, enqueue_sequence_number)
+        lives = [each for each in (content.time_to_live, self.options.time_to_live, longest_life) if each is not None]
+        time_to_live = min(lives) if lives else None
+        if now != self._newest_time:
+            self._newest_time = now  # one number for all messages of a millisecond: each would take 32 bytes
+        message = StoredMessage(
+            content,
+            number,
+            enqueue_sequence_number or 0,
+            self._newest_time if enqueued_time is None else enqueued_time,
+            time_to_live,
+            does_expire=self._dead_letter is not None,
+            delivery_count=delivery_count,
+        )
+        ready = self._ready_queue_for(message)
+        self.messages[number] = message
+        self.size += content.size
+        if time_to_live is not None:
+            self._set_expiry(message)
+        if self.recorder is not None:
+            self.recorder.stored(self.path, message)
+        ready.add(number)
+        self._dispatch(ready, now)
+        return number
+
+    def _set_expiry(self, message: StoredMessage) -> None:
+        expires_at = message.expires_at
+        if expires_at is not None and self._expiries.add(expires_at, message.sequence_number):
+            self._timers.set(self, expires_at)
+
+    def restore(self, messages: Iterable[StoredMessage], assigned: Iterable[int]) -> None:
+        """Load the messages of a stored entity, in order, and continue after the numbers that it has assigned."""
+        for message in messages:
+            self.messages[message.sequence_number] = message
+            self.size += message.content.size
+            message.does_expire = self._dead_letter is not None
+            self._set_expiry(message)
+            if message.state is State.ACTIVE:
+                self._ready_queue_for(message).add(message.sequence_number)
+        self.numbers.restore(assigned)
+
+    def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:  # noqa: ARG002 - a session store needs the message
+        return self._ready
+
+    # Outgoing
+
+    def join(self, consumer: Consumer) -> None:
+        """Deliver to *consumer* from now on."""
+        self._ready.join(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        """Stop delivering to *consumer*; its unsettled messages stay locked until the locks expire."""
+        self._ready.leave(consumer)
+
+    def dispatch(self) -> None:
+        """Deliver what is ready; call it when a consumer can accept messages again."""
+        self._dispatch(self._ready, milliseconds(self._clock))
+
+    def _dispatch(self, ready: ReadyQueue, now: int) -> None:
+        while ready.consumers:
+            message = ready.next_ready(self.messages)
+            if message is None:
+                return
+            if message.time_to_live is not None and message.is_expired(now):
+                self._expire(message)
+                continue
+            consumer = ready.next_consumer()
+            if consumer is None:
+                return
+            ready.pop()
+            if consumer.is_destructive:
+                self._forget(message)
+                consumer.take(b"", message.encode())
+            else:
+                token = self._lock(message, now)
+                consumer.take(token, message.encode())
+
+    def _lock(self, message: StoredMessage, now: int) -> bytes:
+        message.lock_token = token = self._locks.new_token()
+        message.locked_until = now + self.options.lock_duration
+        if not self._locks or not self._locks.are_in_order:
+            self._timers.set(self, message.locked_until)
+        self._locks[token] = message
+        return token
+
+    def _forget(self, message: StoredMessage) -> None:
+        del self.messages[message.sequence_number]
+        self.size -= message.content.size
+        if self.recorder is not None:
+            self.recorder.removed(self.path, message.sequence_number)
+
+    # Settlement
+
+    def complete(self, token: bytes) -> None:
+        """Remove a locked message; this and the methods below raise Refusal(MESSAGE_LOCK_LOST) without a valid lock."""
+        self._forget(self._unlock(token))
+
+    def abandon(self, token: bytes, changes: Changes | None = None) -> None:
+        """End a lock as a failed attempt, changing application properties."""
+        message = self._unlock(token)
+        self._change(message, changes)
+        self._return([message], failed=True)
+
+    def release(self, token: bytes) -> None:
+        """End a lock as if the message had not been delivered."""
+        message = self._unlock(token)
+        last = self.numbers.last[partition_of(message.sequence_number)] if self.options.released_go_last else 0
+        self._return([message], failed=False, after=last)
+
+    def defer(self, token: bytes, changes: Changes | None = None) -> None:
+        """Defer a message, as one more attempt: from now on it is received by its sequence number only."""
+        message = self._unlock(token)
+        self._change(message, changes)
+        message.state = State.DEFERRED
+        self._return([message], failed=True)
+
+    def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
+        """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) if it is already in one."""
+        self.check_dead_letter(token)
+        message = self._unlock(token)
+        self._change(message, changes)
+        self._bury(message, reason, description)
+
+    def check_lock(self, token: bytes) -> None:
+        """Raise Refusal(MESSAGE_LOCK_LOST) unless a message is locked with *token*."""
+        self._locks.message(token)
+
+    def parts(self, token: bytes) -> frozenset[Part]:
+        """Return the partition of a locked message, none without partitions; Refusal(MESSAGE_LOCK_LOST)."""
+        number = self._locks.message(token).sequence_number
+        return frozenset((Part(partition_of(number)),)) if self.numbers.are_partitioned else frozenset()
+
+    def check_dead_letter(self, token: bytes) -> None:
+        """Raise a Refusal unless `dead_letter` is possible."""
+        if self._dead_letter is None:
+            raise Refusal(NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
+        self._locks.message(token)
+
+    def renew_lock(self, token: bytes) -> int:
+        """Renew a lock and return its end."""
+        return self._locks.renew(token, milliseconds(self._clock) + self.options.lock_duration)
+
+    def _unlock(self, token: bytes) -> StoredMessage:
+        return self._locks.end(token)
+
+    def _change(self, message: StoredMessage, changes: Changes | None) -> None:
+        if changes:
+            size = message.content.size
+            message.content = changed(message.content, changes)
+            self.size += message.content.size - size
+            if self.recorder is not None:
+                self.recorder.changed(self.path, message)
+
+    def _return(self, messages: list[StoredMessage], *, failed: bool, after: int = 0) -> None:
+        """Make messages whose lock has ended ready again behind *after*, or dead-letter or expire them."""
+        now = milliseconds(self._clock)
+        limit = self.options.max_delivery_count
+        queues: dict[ReadyQueue, None] = {}
+        for message in sorted(messages, key=lambda message: message.sequence_number):
+            message.delivery_count += failed
+            if failed and self.recorder is not None:
+                self.recorder.updated(self.path, message)
+            if limit is not None and failed and message.delivery_count >= limit:
+                self._bury(
+                    message,
+                    "MaxDeliveryCountExceeded",
+                    f"Message could not be consumed after {limit} delivery attempts.",
+                )
+            elif message.is_expired(now):
+                self._expire(message)
+            elif message.state is State.ACTIVE and self.forward is not None and self.forward(message):
+                self._forget(message)
+            elif message.state is State.ACTIVE:
+                ready = self._ready_queue_for(message)
+                ready.add(message.sequence_number, after=after)
+                queues[ready] = None
+        for ready in queues:
+            self._dispatch(ready, now)
+
+    def forward_all(self) -> None:
+        """Pass on what is ready; a message that is locked follows when its lock ends."""
+        if self.forward is not None:
+            for message in [*self.messages.values()]:
+                if message.state is State.ACTIVE and message.lock_token is None and self.forward(message):
+                    self._forget(message)
+
+    def forget(self, number: int) -> None:
+        """Remove a message that was passed on."""
+        self._forget(self.messages[number])
+
+    def refuse(self, number: int, refusal: Refusal) -> None:
+        """Dead-letter a message that cannot be passed on; in a dead-letter queue it stays."""
+        if self._dead_letter is not None:
+            self._bury(self.messages[number], refusal.condition, refusal.description)
+
+    def _bury(self, message: StoredMessage, reason: str, description: str) -> None:
+        self._forget(message)
+        if self._dead_letter is not None:
+            self._dead_letter(message, reason, description)
+
+    def _expire(self, message: StoredMessage) -> None:
+        if self.options.dead_letters_on_expiration:
+            self._bury(message, "TTLExpiredException", "The message expired and was dead lettered.")
+        else:
+            self._forget(message)
+
+    # By sequence number
+
+    def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
+        """Return the messages from a sequence number on, in order, whatever their state."""
+        numbers: Iterator[int] = (each for each in self.messages if each >= from_sequence_number)
+        if self.numbers.are_partitioned:
+            # Few of them are read: sorting all would take longer.
+            waiting = list(numbers)
+            heapq.heapify(waiting)
+            numbers = (heapq.heappop(waiting) for _ in range(len(waiting)))
+        return map(self.messages.__getitem__, numbers)
+
+    def receive_deferred(
+        self, sequence_numbers: list[int], *, session_id: str | None, destructive: bool
+    ) -> list[StoredMessage]:
+        """Return deferred messages, locked unless *destructive*; Refusal(MESSAGE_NOT_FOUND) if one does not exist."""
+        found = []
+        for number in sequence_numbers:
+            message = self.messages.get(number)
+            is_other = session_id is not None and message is not None and message.content.session_id != session_id
+            if message is None or message.lock_token is not None or is_other:
+                raise _not_locked(". Either the message is already locked or does not exist.")
+            if message.state is not State.DEFERRED:
+                raise _not_locked(" as they were not deferred messages.")
+            found.append(message)
+        now = milliseconds(self._clock)
+        for message in found:
+            if destructive:
+                self._forget(message)
+            else:
+                self._lock(message, now)
+        return found
+
+    def delete(self, count: int, *, before: int) -> int:
+        """Delete up to *count* messages enqueued *before* a time, the oldest first, none that is locked or deferred."""
+        found = (each for each in self.messages.values() if each.state is State.ACTIVE and each.lock_token is None)
+        chosen = list(itertools.islice((each for each in found if each.enqueued_time < before), count))
+        for message in chosen:
+            self._forget(message)
+        return len(chosen)
+
+    # Time
+
+    def advance(self, now: int) -> None:
+        """Expire messages and locks that are due."""
+        for number in self._expiries.pop_due(now):
+            message = self.messages[number]
+            if message.lock_token is None and message.is_expired(now):
+                self._expire(message)
+        self._end_locks(now)
+
+    def expire_locks(self) -> None:
+        """End all locks as if they had expired."""
+        for message in self._locks.values():
+            message.locked_until = 0
+        self._end_locks(0)
+
+    def _end_locks(self, now: int) -> None:
+        lost = self._locks.due(now)
+        for message in lost:
+            if message.lock_token is not None:
+                self._unlock(message.lock_token)
+        self._return(lost, failed=self._dead_letter is not None)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next message or lock expires."""
+        deadlines = (self._expiries.next(), self._next_lock_end())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def _next_lock_end(self) -> int | None:
+        return self._locks.next_end()
+
+
+def _not_locked(reason: str) -> Refusal:
+    return Refusal(errors.MESSAGE_NOT_FOUND, f"Failed to lock one or more specified messages{reason}")

@@ -1,0 +1,317 @@
+"""
+The broker's end of a connection: SASL, open and close, and the frames for its sessions.
+
+Frames for a session that has ended are ignored: the SDKs answer detaches on channels that they have ended.
+
+Source: OASIS AMQP 1.0, part 2, section 2.4.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+from busway_broker import errors
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.store import milliseconds
+from busway_broker.core.transaction import Transactions
+from busway_broker.errors import Refusal
+from busway_broker.protocol import claims
+from busway_broker.protocol.claims import Claims
+from busway_broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
+from busway_broker.protocol.interfaces import ResponsePath
+from busway_broker.protocol.link import Link
+from busway_broker.protocol.open_links import OpenLinks
+from busway_broker.protocol.sasl import MECHANISMS, authenticate
+from busway_broker.protocol.session import INCOMING_WINDOW, Session
+from shared.amqp import connection as amqp
+from shared.amqp import performatives, sasl
+from shared.amqp.connection import IN_SESSION, MAX_FRAME_SIZE, Phase
+from shared.amqp.errors import (
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+    ConnectionViolation,
+    SessionViolation,
+)
+from shared.amqp.fields import read_list
+from shared.amqp.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, SASL_HEADER, ProtocolHeader, compose
+
+MAX_FIRST_FRAME_SIZE = 8192  # until the open, where the specification requires 512, and without transfers until a token
+CHANNEL_MAX = 4999
+MAX_SHOWN = 100  # characters of a client's name that are kept
+IDLE_TIME_OUT = 120.0  # seconds that the open announces; the connection is closed after twice as long
+HEARTBEAT_INTERVAL = 25.0
+MIN_REMOTE_IDLE_TIME_OUT = 0.5
+HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, whatever it sends
+TOKEN_SECONDS = 60.0  # within which it then has to show a valid token or key, if the namespace has keys
+OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
+_TRANSFER = bytes((0, 0x53, performatives.TRANSFER))
+
+
+class Connection(amqp.Connection[Session]):
+    """The broker's end of a connection."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        wake: Callable[[], None],
+        total: TotalHoldings | None = None,
+        *,
+        incoming_window: int = INCOMING_WINDOW,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
+    ) -> None:
+        """Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections."""
+        super().__init__(wake, max_frame_size=MAX_FIRST_FRAME_SIZE, tick_interval=HEARTBEAT_INTERVAL)
+        self.later = later
+        self.namespace = namespace
+        self.container_id = ""
+        self.is_writable = True
+        self.is_dropped = False
+        self.claims = Claims(namespace)
+        self.response_links: list[ResponsePath] = []
+        self.open_links = OpenLinks(namespace, self.close)
+        self.transactions = Transactions(namespace)
+        self.holdings = Holdings(
+            TotalHoldings() if total is None else total,
+            lambda: self._phase is Phase.OPEN and self.claims.were_granted,
+            self._refuse_holdings,
+        )
+        self._incoming_window = incoming_window
+        self._output_size = 0
+        self._delayed_until: int | None = None
+        self._is_counted = False
+        self._untrusted_seconds = 0.0
+
+    def emit(self, frame: bytes, payload: bytes = b"") -> None:
+        """Add a frame to the output; beyond the limit the connection is not writable until it is resumed."""
+        self._output.append(frame)
+        self._output_size += len(frame)
+        if payload:
+            self._output.append(payload)
+            self._output_size += len(payload)
+        if self._output_size > OUTPUT_LIMIT:
+            self.is_writable = False
+        if not self._is_receiving:
+            self._wake()
+
+    def take_output(self) -> bytes:
+        """Return and clear the output; nothing while it is delayed."""
+        if self._delayed_until is not None:
+            return b""
+        data = b"" if self.is_dropped else b"".join(self._output)
+        self._output.clear()
+        self._output_size = 0
+        return data
+
+    def drop(self) -> None:
+        """Break the connection without closing it, as a fault asks for; `release` follows when the socket is closed."""
+        self._phase, self.is_closed = Phase.CLOSED, True
+        self.is_writable = False
+        self.is_dropped = True
+        self._wake()
+
+    def delay_output(self, seconds: float) -> None:
+        """Send nothing for a while, as a fault asks for."""
+        namespace = self.namespace
+        until = milliseconds(namespace.clock) + round(seconds * 1000)
+        self._delayed_until = max(until, self._delayed_until or 0)
+        namespace.timers.set(self, self._delayed_until)
+
+    def next_deadline(self) -> int | None:
+        """Return until when the output is delayed."""
+        return self._delayed_until
+
+    def advance(self, now: int) -> None:
+        """Send the delayed output if it is due."""
+        if self._delayed_until is not None and self._delayed_until <= now:
+            self._delayed_until = None
+            self._wake()
+
+    def _links(self) -> Iterator[Link]:
+        return (link for session in [*self.sessions.values()] for link in [*session.links.values()])
+
+    def use_link(self, name: str) -> None:
+        """Count a request about a link as a use of it."""
+        for link in self._links():
+            if link.peer.name == name:
+                link.use()
+
+    # Incoming
+
+    def receive(self, data: bytes) -> None:
+        """Handle bytes that have arrived."""
+        super().receive(data)
+        if self._reader.unread or self.holdings.unread:
+            self.holdings.set_unread(len(self._reader.unread))
+
+    def _refuse_holdings(self, reason: str) -> None:
+        self.close(Refusal(errors.RESOURCE_LIMIT_EXCEEDED, reason))
+
+    def _check_size(self, body: bytes) -> None:
+        """Raise ConnectionViolation for a large frame of a peer without a token, except for one that has a token."""
+        # Before it is decoded: that takes long, and what it becomes is many times as large.
+        if not body.startswith(_TRANSFER) and not self.holdings.is_trusted:
+            raise ConnectionViolation(
+                errors.RESOURCE_LIMIT_EXCEEDED,
+                f"frame of {len(body)} bytes before a valid token or key, expected at most {MAX_FIRST_FRAME_SIZE}",
+            )
+
+    def _on_header(self, header: ProtocolHeader) -> None:
+        supported = SASL_HEADER if header.protocol_id == SASL_HEADER.protocol_id else AMQP_HEADER
+        self.emit(supported.encode())
+        if header != supported:
+            # The specification's answer to an unsupported protocol: send the supported header and close.
+            self._end()
+        elif supported is SASL_HEADER:
+            self.emit(sasl.mechanisms(MECHANISMS))
+            self._phase = Phase.SASL
+        else:
+            self._phase = Phase.OPENING
+
+    def _on_sasl(self, kind: int, body: bytes) -> None:
+        is_authenticated = authenticate(kind, body, self.claims)
+        self.emit(sasl.outcome(0 if is_authenticated else 1))
+        if is_authenticated:
+            self._phase = Phase.HEADER
+        else:
+            self._end()
+
+    def _on_performative(self, channel: int, body: bytes) -> None:
+        if len(body) > MAX_FIRST_FRAME_SIZE:
+            self._check_size(body)
+        session = self.sessions.get(channel)
+        code, raw, position = read_list(body)
+        if session is not None and code in IN_SESSION:
+            # Nearly all frames: there are sessions only on an open connection.
+            try:
+                session.receive(code, raw, body, position)
+            except SessionViolation as violation:
+                session.fail(violation)
+        elif self._phase is Phase.OPENING:
+            if code != performatives.OPEN:
+                raise ConnectionViolation(NOT_ALLOWED, f"performative 0x{code:02x}, expected an open first")
+            self._on_open(performatives.read_open(raw))
+        elif code == performatives.BEGIN:
+            self._on_begin(channel, performatives.read_begin(raw))
+        elif code == performatives.CLOSE:
+            self.close()
+        elif code not in range(performatives.ATTACH, performatives.END + 1):
+            raise ConnectionViolation(NOT_ALLOWED, f"unexpected performative 0x{code:02x}")
+        elif session is not None:
+            del self.sessions[channel]
+            self.holdings.remove(SESSION_SIZE)
+            session.end()
+        elif code in (performatives.ATTACH, performatives.TRANSFER):
+            raise ConnectionViolation(NOT_ALLOWED, f"channel {channel}: no session has begun on it")
+
+    def _on_open(self, peer: performatives.Open) -> None:
+        self._phase = Phase.OPEN
+        self.container_id = peer.container_id[:MAX_SHOWN]
+        self._reader.max_frame_size = MAX_FRAME_SIZE
+        self.emit(self._open())
+        if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
+            raise ConnectionViolation(
+                INVALID_FIELD, f"max-frame-size {peer.max_frame_size}, expected at least {MIN_MAX_FRAME_SIZE}"
+            )
+        self.remote_max_frame_size = peer.max_frame_size
+        self._count_connection()
+        if peer.idle_time_out:
+            idle_time_out = peer.idle_time_out / 1000
+            if idle_time_out < MIN_REMOTE_IDLE_TIME_OUT:
+                raise ConnectionViolation(
+                    NOT_ALLOWED, f"idle-time-out {idle_time_out} s, expected at least {MIN_REMOTE_IDLE_TIME_OUT}"
+                )
+            self._send_heartbeats(idle_time_out, HEARTBEAT_INTERVAL)
+        self._silence = 0.0
+        self.open_links.start()
+
+    def _count_connection(self) -> None:
+        limit = self.namespace.config.max_connections
+        if limit is not None and self.namespace.open_connections >= limit:
+            raise ConnectionViolation(
+                errors.RESOURCE_LIMIT_EXCEEDED, f"the namespace has {limit} connections already, which is its limit"
+            )
+        self.namespace.open_connections += 1
+        self._is_counted = True
+
+    def _open(self) -> bytes:
+        opening = performatives.open_(
+            f"busway-{uuid.uuid4().hex}",
+            max_frame_size=MAX_FRAME_SIZE,
+            channel_max=CHANNEL_MAX,
+            idle_time_out=int(IDLE_TIME_OUT * 1000),
+        )
+        return compose(0, opening)
+
+    def _on_begin(self, channel: int, peer: performatives.Begin) -> None:
+        if channel in self.sessions or channel > CHANNEL_MAX:
+            raise ConnectionViolation(NOT_ALLOWED, f"channel {channel}: in use, or above {CHANNEL_MAX}")
+        self.holdings.add(SESSION_SIZE)
+        if self.is_closed:
+            return
+        session = Session(self, channel, peer, incoming_window=self._incoming_window)
+        self.sessions[channel] = session
+        session.begin()
+
+    # End
+
+    def close(self, failure: AmqpError | None = None) -> None:
+        """Close the connection, with a reason unless the peer has closed it."""
+        if self._phase is Phase.OPENING:
+            self.emit(self._open())
+            self._phase = Phase.OPEN
+        if self._phase is Phase.OPEN:
+            self.emit(compose(0, performatives.close(failure)))
+        elif self._phase is Phase.HEADER and failure is not None:
+            self.emit(AMQP_HEADER.encode())
+        self._end()
+
+    def release(self) -> None:
+        """Release everything: the socket is closed."""
+        self._end()
+
+    def _end(self) -> None:
+        self._phase, self.is_closed = Phase.CLOSED, True
+        self._delayed_until = None
+        self.open_links.end()
+        self.namespace.timers.forget(self)
+        self.namespace.open_connections -= self._is_counted
+        self._is_counted = False
+        for session in list(self.sessions.values()):
+            session.end(is_connected=False)
+        self.sessions.clear()
+        self.holdings.release()
+
+    def resume(self) -> None:
+        """Deliver what has waited because the peer did not read."""
+        if self._delayed_until is not None or self.is_closed:
+            return
+        self.is_writable = True
+        for session in list(self.sessions.values()):
+            session.pump()
+
+    # Time
+
+    def tick(self) -> None:
+        """Send a heartbeat, or close an idle connection; must be called every `tick_interval` seconds."""
+        silence = self._beat()
+        is_open = self._phase is Phase.OPEN
+        self._detach_unauthorized()
+        if silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
+            self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
+        elif is_open and not self.claims.were_granted:
+            self._untrusted_seconds += self.tick_interval
+            if self._untrusted_seconds >= TOKEN_SECONDS:
+                reason = f"no valid token or key within {TOKEN_SECONDS:g} s"
+                self.close(Refusal(UNAUTHORIZED_ACCESS, reason))
+
+    def describe_links(self) -> list[dict[str, object]]:
+        """Return the open links as plain data, those to `$cbs` without a path."""
+        links = [link for link in self._links() if not link.is_over]
+        return [{"path": link.path, "role": "receiver" if link.peer.role else "sender"} for link in links]
+
+    def _detach_unauthorized(self) -> None:
+        """End the links whose token has expired and was not renewed."""
+        for link in self._links():
+            if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
+                link.end_forced(claims.refusal(link.path, link.rights).description, code="RenewToken")

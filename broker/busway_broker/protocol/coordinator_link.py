@@ -1,0 +1,100 @@
+"""
+The link to the coordinator, on which a client declares and discharges transactions.
+
+Source: OASIS AMQP 1.0, part 4, sections 4.2 and 4.3.
+"""
+
+from functools import partial
+
+from busway_broker import errors
+from busway_broker.core.transaction import Transaction
+from busway_broker.errors import Refusal
+from busway_broker.faults import Operation
+from busway_broker.protocol.fault_effects import apply_fault
+from busway_broker.protocol.incoming_link import IncomingLink
+from busway_broker.protocol.interfaces import LinkSession
+from shared.amqp import performatives
+from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from shared.amqp.fields import Fields, fields_of
+from shared.amqp.performatives import Attach, Transfer
+from shared.amqp.sections import VALUE, body_parts, split
+from shared.amqp.values import Malformed
+
+ADDRESS = "$coordinator"
+"""The path that faults strike it at: it has no address."""
+_MAX_SIZE = 1024
+
+
+class CoordinatorLink(IncomingLink):
+    """A control link; its transactions end with it."""
+
+    def __init__(self, session: LinkSession, attach: Attach) -> None:
+        super().__init__(session, attach, _MAX_SIZE)
+        self.path = ADDRESS
+        self._transactions = session.connection.transactions
+        session.transaction_scope.add_coordinator()
+
+    def on_release(self) -> None:
+        """Roll back the open transactions."""
+        super().on_release()
+        self._transactions.end_all(self)
+
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Handle one frame of a request, which must not be settled: its answer is the outcome."""
+        if transfer.settled and not self.is_over:
+            self.detach(Refusal(NOT_ALLOWED, "a message on a control link is settled, expected it unsettled"))
+            return
+        super().on_transfer(transfer, payload)
+
+    def accept(self, message: bytes, message_format: int) -> None:
+        """Accept nothing: requests are answered by `_outcome`."""
+
+    def _answer(
+        self,
+        message: bytes,
+        size: int,
+        message_format: int,
+        transaction: Transaction | None = None,
+    ) -> bytes | None:
+        """Return the outcome of a request, None if a fault suppresses the answer."""
+        fault = self.faults.strike(Operation.MANAGE, self.path) if self.faults.is_set else None
+        if fault is None:
+            return self._outcome(message, size, message_format, transaction)
+        carry_out = partial(self._outcome, message, size, message_format, transaction)
+        return apply_fault(fault, self.session.connection, self.path, carry_out, performatives.rejected)
+
+    def _outcome(
+        self,
+        message: bytes,
+        size: int,
+        message_format: int,  # noqa: ARG002 - requests are never batched
+        transaction: Transaction | None = None,  # noqa: ARG002 - nor are they within a transaction
+    ) -> bytes:
+        if size > _MAX_SIZE:
+            return performatives.rejected(
+                Refusal(errors.MESSAGE_SIZE_EXCEEDED, f"the message has {size} bytes, expected {_MAX_SIZE}")
+            )
+        try:
+            return self._carry_out(*_read(message))
+        except AmqpError as refusal:
+            return performatives.rejected(refusal)
+
+    def _carry_out(self, code: int, fields: Fields) -> bytes:
+        if code == performatives.DECLARE:
+            if fields.value(0) is not None:
+                raise Refusal(NOT_IMPLEMENTED, "declare: distributed transactions are not supported")
+            return performatives.declared(self._transactions.declare(self).transaction_id)
+        if code == performatives.DISCHARGE:
+            self._transactions.discharge(fields.binary(0) or b"", fail=fields.flag(1))
+            return performatives.ACCEPTED_STATE
+        raise Refusal(NOT_IMPLEMENTED, f"0x{code:02x}: unknown request, expected declare or discharge")
+
+
+def _read(message: bytes) -> tuple[int, Fields]:
+    """Return the descriptor and the fields of a request; a Refusal if it is no request."""
+    try:
+        parts = body_parts(split(message).body)
+    except Malformed as malformed:
+        raise Refusal(DECODE_ERROR, malformed.description) from malformed
+    content = parts[0][1] if parts and parts[0][0] == VALUE else None
+    return fields_of(content, "request to the coordinator")

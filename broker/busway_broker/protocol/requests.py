@@ -1,0 +1,114 @@
+"""
+Requests to the nodes `$cbs` and `$management`, and their answers.
+
+Source: the request-response pattern of "AMQP Management 1.0" (draft), section 3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from busway_broker.core.transaction import Transaction
+from shared.amqp.codec import decode, encode, pairs_of
+from shared.amqp.fields import compose_list
+from shared.amqp.scan import list_fields, text
+from shared.amqp.sections import VALUE, body_parts, descriptor, split
+from shared.amqp.values import Value, map_, string
+
+_MESSAGE_ID, _REPLY_TO = 0, 4
+_NULL = b"\x40"
+_OK = 200
+
+
+@dataclass(slots=True)
+class Request:
+    """
+    A request: application properties and the body's map by their text keys; the message id stays encoded.
+
+    The content is the value of the body: a map or, for tokens, text. The transaction is that
+    of the request, if any. A fault limits a peek to *most* messages.
+    """
+
+    message_id: bytes
+    reply_to: str | None
+    properties: dict[str, Value]
+    body: dict[str, Value] = field(default_factory=dict)
+    content: Value | None = None
+    transaction: Transaction | None = None
+    most: int | None = None
+
+    @property
+    def operation(self) -> str:
+        """Return the name of the operation, empty if the request has none."""
+        value = self.properties.get("operation")
+        return value.payload if value is not None and isinstance(value.payload, str) else ""
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer: its status, further application properties, and its body."""
+
+    status: int
+    description: str
+    body: Value = field(default_factory=lambda: map_([]))
+    properties: dict[str, Value] = field(default_factory=dict)
+
+
+type Answer = Callable[[Request], Response | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """
+    A node that answers requests; the names of the status properties differ between Service Bus and Event Hubs.
+
+    The node of an entity takes part in transactions.
+    """
+
+    path: str
+    answer: Answer
+    status_key: str
+    description_key: str
+
+
+def read_request(message: bytes) -> Request:
+    """Return the request in an encoded message, or Malformed."""
+    sections = split(message)
+    section = sections.properties
+    fields = list_fields(section, descriptor(section, 0)[1], len(section)) if section else []
+    fields += [_NULL] * (_REPLY_TO + 1 - len(fields))
+    properties: dict[str, Value] = {}
+    if sections.application_properties:
+        value, _ = decode(sections.application_properties, descriptor(sections.application_properties, 0)[1])
+        properties = by_text(value)
+    body: dict[str, Value] = {}
+    parts = body_parts(sections.body)
+    content = parts[0][1] if parts and parts[0][0] == VALUE else None
+    if content is not None and content.kind == "map":
+        body = by_text(content)
+    return Request(fields[_MESSAGE_ID], text(fields[_REPLY_TO]), properties, body, content)
+
+
+def by_text(value: Value) -> dict[str, Value]:
+    """Return the pairs of a map by their text keys."""
+    return {key.payload: item for key, item in pairs_of(value) if isinstance(key.payload, str)}
+
+
+def encode_response(request: Request, response: Response, node: Node) -> bytes:
+    """Return the message with the answer of *node* to a request."""
+    status = Value(0x71, response.status)
+    properties = {node.status_key: status, node.description_key: string(response.description)} | response.properties
+    pairs = [(string(name), value) for name, value in properties.items()]
+    return b"".join(
+        (
+            compose_list(0x73, [*[_NULL] * 5, request.message_id]),
+            b"\x00\x53\x74",
+            encode(map_(pairs)),
+            b"\x00\x53\x77",
+            encode(response.body),
+        )
+    )
+
+
+def ok(body: Value | None = None) -> Response:
+    """Return the answer to a request that was successful."""
+    return Response(_OK, "OK") if body is None else Response(_OK, "OK", body)

@@ -1,0 +1,161 @@
+"""
+The broker on sockets: every namespace listens on a port of its own.
+
+A connection belongs to the namespace of its port; host names in the protocol are ignored.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from busway_broker.config import NamespaceConfig
+from busway_broker.connection_string import EMULATOR, connection_string
+from busway_broker.core.namespace import Namespace
+from busway_broker.listener import Listener
+from busway_broker.socket_peer import SocketPeer
+from busway_broker.storage.database import StorageError
+from busway_broker.storage.namespace_storage import NamespaceStorage, folder_name
+from shared.clock import Clock, ManualClock, SystemClock
+
+
+class BrokerServer:
+    """
+    A broker that serves while its context is open.
+
+    Namespaces without a port get a free one. The broker listens on the loopback interface by default.
+    """
+
+    def __init__(
+        self,
+        namespaces: Iterable[NamespaceConfig],
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        *,
+        data: Path | None = None,
+        is_synced: bool = True,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """
+        Keep everything in memory, or also in folders in *data*; StorageError if they cannot be used.
+
+        Without *is_synced*, accepted messages survive the end of the process, but perhaps not a failure of the machine.
+        With *tls* clients may use TLS, and need not.
+        """
+        self._clock = SystemClock() if clock is None else clock
+        self._host = host
+        self._tls = tls
+        self.namespaces: dict[str, Namespace] = {}
+        self._storages: dict[str, NamespaceStorage] = {}
+        self._failure: asyncio.Queue[StorageError] = asyncio.Queue()
+        for config in namespaces:
+            if data is None:
+                self.namespaces[config.name] = Namespace(config, self._clock)
+            else:
+                folder = data / folder_name(config.name)
+                storage = NamespaceStorage(folder, config, self._clock, is_synced=is_synced)
+                self._storages[config.name], self.namespaces[config.name] = storage, storage.namespace
+        self._listeners: dict[str, Listener] = {}
+
+    async def __aenter__(self) -> Self:
+        """Listen on all ports; an OSError if one is taken."""
+        try:
+            for name, namespace in self.namespaces.items():
+                listener = Listener(
+                    namespace, self._storages.get(name), SocketPeer, self._failure.put_nowait, self._tls
+                )
+                await listener.listen(self._host, namespace.config.port or 0)
+                self._listeners[name] = listener
+        except OSError:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close all connections and stop listening."""
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections, with the reason for the clients."""
+        listeners = list(self._listeners.values())
+        self._listeners.clear()
+        for listener in listeners:
+            listener.close()
+        await asyncio.gather(*(listener.closed() for listener in listeners))
+        for storage in self._storages.values():
+            storage.close()
+        self._storages.clear()
+
+    async def failed(self) -> StorageError:
+        """Wait until storing the state fails, and return the error; from then on no client is served."""
+        return await self._failure.get()
+
+    def listener(self, name: str) -> Listener:
+        """Return the listener of a namespace."""
+        return self._listeners[name]
+
+    def reset(self) -> None:
+        """Close all connections, and start again with the configured entities, all empty."""
+        for name, listener in self._listeners.items():
+            storage = self._storages.get(name)
+            self.namespaces[name] = (
+                Namespace(self.namespaces[name].config, self._clock) if storage is None else storage.reset()
+            )
+            listener.serve(self.namespaces[name])
+
+    def connections(self, name: str) -> list[dict[str, object]]:
+        """Return the open connections to a namespace with their links, as plain data."""
+        return [peer.describe() for peer in self._listeners[name].peers]
+
+    def cut_connections(self, name: str) -> None:
+        """Break all connections to a namespace, as a network failure would; new ones are accepted."""
+        self._listeners[name].cut()
+
+    def upgrade(self, name: str) -> None:
+        """End the locks on sessions, and then all connections, as an upgrade of the service does; accept new ones."""
+        self.namespaces[name].lose_sessions()
+        self._listeners[name].close_connections("the service is being upgraded")
+
+    def fail_over(self, name: str) -> int:
+        """Make another region of a geo-replicated namespace the primary one, and return its number."""
+        region = self.namespaces[name].fail_over()
+        self.cut_connections(name)
+        return region
+
+    def go_down(self, name: str) -> None:
+        """Break all connections to a namespace and accept no new ones; messages, locks and timers continue."""
+        self._listeners[name].go_down()
+
+    async def come_up(self, name: str) -> None:
+        """Listen again, on the same port."""
+        await self._listeners[name].listen(self._host, self.port(name))
+
+    def port(self, name: str) -> int:
+        """Return the port a namespace listens on."""
+        return self._listeners[name].port
+
+    def connection_string(self, name: str) -> str:
+        """Return the connection string of a namespace, in the form that the emulators use."""
+        return connection_string(self._host, self.port(name), self.namespaces[name].config)
+
+    def tls_connection_string(self, name: str) -> str:
+        """Return the connection string of a namespace for clients that use TLS, as they do for Azure."""
+        return self.connection_string(name).removesuffix(f";{EMULATOR}")
+
+    def advance_clock(self, seconds: float) -> None:
+        """Advance a ManualClock, and do everything that is due then; TypeError for any other clock."""
+        if not isinstance(self._clock, ManualClock):
+            raise TypeError(
+                "the broker's clock advances by itself, expected a ManualClock (in pytest, ask for busway_clock)"
+            )
+        self._clock.advance(seconds)
+        self.advance()
+
+    def advance(self) -> None:
+        """Do everything that is due; for a clock that does not advance by itself."""
+        for listener in self._listeners.values():
+            listener.advance()

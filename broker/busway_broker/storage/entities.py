@@ -1,0 +1,196 @@
+"""
+Stored entities, and how they are reconciled with the configuration files that the broker starts with.
+
+1. A key is the path of an entity in lower case. A record holds its configuration, times and rules, and a digest of its
+   configuration in the files.
+2. A change or deletion made while the broker ran stays in force while the files describe the entity as before.
+3. An entity whose description in the files has changed is as the files describe it, and keeps its messages.
+4. An entity that the files no longer name is kept, as it may hold messages; a warning names it.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.core.entities import Queue, Subscription, Topic
+from busway_broker.core.hub import Hub
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.recording import scheduled_path
+from busway_broker.core.usage import Times
+from busway_broker.storage.database import StorageError
+from busway_broker.storage.plain import plain, plain_definition, read, read_definition
+
+LOG = logging.getLogger(__name__)
+
+type Record = dict[str, Any]
+type Kept = Queue | Topic | Subscription | Hub
+type Config = QueueConfig | TopicConfig | SubscriptionConfig | HubConfig
+
+_KINDS: Mapping[str, type[Config]] = {
+    "queue": QueueConfig,
+    "topic": TopicConfig,
+    "subscription": SubscriptionConfig,
+    "hub": HubConfig,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_SUBSCRIPTIONS = "/subscriptions/"
+_FIXED = ("requires_session", "partition_count", "enable_partitioning")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The configuration to start with, and the digest of each entity's configuration in the files, by key."""
+
+    config: NamespaceConfig
+    declared: dict[str, str]
+
+
+def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
+    """Return the configuration that results from the *config* in the files and the entities in *records*."""
+    declared = dict(_declared(config))
+    digests = {key: _digest(each) for key, each in declared.items()}
+    kept: dict[str, Config] = {}
+    for key, each in declared.items():
+        record = records.get(key)
+        if record is None or record["declared"] != digests[key]:
+            if record is not None and record["kind"] is not None:
+                _check_fixed(config.name, _config(record), each)
+            kept[key] = each
+        elif record["kind"] is not None:
+            kept[key] = _config(record)
+    for key, record in records.items():
+        if key not in declared and record["kind"] is not None:
+            kept[key] = _config(record)
+            if record["declared"] is not None:
+                LOG.warning(
+                    "%s: %s is no longer in the configuration; it is kept",
+                    config.name,
+                    record["path"],
+                )
+    return Settled(_with_entities(config, kept), digests)
+
+
+def _check_fixed(namespace: str, kept: Config, declared: Config) -> None:
+    """Raise a StorageError if the files change a setting that the stored messages depend on."""
+    if type(kept) is not type(declared):
+        raise StorageError(
+            f"{namespace}: {declared.name}: is a {_NAMES[type(declared)]}, expected a {_NAMES[type(kept)]} as in the "
+            "stored data; rename the entity, or choose another folder"
+        )
+    for name in _FIXED:
+        before, now = getattr(kept, name, None), getattr(declared, name, None)
+        if before != now:
+            raise StorageError(
+                f"{namespace}: {declared.name}: {name} is {now}, expected {before} as in the stored data; "
+                "restore the setting, rename the entity, or choose another folder"
+            )
+
+
+def _declared(config: NamespaceConfig) -> Iterator[tuple[str, Config]]:
+    for queue in config.queues:
+        yield queue.name.lower(), queue
+    for topic in config.topics:
+        yield topic.name.lower(), replace(topic, subscriptions=())
+        for subscription in topic.subscriptions:
+            yield f"{topic.name}{_SUBSCRIPTIONS}{subscription.name}".lower(), subscription
+    for hub in config.hubs:
+        yield _hub_key(hub.name), hub
+
+
+def _with_entities(config: NamespaceConfig, entities: Mapping[str, Config]) -> NamespaceConfig:
+    subscriptions: dict[str, list[SubscriptionConfig]] = {}
+    for key, each in entities.items():
+        if isinstance(each, SubscriptionConfig):
+            subscriptions.setdefault(key.partition(_SUBSCRIPTIONS)[0], []).append(each)
+    return replace(
+        config,
+        queues=tuple(each for each in entities.values() if isinstance(each, QueueConfig)),
+        topics=tuple(
+            replace(each, subscriptions=tuple(subscriptions.get(key, ())))
+            for key, each in entities.items()
+            if isinstance(each, TopicConfig)
+        ),
+        hubs=tuple(each for each in entities.values() if isinstance(each, HubConfig)),
+    )
+
+
+def restore(namespace: Namespace, records: Mapping[str, Record], declared: Mapping[str, str]) -> None:
+    """Restore the times of the entities of *namespace*, and their rules unless the files have changed them."""
+    for key, entity in entities_of(namespace):
+        record = records.get(key)
+        if record is None or record["kind"] is None:
+            continue
+        if isinstance(entity, Hub):
+            entity.created_at = record["created_at"]
+            continue
+        entity.times = read(Times, record["times"])
+        if isinstance(entity, Subscription) and declared.get(key, record["declared"]) == record["declared"]:
+            entity.rule_book.restore(map(read_definition, record["rules"]))
+
+
+def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
+    """Yield all entities with their keys."""
+    yield from namespace.queues.items()
+    for name, topic in namespace.topics.items():
+        yield name, topic
+        for subscription_name, subscription in topic.subscriptions.items():
+            yield f"{name}{_SUBSCRIPTIONS}{subscription_name}", subscription
+    for hub in namespace.hubs.values():
+        yield hub.key, hub
+
+
+def places_of(entity: Kept) -> Iterator[str]:
+    """Yield the paths of the places of an entity, without those of a topic's subscriptions."""
+    match entity:
+        case Queue() | Subscription():
+            for store in entity.backlog.stores:
+                yield from store.numbers.paths(store.path)
+        case Hub():
+            yield from (partition.path for partition in entity.partitions)
+    if isinstance(entity, Queue | Topic):
+        yield from entity.incoming.numbers.paths(scheduled_path(entity.path))
+
+
+def record_of(entity: Kept, declared: str | None) -> Record:
+    """Return the record of an entity; *declared* is its digest from `settle`, None if the files do not name it."""
+    config = entity.config
+    record: Record = {"declared": declared, "path": entity.path, "kind": _NAMES[type(config)]}
+    match entity:
+        case Hub():
+            record["created_at"] = entity.created_at
+        case Subscription():
+            config = replace(entity.config, rules=())
+            record["rules"] = [plain_definition(each) for each in entity.rule_book.definitions]
+            record["times"] = plain(entity.times)
+        case Topic():
+            config = replace(entity.config, subscriptions=())
+            record["times"] = plain(entity.times)
+        case Queue():
+            record["times"] = plain(entity.times)
+    record["config"] = plain(config)
+    return record
+
+
+def record_of_deleted(path: str, declared: str | None) -> Record:
+    """Return the record of an entity that was deleted."""
+    return {"declared": declared, "path": path, "kind": None}
+
+
+def _config(record: Record) -> Config:
+    config = read(_KINDS[record["kind"]], record["config"])
+    if isinstance(config, SubscriptionConfig):
+        return replace(config, rules=tuple(read_definition(each).rule for each in record["rules"]))
+    return config
+
+
+def _hub_key(name: str) -> str:
+    # As the key of the hub is, once there is one.
+    return f"{name.lower()} (hub)"
+
+
+def _digest(config: Config) -> str:
+    return hashlib.sha256(json.dumps(plain(config), sort_keys=True).encode()).hexdigest()[:16]

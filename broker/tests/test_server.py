@@ -1,0 +1,115 @@
+"""The sockets and threads of a broker, and clients that misbehave."""
+
+import datetime as dt
+import socket
+import struct
+import time
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from broker.tests.sdk_calls import ReceiveMessages, SendMessages, TakeEntity
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.thread import RunningBroker
+from shared.clock import ManualClock
+
+HEADER = b"AMQP\x00\x01\x00\x00"
+CONFIG = NamespaceConfig(
+    name="n", queues=(QueueConfig(name="q"), QueueConfig(name="old", dead_lettering_on_message_expiration=True))
+)
+
+
+def connect(broker: RunningBroker, name: str = "west") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", broker.port(name)), timeout=5)
+
+
+def receive_all(peer: socket.socket) -> bytes:
+    received = b""
+    while part := peer.recv(65536):
+        received += part
+    return received
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"SSH-2.0-client\r\n",
+        HEADER + bytes(100),
+        HEADER + struct.pack(">IBBH", 2**31, 2, 0, 0),
+        HEADER + b"\xff" * 99,
+    ],
+    ids=["another protocol", "zeros", "a frame too large", "noise"],
+)
+def test_a_connection_with_garbage_is_closed_and_others_still_work(
+    broker: RunningBroker, publish: SendMessages, take: ReceiveMessages, entity: TakeEntity, sent: bytes
+) -> None:
+    queue = entity("plain")
+    with connect(broker) as peer:
+        peer.sendall(sent)
+        assert receive_all(peer).startswith(HEADER)
+    publish(queue, ServiceBusMessage("body"))
+    assert [str(message) for message in take(queue, 1)] == ["body"]
+
+
+def test_silent_and_broken_connections_do_not_disturb_others(
+    broker: RunningBroker, publish: SendMessages, take: ReceiveMessages, entity: TakeEntity
+) -> None:
+    queue = entity("plain")
+    peers = [connect(broker) for _ in range(200)]
+    for peer in peers[:100]:
+        peer.sendall(HEADER[:5])
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+    publish(queue, ServiceBusMessage("body"))
+    assert [str(message) for message in take(queue, 1)] == ["body"]
+    for peer in peers[100:]:
+        peer.close()
+
+
+def test_a_running_broker_returns_its_counts_and_can_be_reset() -> None:
+    with RunningBroker([CONFIG]) as broker:
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
+            client.get_queue_sender("q") as sender,
+        ):
+            sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
+        assert broker.counts("n")["q"].active == 2
+        with connect(broker, "n") as peer:
+            peer.sendall(HEADER)
+            assert peer.recv(8) == HEADER
+            broker.reset()
+            assert b"shutting down" in receive_all(peer)
+        assert broker.counts("n")["q"].active == 0
+
+
+def test_a_stopped_broker_does_not_listen() -> None:
+    with RunningBroker([CONFIG]) as broker:
+        port = broker.port("n")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+def test_a_test_can_set_the_time() -> None:
+    clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    with RunningBroker([CONFIG], clock) as broker:
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
+            client.get_queue_sender("old") as sender,
+        ):
+            sender.send_messages(ServiceBusMessage("body", time_to_live=dt.timedelta(hours=1)))
+        broker.advance(3599)
+        assert broker.counts("n")["old"].active == 1
+        broker.advance(1)
+        assert (broker.counts("n")["old"].active, broker.counts("n")["old"].dead_lettered) == (0, 1)
+
+
+def test_the_broker_stops_at_once_with_clients_connected() -> None:
+    with RunningBroker([CONFIG]) as broker:
+        peers = [connect(broker, "n") for _ in range(20)]
+        for peer in peers:
+            peer.sendall(HEADER)
+            assert peer.recv(8) == HEADER
+        start = time.monotonic()
+    assert time.monotonic() - start < 5
+    for peer in peers:
+        peer.close()

@@ -1,0 +1,353 @@
+"""Sessions, as azure-servicebus sees them."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusReceiver,
+)
+from azure.servicebus.aio import ServiceBusClient as AsyncClient
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
+
+from broker.tests.sdk_calls import some
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.core.entities import Counts
+from busway_broker.thread import RunningBroker
+from shared.clock import ManualClock
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.connection import ServiceBusConnection
+from shared.ends.service_bus.management import ManagementConnection
+from shared.message.arrival import Origin
+from shared.message.message import Message
+
+YEAR_10000 = 253_402_300_800_000
+
+
+def messages_of(*sessions: str, each: int = 2) -> list[ServiceBusMessage]:
+    return [
+        ServiceBusMessage(f"{session}{number}", session_id=session) for number in range(each) for session in sessions
+    ]
+
+
+def receive_for_ever(receiver: ServiceBusReceiver) -> None:
+    while True:
+        receiver.receive_messages(5, max_wait_time=0.5)
+
+
+def bodies(messages: list[ServiceBusReceivedMessage]) -> list[str]:
+    return [str(message) for message in messages]
+
+
+@pytest.fixture
+def patient(broker: RunningBroker) -> Iterator[ServiceBusClient]:
+    """Return a client that tries again soon."""
+    with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_backoff_factor=0.1) as client:
+        yield client
+
+
+def test_a_named_session_yields_its_messages_in_order(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("sessions")
+    publish(queue, messages_of("a", "b", each=3))
+    with client.get_queue_receiver(queue, session_id="b") as receiver:
+        assert receiver.session.session_id == "b"
+        messages = receiver.receive_messages(3, max_wait_time=1)
+        assert bodies(messages) == ["b0", "b1", "b2"]
+        assert {message.session_id for message in messages} == {"b"}
+        for message in messages:
+            receiver.complete_message(message)
+
+
+def test_the_next_available_sessions_come_one_after_the_other(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("sessions")
+    publish(queue, messages_of("a", "b"))
+    with (
+        client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as one,
+        client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as two,
+    ):
+        assert {one.session.session_id, two.session.session_id} == {"a", "b"}
+        assert bodies(one.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
+        assert bodies(two.receive_messages(2, max_wait_time=1)) == ["b0", "b1"]
+
+
+def test_waiting_for_a_session_that_does_not_come_times_out(
+    client: ServiceBusClient, entity: Callable[[str], str]
+) -> None:
+    with (
+        pytest.raises(OperationTimeoutError),
+        client.get_queue_receiver(entity("sessions"), session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
+    ):
+        pass
+
+
+def test_a_late_session_is_granted_to_a_waiting_receiver(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("sessions")
+    late = threading.Timer(0.5, publish, [queue, messages_of("late")])
+    late.start()
+    with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5) as receiver:
+        assert receiver.session.session_id == "late"
+        assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["late0", "late1"]
+    late.join()
+
+
+def test_a_session_has_one_receiver_at_a_time(
+    client: ServiceBusClient, patient: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("sessions")
+    publish(queue, messages_of("a"))
+    with (
+        client.get_queue_receiver(queue, session_id="a"),
+        pytest.raises(SessionCannotBeLockedError),
+        client.get_queue_receiver(queue, session_id="a"),
+    ):
+        pass
+    # SR28: a client without retries would be refused.
+    with patient.get_queue_receiver(queue, session_id="a") as receiver:
+        assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
+
+
+def test_an_unsettled_message_comes_back_uncounted_when_the_session_is_accepted_anew(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    """SR26 while the session is held; SR44 for the count and SR45 for the time afterwards."""
+    queue = entity("sessions")
+    publish(queue, messages_of("a", each=3))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        first, _, third = receiver.receive_messages(3, max_wait_time=1)
+        receiver.complete_message(first)
+        receiver.complete_message(third)
+        publish(queue, messages_of("a", each=1))
+        (later,) = receiver.receive_messages(5, max_wait_time=1)
+        assert str(later) == "a0"
+        receiver.complete_message(later)
+    with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as receiver:
+        (message,) = receiver.receive_messages(2, max_wait_time=1)
+        assert (str(message), message.delivery_count) == ("a1", 0)
+
+
+def test_a_message_names_an_end_in_the_year_10000_and_its_session_the_real_one(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    """SR1, and SR63: renewing the message is answered and does not extend the session."""
+    queue = entity("short-session")
+    publish(queue, messages_of("a", each=1))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        renew: Any = receiver._renew_locks  # typed as taking text
+        (message,) = receiver.receive_messages(1, max_wait_time=1)
+        assert some(message.raw_amqp_message.annotations)[b"x-opt-locked-until"] == YEAR_10000
+        assert some(receiver.session.locked_until_utc) - dt.datetime.now(dt.UTC) <= dt.timedelta(seconds=1)
+        time.sleep(0.6)
+        assert renew(message.lock_token, timeout=5)[b"expirations"] == [YEAR_10000]
+        time.sleep(0.6)
+        with pytest.raises(SessionLockLostError):
+            receiver.complete_message(message)
+
+
+@pytest.mark.parametrize(("kind", "session_id"), [("sessions", "a"), ("plain", None)])
+def test_only_the_connection_that_holds_a_session_settles_its_messages_over_management(
+    broker: RunningBroker,
+    publish: Callable[..., None],
+    entity: Callable[[str], str],
+    kind: str,
+    session_id: str | None,
+) -> None:
+    """SR3 and SR12; without sessions any connection does."""
+    queue = entity(kind)
+    publish(queue, messages_of("a", each=4))
+
+    async def run() -> None:
+        string = broker.connection_string("west")
+        has_sessions = session_id is not None
+        async with AsyncClient.from_connection_string(string, retry_total=0) as other:
+            connection = await ServiceBusConnection.open(
+                Namespace("WEST", string), {"queue_name": queue}, sessions=has_sessions
+            )
+            link = await connection.attach(session_id=session_id)
+            deliveries = await link.receive(4, 1)
+            tokens = [each.tag for each in deliveries]
+            own, foreign = connection.management(link), ManagementConnection.to(other, queue)
+            await own.defer(tokens[:1], session_id, 5)
+            number = some(Message.received(deliveries[0].payload, Origin("west", queue)).arrival.sequence_number)
+            for management in (foreign, own):
+                may = management is own or session_id is None
+                refusal = pytest.raises(SessionLockLostError, match="Accept a new MessageSession")
+                for request in (
+                    partial(management.receive_deferred, [number], session_id, 5),
+                    partial(management.renew_locks, tokens[1:2], 5),
+                    partial(management.complete, tokens[1:2], session_id, 5),
+                    partial(management.defer, tokens[2:3], session_id, 5),
+                    partial(management.dead_letter, tokens[3:], session_id, "why", "because", 5),
+                ):
+                    with contextlib.nullcontext() if may else refusal:
+                        await request()
+                if may:
+                    break
+            await foreign.close()
+            await connection.close()
+
+    asyncio.run(run())
+    assert broker.counts("west")[queue] == Counts(0, 2, 0, 1, 0)
+
+
+def test_an_expired_session_lock_ends_the_link_and_counts(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("short-session")
+    publish(queue, messages_of("a"))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        first, _ = receiver.receive_messages(2, max_wait_time=1)
+        time.sleep(1.2)
+        with pytest.raises(SessionLockLostError):
+            receiver.complete_message(first)
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        messages = receiver.receive_messages(2, max_wait_time=1)
+        assert [(str(message), message.delivery_count) for message in messages] == [("a0", 1), ("a1", 1)]
+
+
+def test_the_broker_detaches_a_receiver_whose_session_lock_expired(
+    client: ServiceBusClient, entity: Callable[[str], str], publish: Callable[..., None]
+) -> None:
+    queue = entity("short-session")
+    publish(queue, messages_of("a"))
+    with client.get_queue_receiver(queue, session_id="a") as receiver, pytest.raises(SessionLockLostError):
+        receive_for_ever(receiver)
+
+
+def test_a_renewed_session_lock_holds(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("short-session")
+    publish(queue, messages_of("a"))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        messages = receiver.receive_messages(2, max_wait_time=1)
+        time.sleep(0.6)
+        until = receiver.session.renew_lock()
+        assert until == receiver.session.locked_until_utc
+        time.sleep(0.6)
+        for message in messages:
+            receiver.complete_message(message)
+
+
+def test_session_state_outlives_the_receiver(patient: ServiceBusClient, entity: Callable[[str], str]) -> None:
+    queue = entity("sessions")
+    with patient.get_queue_receiver(queue, session_id="a") as receiver:
+        assert receiver.session.get_state() is None
+        receiver.session.set_state(b"halfway")
+    with patient.get_queue_receiver(queue, session_id="a") as receiver:
+        assert receiver.session.get_state() == b"halfway"
+        receiver.session.set_state(None)
+        assert receiver.session.get_state() is None
+
+
+def test_sessions_are_listed(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("sessions")
+    publish(queue, messages_of("a", "b"))
+    with client.get_queue_receiver(queue, session_id="c") as receiver:
+        receiver.session.set_state(b"state")
+    assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("session_id", [None, ""])
+def test_a_message_without_a_session_id_is_refused(
+    send: Callable[..., None], entity: Callable[[str], str], session_id: str | None
+) -> None:
+    # SR35
+    with pytest.raises(ServiceBusError, match="The SessionId was not set on a message"):
+        send(entity("sessions"), ServiceBusMessage("body", session_id=session_id))
+
+
+def test_receivers_must_suit_the_entity(client: ServiceBusClient, entity: Callable[[str], str]) -> None:
+    with pytest.raises(ServiceBusError, match="requires sessions"), client.get_queue_receiver(entity("sessions")):
+        pass
+    with (
+        pytest.raises(ServiceBusError, match="does not require sessions"),
+        client.get_queue_receiver(entity("plain"), session_id="a"),
+    ):
+        pass
+
+
+def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    queue = entity("sessions")
+    publish(queue, messages_of("a", each=4))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        one, two, three, four = receiver.receive_messages(4, max_wait_time=1)
+        receiver.defer_message(one)
+        receiver.dead_letter_message(two, reason="why")
+        receiver.abandon_message(three)
+        receiver.complete_message(four)
+        (again,) = receiver.receive_messages(1, max_wait_time=1)
+        assert (str(again), again.delivery_count) == ("a2", 1)
+        assert one.sequence_number is not None
+        (deferred,) = receiver.receive_deferred_messages(one.sequence_number)
+        receiver.complete_message(deferred)
+    with client.get_queue_receiver(
+        queue, sub_queue="deadletter", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    ) as receiver:
+        (dead,) = receiver.receive_messages(1, max_wait_time=1)
+        assert (str(dead), dead.dead_letter_reason, dead.session_id) == ("a1", "why", "a")
+
+
+def test_many_sessions_at_once_keep_their_order(broker: RunningBroker, entity: Callable[[str], str]) -> None:
+    queue = entity("sessions")
+
+    async def drain(client: AsyncClient, seen: dict[str | None, list[int]]) -> None:
+        async with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2) as receiver:
+            async for message in receiver:
+                seen.setdefault(message.session_id, []).append(int(str(message)))
+                await receiver.complete_message(message)
+                if str(message) == "9":
+                    return
+
+    async def run() -> dict[str | None, list[int]]:
+        seen: dict[str | None, list[int]] = {}
+        async with AsyncClient.from_connection_string(broker.connection_string("west")) as client:
+            async with client.get_queue_sender(queue) as sender:
+                await sender.send_messages(
+                    [
+                        ServiceBusMessage(str(number), session_id=f"s{session}")
+                        for number in range(10)
+                        for session in range(8)
+                    ]
+                )
+            await asyncio.gather(*(drain(client, seen) for _ in range(8)))
+        return seen
+
+    seen = asyncio.run(run())
+    assert seen == {f"s{session}": list(range(10)) for session in range(8)}
+
+
+def test_a_client_waits_for_a_session_by_its_own_clock_while_that_of_the_broker_stands_still() -> None:
+    namespace = NamespaceConfig(name="n", queues=(QueueConfig(name="sessions", requires_session=True),))
+    with (
+        RunningBroker([namespace], ManualClock(dt.datetime.now(dt.UTC))) as broker,
+        ServiceBusClient.from_connection_string(broker.connection_string("n"), retry_total=0) as client,
+        pytest.raises(OperationTimeoutError),
+        client.get_queue_receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
+    ):
+        pass

@@ -1,0 +1,314 @@
+"""What .NET clients send and others do not, in frames: early flows, single symbols, transactions, releases."""
+
+import base64
+import hmac
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+
+from broker.tests.unit.peer import DETACHED, Peer, codes, error_of, terminus
+from busway_broker.config import SharedAccessKey
+from shared.amqp import dispositions, performatives
+from shared.amqp.codec import decode_all, encode, plain
+from shared.amqp.fields import NULL as NULL_FIELD
+from shared.amqp.fields import compose_list, number_field, symbol_field, text_field, value_field
+from shared.amqp.frames import compose
+from shared.amqp.performatives import Flow
+from shared.amqp.sections import data, split
+from shared.amqp.values import NULL, Value, array, described, list_, map_, string, symbol, uint, ulong
+
+NEXT_SESSION = map_([(symbol("com.microsoft:session-filter"), NULL)])
+UNKNOWN = "amqp:transaction:unknown-id"
+TRANSACTIONAL = described(ulong(0x34), list_([Value(0xA0, b"txn"), described(ulong(0x24), list_([]))]))
+
+
+def send_to_session(peer: Peer, session_id: str, *texts: bytes) -> None:
+    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field(session_id)])
+    peer.say(peer.attach(9, receives=False, address="s"))
+    peer.say(*(peer.transfer(9, number, properties + data(text)) for number, text in enumerate(texts)))
+
+
+# Flows before the answer to the attach
+
+
+def test_credit_before_the_session_is_granted_counts_once_it_is() -> None:
+    peer = Peer()
+    peer.open()
+    assert peer.say(peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 1)) == []
+    send_to_session(peer, "a", b"x", b"y")
+    peer.say(peer.flow(9, 0))
+    store = peer.namespace.store("s")
+    assert [message.lock_token is not None for message in store.peek(0)] == [True, False]
+
+
+def test_drain_before_the_session_is_granted_is_answered_once_it_is() -> None:
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 5, drain=True))
+    peer.say(peer.attach(9, receives=False, address="s"))
+    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field("a")])
+    heard = peer.say(peer.transfer(9, 0, properties + data(b"x")))
+    assert codes(heard)[:3] == [performatives.ATTACH, performatives.TRANSFER, performatives.FLOW]
+    assert heard[2][2][5:7] == [5, 0]
+
+
+def test_last_flow_before_the_attach_has_the_state() -> None:
+    peer = Peer()
+    peer.open()
+    peer.say(
+        peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 5, drain=True), peer.flow(0, 2)
+    )
+    peer.say(peer.attach(9, receives=False, address="s"))
+    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field("a")])
+    heard = peer.say(*(peer.transfer(9, number, properties + data(b"x")) for number in range(3)))
+    assert codes(heard).count(performatives.TRANSFER) == 2
+    assert performatives.FLOW not in codes(heard)
+
+
+def test_flow_of_a_refused_session_link_is_ignored() -> None:
+    peer = Peer()
+    peer.open()
+    held = map_([(symbol("com.microsoft:session-filter"), string("a"))])
+    peer.say(peer.attach(0, receives=True, address="s", filters=held))
+    heard = peer.say(peer.attach(1, receives=True, address="s", filters=held), peer.flow(1, 5))
+    assert codes(heard) == [performatives.ATTACH, DETACHED]
+
+
+def test_echo_of_a_sender_is_answered_with_its_credit() -> None:
+    peer = Peer()
+    peer.open()
+    state = Flow(1, 100, 0, 5000, 9, 0, 0, drain=False, echo=True)
+    heard = peer.say(peer.attach(9, receives=False, address="q"), compose(0, performatives.flow(state)))
+    assert codes(heard) == [performatives.ATTACH, performatives.FLOW, performatives.FLOW]
+    assert heard[2][2][4:7] == [9, 0, 1000]
+
+
+# Fields that may hold one symbol instead of an array
+
+
+def hub_attach(desired: Value) -> bytes:
+    fields = [
+        *(text_field("link"), number_field(0), b"\x41", NULL_FIELD, NULL_FIELD),
+        value_field(terminus(0x28, "h/consumergroups/$default/partitions/0")),
+        value_field(terminus(0x29, "me")),
+        *[NULL_FIELD] * 5,
+        encode(desired),
+        NULL_FIELD,
+    ]
+    return compose(0, compose_list(performatives.ATTACH, fields))
+
+
+@pytest.mark.parametrize(
+    "desired",
+    [
+        symbol("com.microsoft:enable-receiver-runtime-metric"),
+        array(0xA3, [Value(0xA3, "com.microsoft:enable-receiver-runtime-metric")]),
+        array(0xA3, [Value(0xA3, "other"), Value(0xA3, "com.microsoft:enable-receiver-runtime-metric")]),
+    ],
+)
+def test_desired_capability_may_be_one_symbol_or_an_array(desired: Value) -> None:
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(9, receives=False, address="h"), peer.transfer(9, 0, data(b"event")))
+    heard = peer.say(hub_attach(desired), peer.flow(0, 1))
+    (payload,) = [payload for _, code, _, payload in heard if code == performatives.TRANSFER]
+    assert "last_enqueued_sequence_number" in str(plain(decode_all(split(payload).delivery_annotations)))
+
+
+def test_capabilities_of_another_type_are_an_error() -> None:
+    peer = Peer()
+    peer.open()
+    assert error_of(peer.say(hub_attach(uint(5))), performatives.CLOSE) == "amqp:decode-error"
+
+
+def test_single_symbols_are_taken_in_every_field_that_may_have_several() -> None:
+    peer = Peer()
+    peer.open()
+    one = symbol_field("one")
+    opening = compose_list(
+        performatives.OPEN, [text_field("me"), NULL_FIELD, NULL_FIELD, NULL_FIELD, NULL_FIELD, one, one, one, one]
+    )
+    begin = [NULL_FIELD, number_field(0), number_field(100), number_field(100), NULL_FIELD, one, one]
+    other = Peer()
+    assert codes(other.say(b"AMQP\x00\x01\x00\x00", compose(0, opening), compose(0, compose_list(0x11, begin)))) == [
+        performatives.OPEN,
+        performatives.BEGIN,
+    ]
+    rest = [NULL] * 8
+    source = terminus(0x28, "q", *rest, symbol("amqp:accepted:list"), symbol("queue"))
+    fields = [
+        *(text_field("link"), number_field(0), b"\x41", NULL_FIELD, NULL_FIELD, value_field(source)),
+        value_field(terminus(0x29, "me", *[NULL] * 5, symbol("queue"))),
+        *[NULL_FIELD] * 4,
+        *(one, one),
+    ]
+    assert codes(peer.say(compose(0, compose_list(performatives.ATTACH, fields)))) == [performatives.ATTACH]
+
+
+# Tokens that are sent with requests
+
+KEY = SharedAccessKey(name="Root", key="secret")
+
+
+def read_hub(peer: Peer, token: str | None, first_handle: int = 4) -> Any:
+    properties = {"operation": "READ", "name": "h", "type": "com.microsoft:eventhub"}
+    if token is not None:
+        properties["security_token"] = token
+    application = encode(map_((string(name), string(text)) for name, text in properties.items()))
+    request = (
+        compose_list(0x73, [text_field("id"), *[NULL_FIELD] * 3, text_field("me")]) + b"\x00\x53\x74" + application
+    )
+    heard = peer.say(
+        peer.attach(first_handle, receives=False, address="$management"),
+        peer.attach(first_handle + 1, receives=True, address="$management"),
+        peer.flow(first_handle + 1, 10),
+        peer.transfer(first_handle, 0, request),
+    )
+    (payload,) = [payload for _, code, _, payload in heard if code == performatives.TRANSFER]
+    answer = plain(decode_all(split(payload).application_properties))
+    assert isinstance(answer, dict)
+    return answer["status-code"]
+
+
+def token(resource: str, key: str = "secret") -> str:
+    """Return a shared access signature, as Microsoft Learn describes it."""
+    uri, expiry = quote_plus(f"sb://host/{resource}"), "4102444800"
+    signature = base64.b64encode(hmac.digest(key.encode(), f"{uri}\n{expiry}".encode(), "sha256")).decode()
+    return f"SharedAccessSignature sr={uri}&sig={quote_plus(signature)}&se={expiry}&skn=Root"
+
+
+def test_hub_request_is_authorized_by_the_token_it_carries() -> None:
+    peer = Peer(keys=(KEY,))
+    peer.open()
+    assert read_hub(peer, token("h")) == 200
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", token("h", "wrong"), token("other")])
+def test_hub_request_without_a_valid_token_is_refused(text: str | None) -> None:
+    peer = Peer(keys=(KEY,))
+    peer.open()
+    assert read_hub(peer, text) == 401
+
+
+def test_token_of_one_request_does_not_authorize_the_next() -> None:
+    peer = Peer(keys=(KEY,))
+    peer.open()
+    assert read_hub(peer, token("h")) == 200
+    assert read_hub(peer, None, first_handle=6) == 401
+
+
+# States within a transaction
+
+
+def transactional_transfer(delivery_id: int, payload: bytes, *, settled: bool = False, more: bool = False) -> bytes:
+    fields = [
+        *(number_field(9), number_field(delivery_id), encode(Value(0xA0, delivery_id.to_bytes(16))), NULL_FIELD),
+        *(b"\x41" if settled else b"\x42", b"\x41" if more else b"\x42", NULL_FIELD, encode(TRANSACTIONAL)),
+    ]
+    return compose(0, compose_list(performatives.TRANSFER, fields), payload)
+
+
+def test_transfer_within_a_transaction_is_rejected_and_not_stored() -> None:
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(9, receives=False, address="q"))
+    heard = peer.say(transactional_transfer(0, data(b"x")))
+    assert codes(heard) == [performatives.DISPOSITION]
+    assert UNKNOWN in str(plain(heard[0][2][4]))
+    assert list(peer.namespace.store("q").peek(0)) == []
+
+
+def test_state_on_the_first_frame_counts_for_the_whole_delivery() -> None:
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(9, receives=False, address="q"))
+    heard = peer.say(transactional_transfer(0, data(b"x")[:3], more=True), peer.transfer(9, 0, data(b"x")[3:]))
+    assert UNKNOWN in str(plain(heard[0][2][4]))
+    assert codes(peer.say(peer.transfer(9, 1, data(b"y")))) == [performatives.DISPOSITION]
+    assert len(list(peer.namespace.store("q").peek(0))) == 1
+
+
+def test_settled_transfer_within_a_transaction_ends_the_link() -> None:
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(9, receives=False, address="q"))
+    assert error_of(peer.say(transactional_transfer(0, data(b"x"), settled=True)), DETACHED) == UNKNOWN
+    assert list(peer.namespace.store("q").peek(0)) == []
+
+
+def test_disposition_within_a_transaction_is_rejected_and_the_lock_stays() -> None:
+    peer = Peer()
+    peer.open()
+    peer.send(b"x")
+    peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 1))
+    fields = [b"\x41", number_field(0), NULL_FIELD, b"\x42", encode(TRANSACTIONAL)]
+    heard = peer.say(compose(0, compose_list(performatives.DISPOSITION, fields)))
+    assert codes(heard) == [performatives.DISPOSITION]
+    assert (heard[0][2][0], heard[0][2][3]) == (False, True)
+    assert UNKNOWN in str(plain(heard[0][2][4]))
+    (message,) = peer.namespace.store("q").peek(0)
+    assert message.lock_token is not None
+
+
+def test_flow_that_asks_for_messages_within_a_transaction_ends_the_link() -> None:
+    peer = Peer()
+    peer.open()
+    peer.send(b"x")
+    peer.say(peer.attach(0, receives=True, address="q"))
+    properties = map_([(symbol("txn-id"), Value(0xA0, b"txn"))])
+    fields = [
+        *(number_field(1), number_field(100), number_field(0), number_field(100), number_field(0), number_field(0)),
+        *(number_field(1), NULL_FIELD, NULL_FIELD, NULL_FIELD, value_field(properties)),
+    ]
+    heard = peer.say(compose(0, compose_list(performatives.FLOW, fields)))
+    assert error_of(heard, DETACHED) == "amqp:not-implemented"
+
+
+# Released messages
+
+
+def release(peer: Peer, *delivery_ids: int) -> list[Any]:
+    return peer.say(
+        *(
+            compose(0, dispositions.disposition(role=True, delivery_id=number, state=performatives.RELEASED_STATE))
+            for number in delivery_ids
+        )
+    )
+
+
+def bodies(heard: list[Any]) -> list[bytes]:
+    return [bytes(payload[-1:]) for _, code, _, payload in heard if code == performatives.TRANSFER]
+
+
+@pytest.mark.parametrize(("go_last", "order"), [(True, [b"c", b"a", b"b"]), (False, [b"a", b"b", b"c"])])
+def test_released_messages_go_behind_later_ones_where_configured(go_last: bool, order: list[bytes]) -> None:
+    peer = Peer(released_go_last=go_last)
+    peer.open()
+    peer.send(b"a", b"b", b"c")
+    assert bodies(peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2))) == [b"a", b"b"]
+    assert release(peer, 0, 1) == []
+    assert bodies(peer.say(peer.flow(0, 3, delivery_count=2, received=2))) == order
+    assert [message.delivery_count for message in peer.namespace.store("q").peek(0)] == [0, 0, 0]
+
+
+def test_released_message_of_a_session_keeps_its_place() -> None:
+    peer = Peer()
+    peer.open()
+    send_to_session(peer, "a", b"a", b"b", b"c")
+    held = map_([(symbol("com.microsoft:session-filter"), string("a"))])
+    assert bodies(peer.say(peer.attach(0, receives=True, address="s", filters=held), peer.flow(0, 2))) == [b"a", b"b"]
+    release(peer, 0, 1)
+    assert bodies(peer.say(peer.flow(0, 3, delivery_count=2, received=2))) == [b"a", b"b", b"c"]
+
+
+def test_abandoned_message_returns_to_its_place() -> None:
+    peer = Peer()
+    peer.open()
+    peer.send(b"a", b"b")
+    peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 1))
+    modified = encode(described(ulong(0x27), list_([])))
+    peer.say(
+        compose(0, compose_list(performatives.DISPOSITION, [b"\x41", number_field(0), NULL_FIELD, b"\x42", modified]))
+    )
+    assert bodies(peer.say(peer.flow(0, 2, delivery_count=1, received=1))) == [b"a", b"b"]

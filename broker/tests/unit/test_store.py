@@ -1,0 +1,348 @@
+"""Locks, order, expiry and sessions, by a clock that only the tests move."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from busway_broker import errors
+from busway_broker.config import NamespaceConfig, QueueConfig
+from busway_broker.core.content import read_content
+from busway_broker.core.message import StoredMessage
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.ready_queue import MessageSession
+from busway_broker.core.session_store import SessionStore
+from busway_broker.core.store import MessageStore
+from busway_broker.errors import Refusal
+from shared.clock import ManualClock
+from tests.messages import delivered
+
+LOCK_SECONDS = 30
+MAX_DELIVERY_COUNT = 3
+
+
+def identity(stored: StoredMessage) -> str:
+    return stored.content.message_id[2:].decode()
+
+
+class Taker:
+    """A consumer that keeps what it gets."""
+
+    def __init__(self, store: MessageStore, *, credit: int = 0, is_destructive: bool = False) -> None:
+        self.store = store
+        self.credit = credit
+        self.is_destructive = is_destructive
+        self.taken: list[Any] = []
+        self.connection = object()
+        self.session: MessageSession | None = None
+        self.refusal: Refusal | None = None
+
+    def can_take(self) -> bool:
+        return self.credit > 0
+
+    def take(self, tag: bytes, encoded: bytes) -> None:
+        self.credit -= 1
+        content = read_content(encoded)
+        self.taken.append((tag, content.message_id[2:].decode()))
+
+    def session_granted(self, session: MessageSession) -> None:
+        self.session = session
+
+    def session_refused(self) -> None:
+        self.refusal = Refusal(errors.TIMEOUT, "")
+
+    def session_lost(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+
+
+@pytest.fixture
+def namespace(clock: ManualClock) -> Namespace:
+    lock = dt.timedelta(seconds=LOCK_SECONDS)
+    return Namespace(
+        NamespaceConfig(
+            name="n",
+            queues=(
+                QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT),
+                QueueConfig(name="expiring", lock_duration=lock, dead_lettering_on_message_expiration=True),
+                QueueConfig(name="s", lock_duration=lock, requires_session=True),
+            ),
+        ),
+        clock,
+    )
+
+
+def send(namespace: Namespace, queue: str, *texts: str, **options: Any) -> None:
+    for text in texts:
+        namespace.queue(queue).publish(read_content(delivered(None, message_id=text, **options)))
+
+
+def join(namespace: Namespace, queue: str, credit: int) -> Taker:
+    store = namespace.store(queue)
+    taker = Taker(store, credit=credit)
+    store.join(taker)
+    store.dispatch()
+    return taker
+
+
+def pass_time(namespace: Namespace, clock: ManualClock, seconds: float) -> None:
+    clock.advance(seconds)
+    namespace.advance()
+
+
+def test_expired_locks_return_in_sequence_order_and_count(namespace: Namespace, clock: ManualClock) -> None:
+    send(namespace, "q", "a", "b", "c")
+    taker = join(namespace, "q", 3)
+    taker.store.complete(taker.taken[1][0])
+    pass_time(namespace, clock, LOCK_SECONDS - 1)
+    assert taker.credit == 0
+    pass_time(namespace, clock, 1)
+    taker.credit = 3
+    taker.store.dispatch()
+    assert [text for _, text in taker.taken[3:]] == ["a", "c"]
+    assert {stored.delivery_count for stored in taker.store.messages.values()} == {1}
+
+
+def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace, clock: ManualClock) -> None:
+    send(namespace, "q", "a", "b")
+    taker = join(namespace, "q", 2)
+    (first, _), (second, _) = taker.taken
+    taker.store.complete(first)
+    pass_time(namespace, clock, LOCK_SECONDS)
+    for token in (first, second):
+        for settle in (taker.store.complete, taker.store.abandon, taker.store.release, taker.store.renew_lock):
+            with pytest.raises(Refusal) as refused:
+                settle(token)
+            assert refused.value.condition == errors.MESSAGE_LOCK_LOST
+
+
+def test_a_renewed_lock_lasts_from_then(namespace: Namespace, clock: ManualClock) -> None:
+    send(namespace, "q", "a", "b")
+    taker = join(namespace, "q", 2)
+    pass_time(namespace, clock, LOCK_SECONDS - 1)
+    taker.store.renew_lock(taker.taken[0][0])
+    pass_time(namespace, clock, LOCK_SECONDS - 1)
+    taker.store.complete(taker.taken[0][0])
+    assert [identity(stored) for stored in taker.store.messages.values()] == ["b"]
+
+
+def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(
+    namespace: Namespace, clock: ManualClock
+) -> None:
+    send(namespace, "expiring", "a", "b", time_to_live=10_000)
+    taker = join(namespace, "expiring", 1)
+    pass_time(namespace, clock, 11)
+    dead = namespace.store("expiring/$deadletterqueue").messages
+    assert [identity(stored) for stored in dead.values()] == ["b"]
+    taker.store.release(taker.taken[0][0])
+    assert [identity(stored) for stored in dead.values()] == ["b", "a"]
+
+
+def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: Namespace, clock: ManualClock) -> None:
+    send(namespace, "expiring", "dead", "deferred", time_to_live=40_000)
+    taker = join(namespace, "expiring", 2)
+    taker.store.dead_letter(taker.taken[0][0], "why", "because")
+    taker.store.defer(taker.taken[1][0])
+    pass_time(namespace, clock, 3600)
+    counts = namespace.counts()["expiring"]
+    assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
+
+
+def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace: Namespace) -> None:
+    send(namespace, "q", "a")
+    taker = join(namespace, "q", 1)
+    taker.store.dead_letter(taker.taken[0][0], "why", "")
+    dead = join(namespace, "q/$DeadLetterQueue", 1)
+    with pytest.raises(Refusal, match="cannot be dead-lettered"):
+        dead.store.dead_letter(dead.taken[0][0], "again", "")
+    for _ in range(2 * MAX_DELIVERY_COUNT):
+        dead.credit = 1
+        dead.store.abandon(dead.taken[-1][0])
+    assert len(dead.taken) == 1 + 2 * MAX_DELIVERY_COUNT
+    # SR61
+    (stored,) = dead.store.messages.values()
+    before = stored.delivery_count
+    dead.store.expire_locks()
+    assert (stored.lock_token, stored.delivery_count) == (None, before)
+
+
+def test_consumers_take_turns(namespace: Namespace) -> None:
+    one, two = join(namespace, "q", 10), join(namespace, "q", 10)
+    send(namespace, "q", "a", "b", "c", "d")
+    assert [text for _, text in one.taken] == ["a", "c"]
+    assert [text for _, text in two.taken] == ["b", "d"]
+
+
+def test_an_expired_session_lock_is_taken_from_its_owner(namespace: Namespace, clock: ManualClock) -> None:
+    send(namespace, "s", "a", "b", session_id="x")
+    store = namespace.store("s")
+    assert isinstance(store, SessionStore)
+    owner, next_owner = Taker(store, credit=2), Taker(store, credit=2)
+    session = store.accept("x", owner)
+    store.dispatch_session(session)
+    store.accept_next(next_owner, 10**15)
+    store.complete(owner.taken[0][0])
+    pass_time(namespace, clock, LOCK_SECONDS)
+    assert owner.refusal is not None
+    assert owner.refusal.condition == errors.SESSION_LOCK_LOST
+    assert next_owner.session is not None
+    store.dispatch_session(next_owner.session)
+    assert [text for _, text in next_owner.taken] == ["b"]
+    assert [stored.delivery_count for stored in store.messages.values()] == [1]
+    with pytest.raises(Refusal):
+        store.complete(owner.taken[1][0])
+
+
+@pytest.mark.parametrize(
+    ("credit", "order"), [(1, ["a", "a", "b", "c"]), (2, ["a", "b", "a", "c"]), (3, ["a", "b", "c", "a"])]
+)
+def test_an_abandoned_message_of_a_session_comes_behind_those_that_have_credit(
+    namespace: Namespace, credit: int, order: list[str]
+) -> None:
+    # SR27, and SR20: credit that is left over takes messages that nobody asks for yet.
+    store = namespace.store("s")
+    assert isinstance(store, SessionStore)
+    owner = Taker(store, credit=credit)
+    session = store.accept("x", owner)
+    send(namespace, "s", "a", "b", "c", session_id="x")
+    store.abandon(owner.taken[0][0])
+    owner.credit = len(order) - len(owner.taken)
+    store.dispatch_session(session)
+    assert [text for _, text in owner.taken] == order
+
+
+def test_waiting_for_a_session_ends_at_its_deadline(namespace: Namespace, clock: ManualClock) -> None:
+    store = namespace.store("s")
+    assert isinstance(store, SessionStore)
+    taker = Taker(store)
+    store.accept_next(taker, int(clock.now().timestamp() * 1000) + 5000)
+    pass_time(namespace, clock, 4)
+    assert not taker.refusal
+    pass_time(namespace, clock, 1)
+    assert isinstance(taker.refusal, Refusal)
+    assert taker.refusal.condition == errors.TIMEOUT
+    send(namespace, "s", "a", session_id="x")
+    assert taker.session is None
+
+
+def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Namespace, clock: ManualClock) -> None:
+    store = namespace.store("s")
+    assert isinstance(store, SessionStore)
+    for number in range(100):
+        taker = Taker(store, credit=1)
+        send(namespace, "s", "a", session_id=f"x{number}")
+        session = store.accept(f"x{number}", taker)
+        store.dispatch_session(session)
+        store.complete(taker.taken[0][0])
+        store.release_session(session, taker)
+    clock.advance(1)
+    namespace.advance()
+    assert store._sessions == {}
+    assert store._held == {}
+
+
+def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace: Namespace) -> None:
+    store = namespace.store("expiring")
+    taker = Taker(store, credit=10**6, is_destructive=True)
+    store.join(taker)
+    for _ in range(20):
+        send(namespace, "expiring", *["a"] * 200, time_to_live=3_600_000)
+    expiries = store._expiries
+    assert len(expiries._in_order) + len(expiries._others) < 2000
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A queue beside a model of it that is slow and plain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        lock = dt.timedelta(seconds=LOCK_SECONDS)
+        config = QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT)
+        self.namespace = Namespace(NamespaceConfig(name="n", queues=(config,)), self.clock)
+        self.taker = join(self.namespace, "q", 0)
+        self.store = self.taker.store
+        self.sent = 0
+        self.counts: dict[Any, Any] = {}
+        self.ready: list[Any] = []
+        self.deferred: list[Any] = []
+        self.dead: list[Any] = []
+        self.locked: dict[Any, Any] = {}
+
+    def returned(self, text: str, to: list[Any] | None = None) -> None:
+        self.counts[text] += 1
+        (self.dead if self.counts[text] >= MAX_DELIVERY_COUNT else self.ready if to is None else to).append(text)
+
+    @rule(count=st.integers(1, 3))
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            text = f"{self.sent:06}"
+            self.sent += 1
+            self.counts[text] = 0
+            self.ready.append(text)
+            send(self.namespace, "q", text)
+
+    @rule(credit=st.integers(1, 3))
+    def receive(self, credit: int) -> None:
+        self.taker.taken.clear()
+        self.taker.credit = credit
+        self.store.dispatch()
+        self.taker.credit = 0
+        expected = sorted(self.ready)[:credit]
+        assert [text for _, text in self.taker.taken] == expected
+        for token, text in self.taker.taken:
+            self.ready.remove(text)
+            self.locked[text] = (token, self.clock.monotonic() + LOCK_SECONDS)
+
+    @precondition(lambda self: self.locked)
+    @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "release", "defer", "dead_letter", "renew"]))
+    def settle(self, data: st.DataObject, outcome: str) -> None:
+        text = data.draw(st.sampled_from(sorted(self.locked)))
+        token, _ = self.locked.pop(text)
+        match outcome:
+            case "complete":
+                self.store.complete(token)
+                del self.counts[text]
+            case "abandon":
+                self.store.abandon(token)
+                self.returned(text)
+            case "release":
+                self.store.release(token)
+                self.ready.append(text)
+            case "defer":
+                self.store.defer(token)
+                self.returned(text, to=self.deferred)  # SR13
+            case "dead_letter":
+                self.store.dead_letter(token, "why", "")
+                self.dead.append(text)
+            case "renew":
+                self.store.renew_lock(token)
+                self.locked[text] = (token, self.clock.monotonic() + LOCK_SECONDS)
+
+    @rule(seconds=st.sampled_from([1, 10, LOCK_SECONDS]))
+    def wait(self, seconds: float) -> None:
+        pass_time(self.namespace, self.clock, seconds)
+        lost = [text for text, (_, until) in self.locked.items() if until <= self.clock.monotonic()]
+        for text in lost:
+            del self.locked[text]
+            self.returned(text)
+
+    @invariant()
+    def every_message_is_in_one_place(self) -> None:
+        held = sorted(identity(stored) for stored in self.store.messages.values())
+        assert held == sorted([*self.ready, *self.locked, *self.deferred])
+        dead = self.namespace.store("q/$deadletterqueue").messages.values()
+        assert sorted(map(identity, dead)) == sorted(self.dead)
+        for stored in [*self.store.messages.values(), *dead]:
+            assert stored.delivery_count == self.counts[identity(stored)]
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -1,0 +1,44 @@
+"""Deadlines of messages, compared with a plain model."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busway_broker.core.timers import Deadlines
+
+
+class Message:
+    """A message that expires."""
+
+    def __init__(self, expires_at: int) -> None:
+        self.expires_at = expires_at
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 30)),
+        st.tuples(st.just("drop"), st.integers(0, 40)),
+        st.tuples(st.just("advance"), st.integers(1, 15)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_messages_are_due_by_deadline_whatever_the_order_of_their_times_to_live(steps: list[tuple[str, int]]) -> None:
+    messages: dict[int, Message] = {}
+    deadlines = Deadlines(messages)
+    now = number = 0
+    for step, value in steps:
+        if step == "add":
+            number += 1
+            messages[number] = Message(now + value)
+            deadlines.add(now + value, number)
+        elif step == "drop":
+            messages.pop(value, None)
+        else:
+            now += value
+            due = sorted(each for each, message in messages.items() if message.expires_at <= now)
+            assert deadlines.pop_due(now) == due
+            for each in due:
+                del messages[each]
+        assert deadlines.next() == min((each.expires_at for each in messages.values()), default=None)

@@ -1,0 +1,1 @@
+"""What Azure and Kafka are on a laptop, besides the broker and the host: Event Grid and a Kafka cluster."""

@@ -1,0 +1,161 @@
+"""
+The gRPC service `Settlement`, which the host serves to its worker at the address in the worker's arguments.
+
+An unknown lock token or session is FAILED_PRECONDITION; an exception of .NET is UNKNOWN with the exception's text.
+
+Source: SettlementService (Azure/azure-sdk-for-net, commit 7cb7177bdc4c, sdk/servicebus/
+Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Grpc).
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from host.settlement.actions import Actions, ActionsCache
+from host.settlement.contract import CALLS, EMPTY, SERVICE
+from host.settlement.failure import Failure, check_length
+from host.settlement.outcome import COMPLETED, abandoned, dead_lettered, deferred
+from shared.amqp.values import Malformed
+from shared.ends.azure_amqp.raw_link import Delivery
+
+_HOST = "127.0.0.1"
+_OPTIONS = (("grpc.max_send_message_length", 2**31 - 1), ("grpc.max_receive_message_length", 2**31 - 1))
+
+
+class CallFailed(Exception):
+    """A call without an answer: the name of its status and the details."""
+
+    def __init__(self, status: str, details: str) -> None:
+        """Keep both."""
+        super().__init__(f"{status}: {details}")
+        self.status = status
+        self.details = details
+
+
+class SettlementCalls:
+    """The calls of the service, whatever carries them."""
+
+    def __init__(self, cache: ActionsCache) -> None:
+        """Act on the messages and sessions in *cache*."""
+        self._cache = cache
+
+    async def answer(self, name: str, encoded: bytes) -> bytes:
+        """Return the encoded answer to the encoded request of the call *name*; raises CallFailed."""
+        request = CALLS[name][0].FromString(encoded)
+        try:
+            answer = await (self._on_message if name in _MESSAGE_CALLS else self._on_session)(name, request)
+        except (Failure, Malformed) as error:
+            raise CallFailed("UNKNOWN", str(error)) from error
+        return bytes((EMPTY() if answer is None else answer).SerializeToString())
+
+    async def _on_message(self, name: str, request: Any) -> Any:
+        found = self._cache.of_message(request.locktoken)
+        if found is None:
+            raise CallFailed("FAILED_PRECONDITION", f"LockToken {request.locktoken} not found.")
+        delivery, actions = found
+        return await _MESSAGE_CALLS[name](request, delivery, actions)
+
+    async def _on_session(self, name: str, request: Any) -> Any:
+        actions = self._cache.of_session(request.sessionId)
+        if actions is None:
+            raise CallFailed("FAILED_PRECONDITION", f"SessionId {request.sessionId} not found.")
+        return await _SESSION_CALLS[name](request, actions)
+
+
+class SettlementService:
+    """The running service; it ends with `stop`."""
+
+    def __init__(self, cache: ActionsCache) -> None:
+        """Act on the messages and sessions in *cache*."""
+        self._calls = SettlementCalls(cache)
+        self._server = grpc.aio.server(options=_OPTIONS)
+        names = (*_MESSAGE_CALLS, *_SESSION_CALLS)
+        handlers: dict[str, Any] = {
+            name: grpc.unary_unary_rpc_method_handler(partial(self._on_call, name)) for name in names
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+
+    async def start(self) -> int:
+        """Serve at a port of this machine, and return it."""
+        port: int = self._server.add_insecure_port(f"{_HOST}:0")
+        await self._server.start()
+        return port
+
+    async def stop(self) -> None:
+        """Stop at once."""
+        await self._server.stop(None)
+
+    async def _on_call(self, name: str, request: bytes, context: Any) -> bytes:
+        try:
+            return await self._calls.answer(name, request)
+        except CallFailed as error:
+            await context.abort(grpc.StatusCode[error.status], error.details)
+            raise  # not reached: `abort` raises
+
+
+async def _complete(_: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.settle(delivery, COMPLETED)
+
+
+async def _abandon(request: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.settle(delivery, abandoned(request.propertiesToModify))
+
+
+async def _defer(request: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.settle(delivery, deferred(request.propertiesToModify))
+
+
+async def _dead_letter(request: Any, delivery: Delivery, actions: Actions) -> None:
+    reason, description = _text(request, "deadletterReason"), _text(request, "deadletterErrorDescription")
+    check_length("deadLetterReason", reason)
+    check_length("deadLetterErrorDescription", description)
+    await actions.settle(delivery, dead_lettered(reason, description, request.propertiesToModify))
+
+
+def _text(request: Any, field: str) -> str | None:
+    return str(getattr(request, field).value) if request.HasField(field) else None
+
+
+async def _renew_message_lock(_: Any, delivery: Delivery, actions: Actions) -> None:
+    await actions.receiver.renew_message_lock(delivery)
+
+
+async def _get_session_state(_: Any, actions: Actions) -> Any:
+    return CALLS["GetSessionState"][1](sessionState=await actions.receiver.session_state())
+
+
+async def _set_session_state(request: Any, actions: Actions) -> None:
+    await actions.receiver.set_session_state(request.sessionState)
+
+
+async def _release_session(_: Any, actions: Actions) -> None:
+    actions.releases_session = True
+
+
+async def _renew_session_lock(_: Any, actions: Actions) -> Any:
+    return _locked_until(await actions.receiver.renew_session_lock())
+
+
+def _locked_until(end: datetime) -> Any:
+    answer = CALLS["RenewSessionLock"][1]()
+    answer.lockedUntil.FromDatetime(end)
+    return answer
+
+
+_MESSAGE_CALLS: dict[str, Callable[[Any, Delivery, Actions], Awaitable[None]]] = {
+    "Complete": _complete,
+    "Abandon": _abandon,
+    "Defer": _defer,
+    "Deadletter": _dead_letter,
+    "RenewMessageLock": _renew_message_lock,
+}
+_SESSION_CALLS: dict[str, Callable[[Any, Actions], Awaitable[Any]]] = {
+    "GetSessionState": _get_session_state,
+    "SetSessionState": _set_session_state,
+    "ReleaseSession": _release_session,
+    "RenewSessionLock": _renew_session_lock,
+}

@@ -1,0 +1,235 @@
+"""
+Event Hubs triggers.
+
+Each partition is processed independently: receive, invoke, checkpoint. The checkpoint advances even if the function has
+failed, after its retry policy is exhausted. A function that takes one event is invoked for each event of a received
+batch in turn. An event that .NET cannot read blocks its partition: the receive call fails again and again. One that it
+cannot bind fails its invocation, and the checkpoint advances.
+
+A position behind the last event is refused each time, until the hub has passed it; the host then goes on in the middle
+(azure-sdk-for-net 53741). An offset of before a geo-replication resets the partition to its default position (47303).
+
+Another owner of a partition starts at the last checkpoint at once. The old one learns of it at its next read: until
+then both process the same events. It has no retry and no checkpoint any more, and does not take the partition back
+(EH13, EH14: azure-sdk-for-net 17651, 42299; FN25: 29335).
+
+Source: EventHubListener.PartitionProcessor.ProcessEventsAsync (Azure/azure-sdk-for-net, sdk/eventhub/
+Microsoft.Azure.WebJobs.Extensions.EventHubs/src/Listeners, commit ce5a31530b3d).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from host.annotations import annotations_of, text_of
+from host.checkpoints import Checkpoints, Partition
+from host.dotnet_values import CannotReceive
+from host.invocation import invoke_with_retries
+from host.listener import Stopping, keep_listening
+from host.losing import Losing
+from host.settings import EventHubsOptions
+from host.worker import Function, Worker
+from host.worker_input import event_hubs_input
+from shared.clock import Clock
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.event_hubs.receiver import EventHub, PartitionConnection, Position
+from shared.errors import TargetUnavailable
+
+_log = logging.getLogger(__name__)
+
+_RECEIVE_SECONDS = 60.0
+# Of equal epochs, the newest reader cuts the others off.
+_EPOCH = 0
+_STOLEN = "amqp:link:stolen"
+_INVALID_OFFSET = "com.microsoft:georeplication:invalid-offset"
+_START = "-1"
+_END = "@latest"
+
+
+class EventHubsListener:
+    """Invokes one function with the events of all partitions of a hub."""
+
+    def __init__(
+        self,
+        function: Function,
+        hub: EventHub,
+        options: EventHubsOptions,
+        worker: Worker,
+        clock: Clock,
+        *,
+        stopping: Stopping,
+        checkpoints: Checkpoints,
+        wire: bool,
+        losing: Losing,
+        steal_after: float | None,
+    ) -> None:
+        """Prepare; nothing is opened before `run`. See `Platform` for *steal_after*."""
+        self.function = function
+        self.is_listening = asyncio.Event()
+        self._hub = hub
+        self._options = options
+        self._worker = worker
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._wire = wire
+        self._stopping = stopping
+        self._losing = losing
+        self._links: set[RawLink] = set()
+        self._waiting_partitions = 0
+        self._steal_after = steal_after
+        self._owners: asyncio.TaskGroup | None = None
+        self._stolen: set[str] = set()
+
+    async def run(self) -> None:
+        """Listen until stopped; see `Listener`."""
+        try:
+            await keep_listening(self.function.name, self._stopping, self._listen)
+        finally:
+            await self._hub.close()
+
+    def stop(self) -> None:
+        """Accept nothing more; see `Listener`."""
+        self._stopping.request()
+        for link in self._links:
+            link.interrupt()
+
+    async def _listen(self, let_in: Callable[[], None]) -> None:
+        partition_ids = await self._hub.partition_ids()
+        let_in()
+        self._waiting_partitions = len(partition_ids)
+        async with asyncio.TaskGroup() as self._owners:
+            for partition_id in partition_ids:
+                self._owners.create_task(self._partition(partition_id))
+
+    async def _partition(self, partition_id: str) -> None:
+        partition = Partition(self._hub.connection_name, self._hub.name, self._hub.consumer_group, partition_id)
+        name = f"{self.function.name}/{partition_id}"
+        is_first = True
+
+        async def opened_at(position: Position) -> PartitionConnection:
+            return await self._hub.open(partition_id, position, self._options.prefetch_count, epoch=_EPOCH)
+
+        async def listen(let_in: Callable[[], None]) -> None:
+            nonlocal is_first
+            try:
+                opened = await opened_at(self._checkpoints.get(partition) or self._initial_position)
+            except LinkClosed as error:
+                if error.condition != _INVALID_OFFSET:
+                    raise
+                _log.warning(
+                    "%s: the checkpoint is of before the geo-replication; starts at its default position", name
+                )
+                opened = await opened_at(self._initial_position)
+            self._links.add(opened.link)
+            let_in()
+            if is_first:
+                is_first = False
+                self._waiting_partitions -= 1
+                if self._waiting_partitions == 0:
+                    self.is_listening.set()
+            try:
+                await self._pump(partition, opened.link)
+            except LinkClosed as error:
+                if error.condition != _STOLEN:
+                    raise
+                _log.warning("%s: another owner has the partition", name)
+                await self._stopping.requested()
+            finally:
+                self._links.discard(opened.link)
+                await opened.close()
+
+        await keep_listening(name, self._stopping, listen)
+
+    async def _pump(self, partition: Partition, link: RawLink) -> None:
+        batches = 0
+        while not self._stopping:
+            events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS)
+            if not events or self._stopping:
+                continue
+            kept, _ = self._losing.divide(f"{self.function.name}/{partition.partition_id}", events)
+            parts = [[event] for event in kept]
+            if self.function.is_many:
+                parts = [list(kept)] if kept else []
+            try:
+                for part in parts:
+                    is_checkpointed = (
+                        part is parts[-1] and (batches + 1) % self._options.batch_checkpoint_frequency == 0
+                    )
+                    if (
+                        not await self._invoke(partition, link, part, is_checkpointed=is_checkpointed)
+                        and self._stopping.is_announced
+                    ):
+                        # The stop has ended its retries. A later checkpoint would pass over it.
+                        await self._stopping.requested()
+                        return
+            except CannotReceive as error:
+                raise TargetUnavailable(f"the partition is blocked: {error}") from error
+            batches += 1
+            if _is_stolen(link):
+                link.raise_if_closed()
+            if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
+                offset = text_of(annotations_of(events[-1].payload), "x-opt-offset")
+                if offset is not None:
+                    self._checkpoints.set(partition, offset)
+
+    async def _invoke(
+        self, partition: Partition, link: RawLink, events: Sequence[Delivery], *, is_checkpointed: bool
+    ) -> bool:
+        now = int(self._clock.now().timestamp() * 1000)
+        context = {
+            "IsCheckpointingAfterInvocation": is_checkpointed,
+            "FullyQualifiedNamespace": self._hub.namespace,
+            "EventHubName": partition.hub,
+            "ConsumerGroup": partition.consumer_group,
+            "PartitionId": partition.partition_id,
+        }
+        ownership = _Ownership(self._stopping, link)
+        stealing = asyncio.create_task(self._steal(partition.partition_id))
+        try:
+            invocation = await invoke_with_retries(
+                self._worker,
+                self.function,
+                lambda: event_hubs_input(self.function, events, now, context, wire=self._wire),
+                ownership,
+            )
+        finally:
+            stealing.cancel()
+        if not invocation.succeeded and not ownership.is_announced:
+            _log.error("%s: %d events are passed over", self.function.name, len(events))
+        return invocation.succeeded
+
+    async def _steal(self, partition_id: str) -> None:
+        """Give the partition a second owner if the invocation runs for long enough."""
+        if self._steal_after is None or self._owners is None or partition_id in self._stolen:
+            return
+        await self._stopping.wait(self._steal_after)
+        if not self._stopping:
+            self._stolen.add(partition_id)
+            self._owners.create_task(self._partition(partition_id))
+
+    @property
+    def _initial_position(self) -> Position:
+        if self._options.initial_offset == "fromEnqueuedTime" and self._options.initial_enqueued_time is not None:
+            return self._options.initial_enqueued_time
+        return _END if self._options.initial_offset == "fromEnd" else _START
+
+
+class _Ownership:
+    """The end of an owner's retries: that of the host, or the loss of the partition."""
+
+    def __init__(self, stopping: Stopping, link: RawLink) -> None:
+        self._stopping = stopping
+        self._link = link
+
+    @property
+    def is_announced(self) -> bool:
+        """Return whether no further retry may start."""
+        return self._stopping.is_announced or _is_stolen(self._link)
+
+    async def wait_before_retry(self, seconds: float) -> None:
+        """Wait for *seconds*, or until the stop is announced."""
+        await self._stopping.wait_before_retry(seconds)
+
+
+def _is_stolen(link: RawLink) -> bool:
+    return getattr(link.closed_with, "condition", None) == _STOLEN

@@ -1,0 +1,129 @@
+"""
+Service Bus triggers for functions that take batches, with and without sessions.
+
+One batch is in flight per function: receive, invoke, complete or abandon what the function has not settled itself. The
+listener renews no lock. With sessions the next session is accepted, its messages are received until sessionIdleTimeout
+passes without one or the function releases it, and it is closed.
+A message that .NET cannot read fails the receive call: nothing is invoked, and the locks of the batch expire.
+
+Source: ServiceBusListener.RunBatchReceiveLoopAsync and TriggerAndCompleteMessagesInternal (Azure/azure-sdk-for-net,
+sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners, commit 515190d38f71).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from host.dotnet_values import CannotReceive
+from host.settlement.actions import Actions
+from host.settlement.outcome import ABANDONED, COMPLETED
+from host.settlement.receiver import Receiver
+from host.triggers.service_bus_listener import ServiceBusListener
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.service_bus.connection import ServiceBusConnection
+
+_log = logging.getLogger(__name__)
+
+_TRY_TIMEOUT = 60.0
+_TIMEOUT = "com.microsoft:timeout"
+
+
+@dataclass(eq=False)
+class ServiceBusBatchListener(ServiceBusListener):
+    """Invokes one function with batches from one queue or subscription."""
+
+    _link: RawLink | None = field(default=None, init=False)
+    _accepting: asyncio.Task[RawLink] | None = field(default=None, init=False)
+
+    def stop(self) -> None:
+        """Accept nothing more; see `Listener`."""
+        self.stopping.request()
+        if self._link is not None:
+            self._link.interrupt()
+        if self._accepting is not None:
+            self._accepting.cancel()
+
+    async def _listen(self, let_in: Callable[[], None]) -> None:
+        connection = await self.source.open()
+        try:
+            if self.source.has_sessions:
+                self.is_listening.set()
+                while not self.stopping:
+                    await self._next_session(connection, let_in)
+            else:
+                self._link = await connection.attach(self.options.prefetch_count)
+                let_in()
+                self.is_listening.set()
+                receiver = Receiver(self.source, connection, self._link)
+                await self._batches(receiver, _TRY_TIMEOUT, until_idle=False)
+                await self._link.withdraw()
+        finally:
+            self._link = None
+            await connection.close()
+
+    async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
+        attach = connection.attach(self.options.prefetch_count, session_wait=_TRY_TIMEOUT, drains=True)
+        self._accepting = asyncio.create_task(attach)
+        try:
+            self._link = await self._accepting
+            let_in()
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            return
+        except LinkClosed as error:
+            if error.condition != _TIMEOUT:
+                raise
+            return  # no session had messages
+        finally:
+            self._accepting = None
+        try:
+            idle = self.options.session_idle_timeout.total_seconds()
+            await self._batches(Receiver(self.source, connection, self._link), idle, until_idle=True)
+        except LinkClosed as error:
+            _log.warning("%s: session ended: %s", self.function.name, error)
+            if connection.raw.is_broken:
+                raise
+        finally:
+            link, self._link = self._link, None
+            await connection.raw.detach(link)
+
+    async def _batches(self, receiver: Receiver, wait: float, *, until_idle: bool) -> None:
+        """Process batches until stopped, until the session is released, or with *until_idle* until none has come."""
+        while not self.stopping:
+            deliveries = await receiver.link.receive(self.options.max_message_batch_size, wait)
+            if self.stopping:
+                await receiver.connection.raw.release(receiver.link, deliveries)
+                return
+            actions = Actions(receiver)
+            if deliveries:
+                with self.cache.holding(actions, deliveries):
+                    await self._process(actions, deliveries)
+            if actions.releases_session or (until_idle and not deliveries):
+                return
+
+    async def _process(self, actions: Actions, deliveries: Sequence[Delivery]) -> None:
+        receiver = actions.receiver
+        deliveries, lost = self.losing.divide(self.function.name, deliveries)
+        if lost:
+            await self._settle(actions, lost, COMPLETED)
+        if not deliveries:
+            return
+        link = receiver.link
+        try:
+            invocation = await self._invoke(receiver, deliveries)
+        except CannotReceive as error:
+            _log.error("%s: %d messages stay locked: %s", self.function.name, len(deliveries), error)
+            if self.source.has_sessions:
+                raise LinkClosed(str(error), error.reason) from error
+            return
+        if invocation.succeeded and not self.source.auto_complete:
+            return
+        if self.source.has_sessions:
+            link.raise_if_closed()  # the session is lost, so that no answer would come
+        outcome = COMPLETED if invocation.succeeded else ABANDONED
+        unsettled = await self._settle(actions, actions.unsettled(deliveries), outcome)
+        if unsettled and self.source.has_sessions:
+            # As in .NET's receive loop, a failed settlement closes the session's receiver.
+            raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")

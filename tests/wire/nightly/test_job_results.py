@@ -1,0 +1,148 @@
+"""The results that the nightly timer reports, against Resource Manager and a storage account over HTTP."""
+
+import json
+import logging
+from datetime import timedelta
+
+import pytest
+from azure.storage.blob import ContainerClient
+
+from tests.management import Management
+from tests.wire.nightly.night import AT_TWO, DAY, RUN, Watch, lines
+
+
+def test_a_clean_night_is_logged_once_without_an_alert(
+    management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write()
+    management.end("Succeeded")
+    assert [watch.after(minutes=15), watch.after(minutes=15)] == [None, None]
+    assert watch.telemetry.nights == ["clean"]
+    assert len([line for line in lines(caplog, logging.INFO) if "clean. 5 messages." in line]) == 1
+    assert lines(caplog, logging.ERROR) == []
+
+
+def test_findings_are_reported_once_with_figures_and_page(
+    management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write(1, verdict="findings", missing=3, late=1)
+    text = watch.after(minutes=15) or ""
+    assert text.startswith("nightly reconciliation of 2026-11-20: findings. 5 messages. Page: http://")
+    assert text.endswith(f"/runs/{RUN}/report.html")
+    assert watch.after(minutes=15) is None
+    assert watch.telemetry.findings == {("orders", "missing"): 3, ("orders", "late"): 1}
+    (line,) = lines(caplog, logging.ERROR)
+    assert json.loads(line[line.index("{") :]) == {
+        "busway.night": "2026-11-20",
+        "busway.verdict": "findings",
+        "busway.findings": {"orders": {"missing": 3, "late": 1}},
+        "busway.problems": {},
+    }
+
+
+def test_an_undecided_night_is_reported_as_such(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write(2, verdict="could not decide", undecided=2)
+    assert "could not decide" in (watch.after(minutes=15) or "")
+    assert (watch.telemetry.nights, watch.telemetry.findings) == (["could not decide"], {("orders", "undecided"): 2})
+
+
+def test_a_repeated_run_is_reported_again(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write(1, verdict="findings", missing=3)
+    assert "findings" in (watch.after(minutes=15) or "")
+    watch.write(0)
+    assert [watch.after(minutes=15), watch.after(minutes=15)] == [None, None]
+    assert watch.telemetry.nights == ["findings", "clean"]
+
+
+def test_a_manual_run_is_reported_and_not_repeated(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job)
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in (watch.look() or "")
+    assert watch.look() is None
+    assert management.started == []
+
+
+def test_a_failed_job_is_reported_once_and_its_rerun_counts(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    management.end("Failed")
+    text = watch.after(minutes=15) or ""
+    assert "no result: execution reconcile-1 has status Failed and wrote no result" in text
+    assert watch.after(minutes=15) is None
+    management.run(management.started[0])  # by hand
+    assert watch.after(minutes=15) is None
+    watch.write()
+    assert watch.after(minutes=15) is None
+    assert watch.telemetry.nights == ["no result", "clean"]
+
+
+def test_a_job_that_ends_without_a_result_is_reported(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    management.end("Succeeded")
+    assert "has status Succeeded and wrote no result" in (watch.after(minutes=15) or "")
+
+
+def test_a_job_that_does_not_end_is_reported_in_the_morning_and_its_result_later(
+    management: Management, container: ContainerClient
+) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    assert [watch.after(hours=3, minutes=59), watch.after(minutes=31)] == [
+        None,
+        "nightly reconciliation of 2026-11-20: no result: none by 06:00 UTC, execution reconcile-1 is running",
+    ]
+    assert watch.after(minutes=15) is None
+    watch.after(hours=20)  # 02:45 of the next day, which has a job of its own
+    watch.write(1, verdict="findings", missing=1)
+    assert "nightly reconciliation of 2026-11-20: findings" in (watch.after(minutes=15) or "")
+    assert len(management.started) == 2
+
+
+def test_a_job_that_was_started_late_has_its_time(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job, AT_TWO + timedelta(hours=12))
+    assert [watch.look(), watch.after(hours=4)] == [None, None]
+    assert "no result" in (watch.after(hours=1) or "")
+
+
+@pytest.mark.parametrize("text", ["", '{"exit_code": 1, "tas', "[]", '{"exit_code": 7}', '{"exit_code": true}'])
+def test_incomplete_summary_is_not_a_result(
+    management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write_raw(text)
+    assert watch.after(minutes=15) is None
+    assert "summary" in lines(caplog, logging.WARNING)[0]
+    management.end("Succeeded")
+    assert "wrote no result that can be read" in (watch.after(minutes=15) or "")
+    watch.write()
+    watch.after(minutes=15)
+    assert watch.telemetry.nights == ["no result", "clean"]
+
+
+def test_the_result_of_a_job_whose_starter_died_is_reported(management: Management, container: ContainerClient) -> None:
+    watch = Watch(container, management.job)
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
+    container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in (watch.after(minutes=15) or "")
+    assert watch.after(minutes=15) is None
+    assert management.started == []
+
+
+def test_job_that_is_started_elsewhere_is_watched(container: ContainerClient) -> None:
+    watch = Watch(container, None)
+    assert watch.look() is None
+    assert watch.after(hours=4) == "nightly reconciliation of 2026-11-20: no result: none by 06:00 UTC"
+    assert watch.after(minutes=15) is None
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in (watch.after(minutes=15) or "")

@@ -1,0 +1,227 @@
+"""A target that is away, over the wire and in virtual time: no delivery is burnt, nothing is lost, order is kept."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from busway_broker.core.content import read_content
+from busway_broker.core.namespace import Namespace
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
+from shared.clock import ManualClock
+from shared.errors import LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.message.arrival import Origin
+from shared.message.message import Message
+from shared.protocols import Outcome
+from tests.messages import delivered
+from tests.wire.line import WireLine, clock_now, identity, namespaces
+
+SEND = frozenset((Operation.SEND,))
+NINE_MINUTES = 540.0
+"""Less than an idle link lasts (SR4, SR2)."""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return clock_now()
+
+
+@pytest.fixture
+def broker(clock: ManualClock) -> Iterator[RunningBroker]:
+    with RunningBroker(namespaces(), clock) as running:
+        yield running
+
+
+def publish(broker: RunningBroker, queue: str, count: int, sessions: int = 3) -> None:
+    """Put messages into a queue of west, in turn into its sessions."""
+
+    def put(west: Namespace) -> None:
+        for number in range(count):
+            session = f"s{number % sessions}" if queue == "sessions" else None
+            west.target(queue).publish(read_content(delivered(None, message_id=f"m-{number}", session_id=session)))
+
+    broker.inspect("west", put)
+
+
+def delivery_counts(line: WireLine) -> set[int]:
+    return {message.delivery_count for message in line.stored("west")}
+
+
+@pytest.mark.parametrize("queue", ["plain", "sessions"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(effect=Effect.THROTTLE, operations=SEND),
+        Fault(effect=Effect.FILL, operations=SEND),
+        Fault(effect=Effect.DISABLE),
+    ],
+    ids=["throttled", "full", "disabled"],
+)
+def test_an_outage_of_nine_minutes_is_one_delivery(
+    broker: RunningBroker, clock: ManualClock, queue: str, fault: Fault
+) -> None:
+    broker.faults("east").add(fault)
+    publish(broker, queue, 30)
+    line = WireLine(broker, clock, queue=queue)
+    line.at(NINE_MINUTES - 1, lambda: delivery_counts_seen.append(delivery_counts(line)))
+    delivery_counts_seen: list[set[int]] = []
+    line.at(NINE_MINUTES, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert delivery_counts_seen == [{0}]
+    assert clock.monotonic() >= NINE_MINUTES
+    assert line.failures == []
+    assert line.dead() == []
+    order = line.ids()
+    assert sorted(order) == sorted(f"m-{number}" for number in range(30))
+    for session in range(3):
+        of_one = [int(each[2:]) for each in order if int(each[2:]) % 3 == session]
+        assert of_one == sorted(of_one)
+
+
+def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(
+    broker: RunningBroker, clock: ManualClock
+) -> None:
+    broker.faults("east").add(Fault(effect=Effect.REFUSE, operations=SEND, condition="amqp:internal-error"))
+    publish(broker, "plain", 3)
+    line = WireLine(broker, clock)
+    line.at(120, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert line.failures == []
+    assert line.ids() == ["m-0", "m-1", "m-2"]
+
+
+@pytest.mark.parametrize("queue", ["plain", "sessions"])
+def test_the_end_of_a_hold_costs_one_delivery_and_the_next_one_succeeds(
+    broker: RunningBroker, clock: ManualClock, queue: str
+) -> None:
+    broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
+    publish(broker, queue, 3, sessions=1)
+    line = WireLine(broker, clock, queue=queue, hold=timedelta(minutes=5))
+    line.at(7 * 60, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert [type(error) for error in line.failures] == [TargetUnavailable]
+    assert line.ids() == ["m-0", "m-1", "m-2"]
+    assert line.dead() == []
+
+
+def test_without_renewal_a_batch_is_held_for_its_lock(broker: RunningBroker, clock: ManualClock) -> None:
+    broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
+    publish(broker, "plain", 3)
+    line = WireLine(broker, clock, has_locks=False)
+    line.at(100, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert len(line.failures) == 2
+    assert line.ids() == ["m-0", "m-1", "m-2"]
+
+
+def test_a_source_that_refuses_renewal_is_logged_once_and_the_batch_is_held_for_its_lock(
+    broker: RunningBroker, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = Fault(
+        effect=Effect.REFUSE, operations=frozenset((Operation.MANAGE,)), condition="amqp:unauthorized-access"
+    )
+    broker.faults("west").add(refusal)
+    broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
+    publish(broker, "plain", 3)
+    line = WireLine(broker, clock)
+    line.at(50, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert [type(error) for error in line.failures] == [TargetUnavailable]
+    warnings = [each.getMessage() for each in caplog.records if "cannot be renewed" in each.getMessage()]
+    assert len(warnings) == 1
+    assert "west/plain" in warnings[0]
+    assert line.ids() == ["m-0", "m-1", "m-2"]
+
+
+@pytest.mark.parametrize("queue", ["plain", "sessions"])
+@pytest.mark.parametrize("back_after", [45, 200], ids=["before the next renewal", "after it"])
+def test_a_lost_lock_is_noticed_and_nothing_sent_twice(
+    broker: RunningBroker, clock: ManualClock, queue: str, back_after: int
+) -> None:
+    broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
+    publish(broker, queue, 3, sessions=1)
+    line = WireLine(broker, clock, queue=queue)
+    line.at(40, lambda: broker.faults("west").expire_locks(queue))
+    line.at(back_after, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert [type(error) for error in line.failures if back_after > 60][:1] == [LockLost] * (back_after > 60)
+    assert line.ids() == ["m-0", "m-1", "m-2"]
+
+
+# Messages at fault, without `rejects`
+
+
+class Refusing:
+    """An editor that objects to the messages with these ids."""
+
+    name = "refusing"
+
+    def __init__(self, *ids: object) -> None:
+        self._ids = ids
+
+    def edit(self, message: Message) -> list[Message]:
+        assert message.message_id is not None
+        message_id = message.message_id.payload
+        if message_id in self._ids:
+            raise MessageRejected("Poison", f"{message_id!s} is poison")
+        return [message]
+
+
+@pytest.mark.parametrize("queue", ["plain", "sessions"])
+def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(
+    broker: RunningBroker, clock: ManualClock, queue: str
+) -> None:
+    publish(broker, queue, 12)
+    line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-4", "m-5")])
+    line.run(line.is_drained)
+    assert line.failures == []
+    assert sorted(line.ids()) == sorted(f"m-{number}" for number in range(12) if number not in {4, 5})
+    assert {identity(message) for message in line.dead()} == {"m-4", "m-5"}
+    for message in line.dead():
+        properties = dict(Message.received(message.encode(), Origin("", "")).application_properties())
+        assert properties["DeadLetterReason"].payload == "Poison"
+        assert properties["DeadLetterErrorDescription"].payload == f"copy, edited: {identity(message)} is poison"
+    outcomes = {record.message_id or record.arrival.sequence_number: record for record in line.journal.records}
+    rejected = [record for record in outcomes.values() if record.outcome is Outcome.REJECTED]
+    assert {record.target for record in rejected} == {f"west/{queue}/$DeadLetterQueue"}
+
+
+@pytest.mark.parametrize("queue", ["plain", "sessions"])
+def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(
+    broker: RunningBroker, clock: ManualClock, queue: str
+) -> None:
+    broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
+    publish(broker, queue, 4, sessions=1)
+    line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-1")])
+    line.at(150, broker.faults("east").clear)
+    line.run(line.is_drained)
+    assert line.failures == []
+    assert line.ids() == ["m-0", "m-2", "m-3"]
+    assert [identity(message) for message in line.dead()] == ["m-1"]
+
+
+def test_where_the_host_settles_whole_batches_only_the_neighbours_are_sent_once(
+    broker: RunningBroker, clock: ManualClock
+) -> None:
+    publish(broker, "plain", 3)
+    line = WireLine(broker, clock, has_locks=False, has_rejects=False, editors=[Refusing("m-1")])
+    line.run(lambda: len(line.failures) == 3)
+    assert {type(error) for error in line.failures} == {TargetRefused}
+    assert line.ids() == ["m-0", "m-2"]
+
+
+def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(
+    broker: RunningBroker, clock: ManualClock
+) -> None:
+    publish(broker, "plain", 9)
+    editors = [Refusing(*(f"m-{number}" for number in range(9)))]
+    line = WireLine(broker, clock, editors=editors, rejects_in_a_row=4, hold=timedelta(minutes=5))
+    line.run(lambda: len(line.failures) == 2)
+    assert {type(error) for error in line.failures} == {TargetRefused}
+    assert "stopped after 4 rejected messages in a row" in str(line.failures[0])
+    assert len(line.ids("west", "rejected")) == 4
+    assert len(line.stored("west")) == 5, "what is rejected is completed alone"
+    again = WireLine(broker, clock)
+    again.run(again.is_drained)
+    assert len(line.dead()) == 0

@@ -1,0 +1,57 @@
+"""The look of `busway smoke` at a Kafka topic."""
+
+import asyncio
+
+import pytest
+
+from cli.local_services.kafka import KafkaCluster
+from cli.smoke.probes import MARK
+from cli.smoke.topic_watch import TopicWatch
+from cli.smoke.watches import Sight
+from shared.amqp.values import string
+from shared.ends.kafka.endpoint import kafka_endpoint
+from shared.ends.kafka.output import KafkaOutput
+from shared.ends.kafka.record import HeaderForm
+from shared.errors import ConfigError
+from shared.protocols import Outgoing
+from tests.messages import delivered
+
+
+@pytest.mark.parametrize("form", ["text", "amqp"])
+def test_new_records_are_seen_with_id_mark_and_session(form: HeaderForm) -> None:
+    async def run(cluster: KafkaCluster) -> list[Sight]:
+        url = f"kafka://{cluster.servers}"
+        output = KafkaOutput("stream", kafka_endpoint(url), form)
+        watch = TopicWatch("stream", "STREAM", "t", {"STREAM": url})
+        content = delivered(None, message_id="m-1", session_id="s", named={MARK: string("run")})
+        await output.send("t", [Outgoing(content, "old", "s", None)], timeout_seconds=20)
+        await watch.start()
+        await output.send("t", [Outgoing(content, "m-1", "s", None)], timeout_seconds=20)
+        seen: list[Sight] = []
+        async with asyncio.timeout(30):
+            while not seen:
+                seen += await watch.look()
+        seen += await watch.look()
+        await watch.close()
+        await output.close()
+        return seen
+
+    with KafkaCluster() as cluster:
+        cluster.create_topic("t", 1)
+        [sight] = asyncio.run(run(cluster))
+    assert sight.where == "stream/t"
+    assert (sight.letter.message_id, sight.letter.session_id) == ("m-1", "s")
+    assert sight.letter.message is not None
+    assert sight.letter.message.application_property(MARK) == string("run")
+
+
+def test_a_topic_that_is_missing_cannot_be_watched() -> None:
+    async def run(cluster: KafkaCluster) -> None:
+        watch = TopicWatch("stream", "STREAM", "none", {"STREAM": f"kafka://{cluster.servers}"})
+        try:
+            await watch.start()
+        finally:
+            await watch.close()
+
+    with KafkaCluster() as cluster, pytest.raises(ConfigError, match="stream/none: cannot be read"):
+        asyncio.run(run(cluster))
