@@ -8,12 +8,12 @@ from rich.table import Column, Table
 from cli.entities import beside, entities_of, unchecked
 from cli.host_file import HOST_FILE, host_file_above
 from cli.output import console, print_problems
-from shared.config.files import Configuration, load
-from shared.config.models import TaskFile
-from shared.config.review import Severity, advice, largest_batch, review
-from shared.config.routes import Route
 from shared.errors import ConfigError
 from shared.printable import printable
+from shared.review import Severity, advice, largest_batch, review
+from shared.tasks.files import Configuration, load
+from shared.tasks.models import TaskFile
+from shared.tasks.routes import Route
 
 _MOST_ROWS = 200
 

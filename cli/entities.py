@@ -5,10 +5,10 @@ from pathlib import Path
 
 from busway_broker.config import NamespaceConfig
 from busway_broker.config_file import load_config
-from shared.config.models import Connection
-from shared.config.review import Entities
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
+from shared.review import Entities
+from shared.tasks.models import Connection
 
 ENTITIES = "entities"
 """The subfolder of a configuration folder with a Config.json for each connection, named after it."""

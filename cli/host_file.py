@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from host.settings import load_host_options
-from shared.config.review import HostFile
+from shared.review import HostFile
 
 HOST_FILE = "host.json"
 

@@ -4,8 +4,6 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from functools import partial
 
-from shared.config.files import Configuration
-from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.event_hubs.site import HubSite
@@ -13,6 +11,8 @@ from shared.ends.namespace import Namespace
 from shared.message.arrival import Origin
 from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
+from shared.tasks.files import Configuration
+from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
 
 BEFORE_START = "-1"
 _EVENTS_PER_READ = 500

@@ -13,13 +13,13 @@ from cli.hub_reader import BEFORE_START, events
 from cli.message_lines import message_line
 from cli.places import Place, required_setting
 from cli.sdk_clients import namespace_of
-from shared.config.models import DEFAULT_CONSUMER_GROUP
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.event_hubs.site import HubSite
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
+from shared.tasks.models import DEFAULT_CONSUMER_GROUP
 
 # The events are there already.
 _SILENCE_SECONDS = 10.0

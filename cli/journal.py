@@ -34,8 +34,8 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
         # The URL of a container in Azurite has the account in its path.
         is_emulated = urlsplit(journal).path.startswith("/devstoreaccount1/")
         return journal, os.environ.get(_STORAGE) if is_emulated else None
-    from shared.config.files import JOURNAL, load
     from shared.stores.storage_account import container_url
+    from shared.tasks.files import JOURNAL, load
 
     kept = load(folder).journal
     blob = None if kept is None else kept.container
@@ -47,7 +47,7 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
 
 def removed_taps(folder: Path) -> list[str]:
     """Return the taps that journal.yaml in *folder* lists as removed, if there is one; raises ConfigError."""
-    from shared.config.files import JOURNAL, load
+    from shared.tasks.files import JOURNAL, load
 
     kept = load(folder).journal if (folder / JOURNAL).is_file() else None
     return [] if kept is None else list(kept.removed_taps)

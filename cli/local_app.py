@@ -15,12 +15,12 @@ from cli.host_file import host_file_above
 from cli.signals import run_until_signalled
 from cli.stack import ROOT, Replacements, Stack, running_stack
 from cli.topology.deployment import storage_settings
-from shared.config.files import Configuration, load
-from shared.config.review import Severity, review
 from shared.ends.kind import Holds
 from shared.ends.namespace import ADMINISTRATION_SUFFIX
 from shared.errors import ConfigError, Problem
 from shared.private_file import write_private
+from shared.review import Severity, review
+from shared.tasks.files import Configuration, load
 
 LOGS = Path("build/start")
 STORAGE = Path(".azurite")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from azure.core.exceptions import AzureError
 
-from shared.config.files import load
-from shared.config.models import Connection
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem, TargetUnavailable
+from shared.tasks.files import load
+from shared.tasks.models import Connection
 
 # What DefaultAzureCredential says, which the clients wrap into errors of their own.
 _NO_TOKEN = "failed to retrieve a token"  # noqa: S105 - no secret

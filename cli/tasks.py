@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.errors import ConfigError, Problem
 from shared.resend.places import task_named
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 
 def tasks_named(names: Iterable[str], configuration: Configuration, option: str = "") -> list[TaskFile]:

@@ -13,18 +13,18 @@ from functions.status import register_status
 from functions.tasks import register, register_peeking_tap, register_tap
 from functions.termination import end_at_signals
 from functions.timers import Duty, register_timers
-from shared.config.assembly import pipelines
-from shared.config.files import Configuration, load
-from shared.config.heartbeat_assembly import heartbeat_schedule, heartbeat_timer
-from shared.config.journal_assembly import Journals, without_journal
-from shared.config.loss_assembly import loss_watches
-from shared.config.measurements import measurements_schedule
-from shared.config.orders import pauses
-from shared.config.status_assembly import publisher, recorder_of
-from shared.config.switches import switched_on
+from shared.assembly.heartbeats import heartbeat_schedule, heartbeat_timer
+from shared.assembly.journals import Journals, without_journal
+from shared.assembly.losses import loss_watches
+from shared.assembly.measurements import measurements_schedule
+from shared.assembly.orders import pauses
+from shared.assembly.pipelines import pipelines
+from shared.assembly.status import publisher, recorder_of
 from shared.line.shutdown import Shutdown
 from shared.nightly.settings import nightly_settings
 from shared.status.recorder import TaskRecorder
+from shared.tasks.files import Configuration, load
+from shared.tasks.switches import switched_on
 from shared.telemetry.opening import Telemetries, open_telemetry
 
 
@@ -74,7 +74,7 @@ def _register_tasks(
         if task.source.reader == "app":
             # Import lazily: only apps that read hubs themselves need this.
             from functions.hub_reader import register_hub_reader
-            from shared.config.hub_reader_assembly import hub_reader
+            from shared.assembly.hub_readers import hub_reader
 
             register_hub_reader(app, task.task, hub_reader(configuration, settings, task, pipeline, shutdown))
             continue

@@ -12,9 +12,9 @@ import msgspec
 
 from functions.answers import answer, answered, failure
 from functions.remembered import Remembered
-from shared.config.files import Configuration
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
+from shared.tasks.files import Configuration
 
 if TYPE_CHECKING:
     from shared.resend.board import Board

@@ -1,7 +1,7 @@
 """The duty that sends the heartbeats."""
 
 from functions.timers import Duty
-from shared.config.measurements import EVERY_MINUTE
+from shared.assembly.measurements import EVERY_MINUTE
 from shared.status.heartbeat_timer import HeartbeatTimer
 
 NAME = "busway-heartbeats"

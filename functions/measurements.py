@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from functions.timers import Duty
-from shared.config.files import Configuration
-from shared.config.measurements import measurements
-from shared.config.status_assembly import StatusReader
+from shared.assembly.measurements import measurements
+from shared.assembly.status import StatusReader
 from shared.protocols import StatusTelemetry
+from shared.tasks.files import Configuration
 
 NAME = "busway-measurements"
 # On the Standard tier each peeked message counts against what the namespace may do in a second.

@@ -12,7 +12,7 @@ from typing import Any
 
 import azure.functions as func
 
-from shared.config.journal_assembly import OutputBinding
+from shared.assembly.journals import OutputBinding
 from shared.journal.event_hub import events
 from shared.line.binding_output import BindingOutput, collecting
 

@@ -9,9 +9,9 @@ from functions.answers import Serve, answer, answered, failure, response
 from functions.dashboard import page
 from functions.dead_letters import DeadLetterPages, choices, register_resend
 from functions.remembered import Remembered
-from shared.config.files import Configuration
-from shared.config.status_assembly import StatusReader
+from shared.assembly.status import StatusReader
 from shared.status.model import History, Status
+from shared.tasks.files import Configuration
 
 NAME = "busway-status"
 ROUTE = "status/{what?}"

@@ -10,10 +10,8 @@ from functions.output_bindings import with_outputs
 from functions.queue_message import queue_content, queue_trigger
 from functions.raw_message import RawMessage
 from functions.settlement import HostSettlement
+from shared.assembly.journals import OutputBinding
 from shared.codecs.envelope import event_key
-from shared.config.journal_assembly import OutputBinding
-from shared.config.journal_models import TapFile
-from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.errors import MessageRejected
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.tap import Tap
@@ -23,6 +21,8 @@ from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import HeldSession
+from shared.tasks.journal_models import TapFile
+from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
 
 # Event Hubs: a failed batch is retried until it succeeds; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"

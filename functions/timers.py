@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import azure.functions as func
 
-from shared.config.measurements import EVERY_MINUTE
+from shared.assembly.measurements import EVERY_MINUTE
 from shared.errors import BuswayError
 from shared.printable import printable
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.config.steps import STEPS
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
+from shared.tasks.steps import STEPS
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
 from tests.messages import message

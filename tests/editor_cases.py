@@ -8,12 +8,12 @@ from typing import NamedTuple
 import yaml
 
 from cli.dry_run.line import NoOutput
+from shared.assembly.pipelines import assemble
 from shared.clock import ManualClock
-from shared.config.assembly import assemble
-from shared.config.files import load
-from shared.config.models import TaskFile
-from shared.config.testing import NOW
 from shared.line.task import Task
+from shared.tasks.files import load
+from shared.tasks.models import TaskFile
+from shared.testing import NOW
 from tests.editors_page import case_of
 from tests.golden.test_tasks import Play, settings_of, written
 

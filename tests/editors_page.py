@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from shared.config.steps import STEPS
 from shared.editors.options import DURATION_PATTERN, Step
+from shared.tasks.steps import STEPS
 
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests/golden/cases"

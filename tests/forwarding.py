@@ -10,13 +10,13 @@ from cli.forward.batch import Records
 from cli.forward.forwarder import Forwarder
 from cli.local_services.kafka import KafkaCluster
 from cli.places import Place
-from shared.config.models import Connection
 from shared.ends.kafka.endpoint import kafka_endpoint
 from shared.ends.kafka.output import KafkaOutput
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
 from shared.message.message import Message
 from shared.protocols import Journal, Outgoing, Output
+from shared.tasks.models import Connection
 from tests.messages import ORIGIN, delivered
 
 PARTITIONS = 4

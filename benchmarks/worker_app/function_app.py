@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.settlement import HostSettlement
 from functions.tasks import register
-from shared.config.models import TaskFile
 from shared.ends.batches import encode_batch, envelope_of, split_by_size
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
@@ -27,6 +26,7 @@ from shared.message.loop_prevention import LoopGuard
 from shared.message.ttl import Keep
 from shared.protocols import Journal, Outgoing, Telemetry
 from shared.rules.rule import parse_action, parse_filter
+from shared.tasks.models import TaskFile
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.names import DESTINATION, SERVICE_BUS, SOURCE, SYSTEM, TASK
 from shared.telemetry.providers import instruments

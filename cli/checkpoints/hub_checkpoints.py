@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from cli.checkpoints.blobs import Checkpoint, CheckpointStore
 from cli.hub_reader import BEFORE_START, ends_of, events
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.ends.event_hubs.receiver import EventHub
 from shared.errors import ConfigError, Problem, TargetRefused
 from shared.message.arrival import Origin
 from shared.message.waiting import PartitionEnd
 from shared.printable import printable
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 _READ_SECONDS = 10.0
 # The clocks of the hub and of the storage account differ.

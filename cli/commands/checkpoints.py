@@ -42,9 +42,9 @@ def checkpoints(
     from cli.checkpoints.blobs import opened_store
     from cli.checkpoints.hub_checkpoints import HubCheckpoints
     from cli.hub_reader import hub_of
-    from shared.config.files import load
     from shared.errors import ConfigError, Problem
     from shared.resend.places import task_named
+    from shared.tasks.files import load
 
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     configuration = load(config)

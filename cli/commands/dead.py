@@ -11,9 +11,9 @@ from shared.errors import ConfigError, Problem
 from shared.resend.options import PATIENCE_SECONDS, Unclear
 
 if TYPE_CHECKING:
-    from shared.config.files import Configuration
     from shared.resend.places import Place
     from shared.resend.selection import Selection
+    from shared.tasks.files import Configuration
 
 _DEAD = "dead"
 
@@ -53,8 +53,8 @@ def list_(
 ) -> None:
     """Count the messages by reason, source and age; nothing is received. No body is shown."""
     from cli.letters.report import print_list
-    from shared.config.files import load
     from shared.resend.places import dead_letter_queues, rejects_queues
+    from shared.tasks.files import load
 
     chosen, configuration = _selection(where, reason, older_than, number, limit), load(config)
     if entity is None:
@@ -84,7 +84,7 @@ def show(
 ) -> None:
     """Show one message: why it was given up, its properties with their types, its body, its journal records."""
     from cli.letters.detail import print_letter
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     place = _place(context, entity, load(config))
     asyncio.run(print_letter(place, number, config, with_body=body, with_journal=journal))
@@ -163,10 +163,10 @@ def resend(
     from cli.letters.edits import edits_of
     from cli.letters.resend import resend as resend_letters
     from cli.topology.sites import Access
-    from shared.config.files import load
     from shared.resend.options import Options
     from shared.resend.places import Scene
     from shared.resend.routing import guarded, routing_of
+    from shared.tasks.files import load
 
     chosen, configuration = _selection(where, reason, older_than, number, limit), load(config)
     _check_chosen(chosen, everything=everything)
@@ -208,7 +208,7 @@ def export(
     `busway try TASK --messages FILE` and `busway demo --file FILE` read the file. Only its owner may read it.
     """
     from cli.letters.export_file import export as export_letters
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     chosen = _selection(where, reason, older_than, number, limit)
     asyncio.run(export_letters(_place(context, entity, load(config)), chosen, file))
@@ -239,7 +239,7 @@ def drop(
     """
     from cli.letters.export_file import exported_keys
     from cli.letters.removal import remove
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     chosen = _selection(where, reason, older_than, number, limit)
     _check_chosen(chosen, everything=everything or exported is not None)

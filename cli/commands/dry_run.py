@@ -97,8 +97,8 @@ async def _tried(
     from cli.dry_run.source_messages import source_messages
     from cli.tasks import single_task
     from shared.clock import SystemClock
-    from shared.config.files import load
     from shared.errors import ConfigError, Problem
+    from shared.tasks.files import load
 
     asyncio.get_running_loop().set_exception_handler(_without_open_clients)
     clock, configuration = SystemClock(), load(folder)

@@ -48,7 +48,7 @@ def evacuate(
     from cli.evacuation import report
     from cli.evacuation.pairs import pairs_of
     from cli.topology.sites import Access
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     configuration = load(config)
     access = Access.of(admin or [], authority, configuration.connections)

@@ -35,7 +35,7 @@ def export(
     from cli.topology.needs import needs_of
     from cli.topology.sites import Access, read_site
     from cli.topology.topology_file import read_topology
-    from shared.config.files import load, load_connections
+    from shared.tasks.files import load, load_connections
 
     # The tasks may be what is wrong, or not yet written: only hubs need them.
     connections = load_connections(config)

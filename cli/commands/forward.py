@@ -42,7 +42,7 @@ def forward(
     from cli.forward.surroundings import rejects_file, surroundings
     from cli.places import open_place
     from cli.signals import run_until_signalled
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     with open_place(topic, config) as source, open_place(hub, config) as target:
         configuration = load(config)

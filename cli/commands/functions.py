@@ -28,7 +28,7 @@ def functions(
         busway functions --resource-group busway --name APP
     """
     from cli.project.published_functions import App, await_functions
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     configuration = load(config)
     expected = [name for task in configuration.tasks for name in task.functions()]

@@ -144,7 +144,7 @@ def _pause(
 def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:
     from cli.pause.tasks import az_commands
     from cli.tasks import tasks_named
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     for command in az_commands(tasks_named(tasks, load(config)), is_pause=is_pause):
         typer.echo(command)
@@ -163,7 +163,7 @@ def _steer(
     from cli.pause.tasks import steer
     from cli.tasks import tasks_named
     from cli.topology.sites import Access
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     configuration = load(config)
     files = tasks_named(tasks, configuration)

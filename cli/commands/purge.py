@@ -55,9 +55,9 @@ def purge(
     from cli.letters.removal import batches_deleted, remove
     from cli.letters.report import announce, messages
     from cli.letters.selection import selection
-    from shared.config.files import load
     from shared.resend.inventory import inventory_of
     from shared.resend.places import entity_named
+    from shared.tasks.files import load
 
     configuration = load(config)
     entity = entity_named(place, configuration)

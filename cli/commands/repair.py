@@ -69,8 +69,8 @@ def repair(
     from cli.repair.copies import place_of
     from cli.repair.manifest import ledger_of, read
     from cli.repair.repair import GOOD, Repair, Report, State, ledger_in
-    from shared.config.files import load
     from shared.printable import printable
+    from shared.tasks.files import load
 
     messages, more = read(manifest)
     configuration = load(folder)

@@ -79,7 +79,7 @@ def replay(
     from cli.replay.plan import check_finished, lock_of, new_plan, resumed_plan
     from cli.tasks import single_task
     from cli.topology.sites import Access
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     configuration = load(config)
     file = single_task(task, configuration)

@@ -16,7 +16,7 @@ def schema(
 
     config/task.schema.json holds it for your editor: a task file that begins with the line
     `# yaml-language-server: $schema=../task.schema.json` is completed and checked as you type. After a change to
-    shared/config/models.py, run: busway schema > config/task.schema.json
+    shared/tasks/models.py, run: busway schema > config/task.schema.json
 
     docs/status.schema.json holds the one of the status and of the other answers of the dashboard. After a change, run:
     busway schema status > docs/status.schema.json
@@ -26,7 +26,7 @@ def schema(
 
 def text() -> str:
     """Return the content of config/task.schema.json."""
-    from shared.config.journal_models import file_schema
+    from shared.tasks.journal_models import file_schema
 
     return _text(file_schema())
 

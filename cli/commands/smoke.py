@@ -59,7 +59,7 @@ def smoke(
     from cli.entities import beside, entities_of
     from cli.signals import run_until_signalled
     from cli.smoke.smoke_test import SmokeTest, routes_named
-    from shared.config.files import load
+    from shared.tasks.files import load
 
     # What fails is in the report, with its reason.
     logging.getLogger("azure").setLevel(logging.CRITICAL)

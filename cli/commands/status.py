@@ -53,9 +53,9 @@ def status(
     from cli.signals import run_until_signalled
     from cli.status_text import status_text
     from cli.tasks import tasks_named
-    from shared.config.files import load
-    from shared.config.status_assembly import StatusReader
+    from shared.assembly.status import StatusReader
     from shared.status.model import EXIT_CODES, Health, Status
+    from shared.tasks.files import load
 
     configuration = load(folder)
     names = [file.task for file in tasks_named(tasks or [], configuration)]

@@ -12,10 +12,8 @@ from itertools import islice
 
 from cli.dry_run.observer import Observer, Step
 from cli.dry_run.recorded_messages import RecordedMessage
+from shared.assembly.pipelines import assemble
 from shared.clock import Clock
-from shared.config.assembly import assemble
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.errors import BuswayError, MessageRejected
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
@@ -23,6 +21,8 @@ from shared.line.task import Task
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing, Record
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 # Short, since a person waits: an unavailable store is retried once or twice.
 _HOLD = timedelta(seconds=5)

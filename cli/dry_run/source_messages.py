@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 from cli.dry_run.recorded_messages import RecordedMessage
 from cli.hub_reader import ends_of, events, hub_of
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.peek import first_messages
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 _WAIT_SECONDS = 10.0
 

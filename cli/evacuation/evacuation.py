@@ -18,7 +18,6 @@ from cli.evacuation.sessions import Sessions
 from cli.evacuation.survey import Share, Survey, already_scheduled, dead_letters_of, survey
 from cli.evacuation.targets import TargetReceivers
 from cli.letters.ledger_file import LedgerFile, ledger_of
-from shared.config.files import Configuration
 from shared.errors import BuswayError
 from shared.protocols import Output
 from shared.resend.ledger import Ledger
@@ -28,6 +27,7 @@ from shared.resend.places import Place, Scene
 from shared.resend.receiver import Receiver
 from shared.resend.run import Result, Run
 from shared.resend.source import OpenSource, Source
+from shared.tasks.files import Configuration
 
 type Progress = Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]
 

@@ -13,10 +13,10 @@ from azure.servicebus.management import (
 )
 
 from cli.topology.sites import Access, open_client
-from shared.config.files import Configuration
 from shared.ends.service_bus.administration import queue_or_topic, translated
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination, Place, check_end
+from shared.tasks.files import Configuration
 
 SUBSCRIPTIONS = "/Subscriptions/"
 

@@ -18,12 +18,12 @@ from cli.letters.report import print_end, print_left
 from cli.progress import progress
 from cli.signals import stopped_by_signals
 from cli.topology.sites import Access, open_client
-from shared.config.files import Configuration
-from shared.config.outputs import closing_outputs
+from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError
 from shared.printable import printable
 from shared.resend.options import Options
 from shared.resend.places import Destination
+from shared.tasks.files import Configuration
 
 FOLDER = Path("build/evacuation")
 

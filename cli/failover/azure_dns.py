@@ -13,7 +13,7 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 
 from cli.failover.register import FailoverRefused, Register, RegisterState, check_shared_aliases
 from shared.clock import Clock
-from shared.config.failover import SEND
+from shared.tasks.failover import SEND
 
 if TYPE_CHECKING:
     from azure.mgmt.dns import DnsManagementClient

@@ -17,12 +17,12 @@ from cli.failover.register import FailoverRefused, Register, RegisterState
 from cli.failover.zone_file import ZoneFile
 from shared.access.identity import credential
 from shared.clock import Clock
-from shared.config.failover import FAILOVER, RECEIVE, SEND, FailoverFile
-from shared.config.files import load_connections, read_one
-from shared.config.models import Connection
 from shared.ends.namespace import Namespace
 from shared.ends.service_bus.clients import client_of
 from shared.errors import ConfigError, Problem
+from shared.tasks.failover import FAILOVER, RECEIVE, SEND, FailoverFile
+from shared.tasks.files import load_connections, read_one
+from shared.tasks.models import Connection
 
 ROLES = (SEND, RECEIVE)
 

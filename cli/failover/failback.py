@@ -19,8 +19,8 @@ from typing import Any
 from cli.failover.contents import Contents, EntityContents
 from cli.failover.register import FailoverRefused, Register, RegisterState
 from shared.clock import Clock
-from shared.config.failover import RECEIVE, SEND
 from shared.errors import TargetUnavailable
+from shared.tasks.failover import RECEIVE, SEND
 
 MARGIN = timedelta(seconds=5)
 """How long to wait after the time to live for sends that are still running."""

@@ -11,7 +11,7 @@ from cli.failover.contents import Contents
 from cli.failover.failback import Failback
 from cli.failover.register import RegisterState
 from cli.output import console, print_problems
-from shared.config.failover import RECEIVE, SEND
+from shared.tasks.failover import RECEIVE, SEND
 
 _WHO = {SEND: "Publishers", RECEIVE: "Consumers"}
 

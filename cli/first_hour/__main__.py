@@ -17,8 +17,8 @@ from cli.output import print_problems, problems_of
 from cli.places import line_of
 from cli.signals import run_until_signalled
 from cli.topology.sites import Access
-from shared.config.files import Configuration, load
 from shared.errors import BuswayError, ConfigError, Problem
+from shared.tasks.files import Configuration, load
 
 
 def first_hour(

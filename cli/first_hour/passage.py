@@ -13,10 +13,10 @@ from cli.smoke.watches import EntityWatch, Sight
 from cli.topology.sites import Access, open_client
 from shared.amqp import sections
 from shared.amqp.codec import decode_all
-from shared.config.files import Configuration
-from shared.config.models import Source, TaskFile
 from shared.ends.service_bus.clients import synchronous_client
 from shared.resend.places import Place, entity_named
+from shared.tasks.files import Configuration
+from shared.tasks.models import Source, TaskFile
 
 MARK = "busway-first-hour"
 LIFE = timedelta(hours=4)

@@ -16,12 +16,12 @@ from cli.first_hour.passage import MARK, Passage, most_deliveries
 from cli.topology.sites import Access, open_client
 from shared.amqp.sections import Sections
 from shared.amqp.values import string
-from shared.config.files import Configuration
-from shared.config.outputs import open_outputs
+from shared.assembly.outputs import open_outputs
 from shared.errors import TargetRefused
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.protocols import Outgoing
+from shared.tasks.files import Configuration
 
 _PARTITIONED = f"{MARK}-partitioned"
 _COLD_SECONDS = 180.0

@@ -11,15 +11,15 @@ from typing import NamedTuple
 from cli.files import SyncedLines
 from cli.forward.batch import Records
 from cli.places import Place
-from shared.config.files import Configuration
-from shared.config.journal_assembly import Journals, without_journal
-from shared.config.models import NAME
-from shared.config.outputs import open_outputs
+from shared.assembly.journals import Journals, without_journal
+from shared.assembly.outputs import open_outputs
 from shared.ends.kind import Holds
 from shared.ends.registry import kinds
 from shared.errors import ConfigError, Problem
 from shared.protocols import Output
 from shared.resend.hub_sink import sink_of
+from shared.tasks.files import Configuration
+from shared.tasks.models import NAME
 
 
 class Surroundings(NamedTuple):

@@ -5,10 +5,10 @@ from datetime import timedelta
 from azure.core.exceptions import AzureError
 
 from cli.topology.sites import Access, open_client
-from shared.config.files import Configuration
 from shared.ends.service_bus.administration import duplicate_window, translated
 from shared.resend.places import Destination
 from shared.resend.routing import Window, WindowOf, window_by
+from shared.tasks.files import Configuration
 
 
 def window_by_administration(configuration: Configuration, access: Access) -> WindowOf:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from cli.dry_run.line import dry_task
 from cli.tasks import single_task
-from shared.config.files import Configuration
 from shared.errors import ConfigError, Problem
 from shared.protocols import BatchEditor, Editor
 from shared.resend.edits import Edits
 from shared.rules.errors import RuleSyntaxError
 from shared.rules.rule import Action, parse_action, unknown_system_properties
+from shared.tasks.files import Configuration
 
 
 def edits_of(

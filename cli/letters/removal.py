@@ -10,7 +10,6 @@ from azure.core.exceptions import AzureError
 from cli.letters.report import announce, print_end, print_rest
 from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
-from shared.config.files import Configuration
 from shared.ends.service_bus.internals import condition_of
 from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import TargetUnavailable
@@ -22,6 +21,7 @@ from shared.resend.receiver import management_of
 from shared.resend.removal import Removal
 from shared.resend.run import entity_run
 from shared.resend.selection import Selection
+from shared.tasks.files import Configuration
 
 _AT_ONCE = 500
 """The most that a Standard namespace deletes at once."""

@@ -13,8 +13,8 @@ from cli.letters.export_file import exported_letters
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.letters.report import announce, messages, print_end, print_rest
 from cli.progress import run_to_end
-from shared.config.outputs import closing_outputs
-from shared.config.status_assembly import open_status_container
+from shared.assembly.outputs import closing_outputs
+from shared.assembly.status import open_status_container
 from shared.printable import printable
 from shared.resend.delivery import Routing, TargetDelivery
 from shared.resend.edits import Edits

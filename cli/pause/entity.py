@@ -6,8 +6,8 @@ from azure.core.exceptions import AzureError
 from azure.servicebus.management import SubscriptionProperties
 
 from cli.topology.sites import Access, open_client
-from shared.config.models import Connection, Source
 from shared.ends.service_bus.administration import translated
+from shared.tasks.models import Connection, Source
 
 if TYPE_CHECKING:
     from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient

@@ -12,13 +12,13 @@ from cli.pause.entity import Entity
 from cli.pause.steering import Steering
 from cli.signals import run_until_signalled
 from cli.topology.sites import Access
-from shared.config.files import Configuration
-from shared.config.journal_models import TapFile
-from shared.config.models import TaskFile
-from shared.config.status_assembly import open_store, store_problem
-from shared.config.switches import switch_of
+from shared.assembly.status import open_store, store_problem
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
+from shared.tasks.files import Configuration
+from shared.tasks.journal_models import TapFile
+from shared.tasks.models import TaskFile
+from shared.tasks.switches import switch_of
 
 _CANCELLED = 130
 

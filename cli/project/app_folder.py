@@ -13,11 +13,11 @@ from cli.check_folder import check_folder
 from cli.stack import ROOT
 from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
 from cli.topology.plan import load_needs
-from shared.config.files import JOURNAL
 from shared.errors import ConfigError, Problem
+from shared.tasks.files import JOURNAL
 
 VERSION_FILE = ".busway-version"
-# In the app, where `shared.config.status_assembly` reads it.
+# In the app, where `shared.assembly.status` reads it.
 _APP_VERSION_FILE = "busway-version"
 JOURNAL_TEXT = """\
 # The storage account of the app setting JOURNAL, which `busway start` and the templates set, has the journal.

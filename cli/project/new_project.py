@@ -9,8 +9,8 @@ import typer
 
 from cli.project.app_folder import JOURNAL_TEXT, VERSION_FILE
 from cli.stack import ROOT
-from shared.config.files import JOURNAL
 from shared.errors import ConfigError, Problem
+from shared.tasks.files import JOURNAL
 
 _TEMPLATE = Path(__file__).parent / "template"
 _EXAMPLES = ROOT / "config" / "examples"

@@ -9,9 +9,7 @@ from cli.hub_reader import events, hub_of
 from cli.repair.manifest import Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Malformed, Value, long, string, symbol, timestamp
-from shared.config.files import Configuration
-from shared.config.journal_assembly import actions_of
-from shared.config.models import TaskFile
+from shared.assembly.journals import actions_of
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.peek import peek_all
 from shared.errors import ConfigError, Problem, TargetUnavailable
@@ -22,6 +20,8 @@ from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.resend.places import DEAD_LETTERS
 from shared.rules.rule import parse_action
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 _DEAD_LETTER_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
 _ANNOTATIONS = b"\x00\x53\x72"

@@ -15,8 +15,6 @@ from cli.letters.ledger_file import LedgerFile
 from cli.repair.copies import Contents, Copy, as_it_entered, contents_of, dead_letters_of, event
 from cli.repair.manifest import Missing
 from shared.clock import SystemClock
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.protocols import Outcome
@@ -26,6 +24,8 @@ from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import HOLD, OPTIONS, PipelineDelivery
 from shared.resend.run import Run
 from shared.resend.source import CopySource
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 
 class State(StrEnum):

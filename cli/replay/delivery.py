@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from cli.replay.plan import Plan
 from shared.amqp import map_section, sections
 from shared.amqp.values import string
-from shared.config.files import Configuration
-from shared.config.routes import Target
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.replay import REPLAY
@@ -23,6 +21,8 @@ from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.pipeline_delivery import PipelineDelivery
 from shared.resend.places import Place
+from shared.tasks.files import Configuration
+from shared.tasks.routes import Target
 
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
 

@@ -13,8 +13,6 @@ from cli.repair.copies import Contents, as_it_entered, contents_of, dead_letters
 from cli.repair.manifest import Missing
 from cli.replay.plan import Plan
 from shared.clock import SystemClock
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.ends.event_hubs.receiver import EventHub
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.journal.search import records_in
@@ -24,6 +22,8 @@ from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import key_of
 from shared.resend.selection import Selection
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 _COPIES_AT_ONCE = 500
 _QUIET_SECONDS = 10.0

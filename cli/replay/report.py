@@ -16,8 +16,6 @@ from cli.replay.delivery import ReplayDelivery
 from cli.replay.messages import Messages
 from cli.replay.plan import Plan
 from cli.topology.sites import Access
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.errors import ConfigError
 from shared.printable import printable
 from shared.resend.ledger import Ledger
@@ -25,6 +23,8 @@ from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import Destination
 from shared.resend.run import Run
 from shared.resend.source import CopySource
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 _SHOWN = 10
 

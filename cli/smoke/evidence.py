@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from cli.journal import hours_between, journal_files
 from cli.smoke.probes import Probe
 from cli.smoke.watches import EntityWatch, is_of
-from shared.config.files import Configuration
-from shared.config.status_assembly import StatusReader
+from shared.assembly.status import StatusReader
 from shared.errors import BuswayError
 from shared.journal.hops import hops
 from shared.journal.search import search
 from shared.resend.places import DEAD_LETTERS, Place
+from shared.tasks.files import Configuration
 
 
 class JournalRecord(NamedTuple):

@@ -9,9 +9,9 @@ from enum import StrEnum
 from cli.smoke.evidence import Journal, obstacle
 from cli.smoke.probes import Probe, Route
 from cli.smoke.watches import Watch, is_of, started
-from shared.config.files import Configuration
 from shared.errors import BuswayError, ConfigError
 from shared.protocols import Outcome, Output
+from shared.tasks.files import Configuration
 
 _LOOK_SECONDS = 0.2
 # Peeking shows most messages at once; the journal is read less often, and only if they do not show.

@@ -12,10 +12,6 @@ from cli.smoke.candidates import candidates
 from shared.amqp.values import string
 from shared.clock import SystemClock
 from shared.codecs.envelope import MESSAGE
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
-from shared.config.review import Entities
-from shared.config.routes import Branch, Target
 from shared.editors.filter import FilterStep
 from shared.errors import BuswayError, MessageRejected
 from shared.line.task import Task
@@ -24,9 +20,13 @@ from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.message.text_messages import MOST_QUEUE_BYTES
 from shared.protocols import Outcome, Outgoing
+from shared.review import Entities
 from shared.rules import Rule, RuleEvaluationError, RuleSet, parse_action, parse_filter
 from shared.rules.rule import SqlFilter
 from shared.rules.syntax import Predicate
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
+from shared.tasks.routes import Branch, Target
 
 MARK = "busway-smoke"
 """The application property of every message of a smoke test; its value is the id of the run."""

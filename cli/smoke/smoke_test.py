@@ -15,14 +15,14 @@ from cli.smoke.passage import GOOD, Report, Surroundings, Verdict, passage
 from cli.smoke.probes import Chooser, Probe, Route, Untried
 from cli.smoke.removal import remove
 from cli.smoke.watches import EntityWatch, HubWatch, Watch
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
-from shared.config.outputs import open_outputs
-from shared.config.review import Entities
+from shared.assembly.outputs import open_outputs
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
 from shared.printable import json_line, printable
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Place, entity_named
+from shared.review import Entities
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 _GOOD, _BAD, _INCOMPLETE = 0, 1, 2
 _AT_ONCE = 8

@@ -14,8 +14,8 @@ from cli.topology.difference import Step, creation
 from cli.topology.model import ORDER, Kind, Setting
 from cli.topology.needs import Needed, Needs
 from cli.topology.settings import arm_properties, written
-from shared.config.files import Configuration
 from shared.ends.service_bus.administration import host_of
+from shared.tasks.files import Configuration
 
 TEMPLATE = "entities.bicep"
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needed
-from shared.config.review.checks import FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
-from shared.config.topology import TOPOLOGY
+from shared.review.checks import FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
+from shared.tasks.topology import TOPOLOGY
 
 
 def caveats_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[str]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from cli.topology.config_json import document_of, emulated
 from cli.topology.model import Kind
 from cli.topology.needs import Needs
-from shared.config.files import Configuration
 from shared.errors import ConfigError, Problem
+from shared.tasks.files import Configuration
 
 SERVICE_BUS_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:2.0.1"
 SQL_IMAGE = "mcr.microsoft.com/mssql/server:2022-CU14-ubuntu-22.04"

@@ -10,13 +10,13 @@ from typing import Any
 
 from cli.topology.bicep import arm_name, entities_of
 from cli.topology.needs import Needs
-from shared.config.files import JOURNAL, Configuration
-from shared.config.heartbeats import heartbeat_targets
-from shared.config.journal_models import BlobJournal, JournalFile
-from shared.config.models import Connection, Source
 from shared.editors.options import Strict
 from shared.editors.protection.key_names import KeyName
 from shared.errors import ConfigError, Problem
+from shared.tasks.files import JOURNAL, Configuration
+from shared.tasks.heartbeats import heartbeat_targets
+from shared.tasks.journal_models import BlobJournal, JournalFile
+from shared.tasks.models import Connection, Source
 
 DEFAULT_JOURNAL = JournalFile(blob=BlobJournal(setting="JOURNAL"))
 """The journal of a deployment whose configuration has none of its own."""

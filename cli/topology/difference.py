@@ -24,8 +24,8 @@ from cli.topology.model import (
     text_of,
 )
 from cli.topology.needs import Need, Needed
-from shared.config.heartbeats import hiding
 from shared.message.heartbeat import HIDING
+from shared.tasks.heartbeats import hiding
 
 OWNER = "busway:"
 """How the metadata of an entity begins that `busway apply` has created; only those does `--prune` delete."""

@@ -18,19 +18,19 @@ from math import ceil
 
 from cli.topology.model import RULE_NAME, Kind, Name, Setting, SubscriptionRule
 from cli.topology.topology_file import TopologyFile
-from shared.config.files import Configuration
-from shared.config.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
-from shared.config.journal_models import TapFile
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
-from shared.config.review.deliveries import OUTAGE
-from shared.config.review.known_properties import key_of
-from shared.config.routes import Target
-from shared.config.topology import TOPOLOGY
 from shared.errors import ConfigError, Problem
 from shared.line.deadline import DEFAULT_HOLD
 from shared.message.heartbeat import ENTITY, HIDING
+from shared.review.deliveries import OUTAGE
+from shared.review.known_properties import key_of
 from shared.rules import parse_action
 from shared.rules.syntax import Scope, Set
+from shared.tasks.files import Configuration
+from shared.tasks.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
+from shared.tasks.journal_models import TapFile
+from shared.tasks.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
+from shared.tasks.routes import Target
+from shared.tasks.topology import TOPOLOGY
 
 LOCK = timedelta(minutes=1)
 SHORTEST_LOCK = timedelta(seconds=30)

@@ -14,9 +14,9 @@ from cli.topology.needs import Needs, needs_of
 from cli.topology.sites import Access, place_of, read_files, read_site
 from cli.topology.topology_file import read_topology
 from cli.topology.twins import Drift, drifts
-from shared.config.files import Configuration, load
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.message.heartbeat import ENTITY
+from shared.tasks.files import Configuration, load
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
 from cli.topology.model import Kind, Name, Namespace
 from cli.topology.needs import Needed
-from shared.config.files import Configuration
-from shared.config.models import Connection
 from shared.ends.service_bus.administration import administration_client, host_of, translated
 from shared.errors import ConfigError, Problem
+from shared.tasks.files import Configuration
+from shared.tasks.models import Connection
 
 if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cli.topology.model import RULE_NAME, Entity, Kind, Name, Setting, SubscriptionRule
-from shared.config.files import Configuration, read_one
-from shared.config.topology import TOPOLOGY, SiteEntities, Topology
 from shared.editors.options import Strict
 from shared.errors import Problem
+from shared.tasks.files import Configuration, read_one
+from shared.tasks.topology import TOPOLOGY, SiteEntities, Topology
 
 _SETTINGS = {
     "sessions": "requires_session",

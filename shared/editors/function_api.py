@@ -16,7 +16,7 @@ The API for functions of your own, which the python editor calls for each messag
 The function gets a message, which it may change, and returns it, several messages (each a `message.copy()`), or None to
 withhold it. It runs between receipt and send: it must do no I/O, and keep no state between calls. It must not change
 the id, the session, the partition key, the arrival, or properties that begin with `repl-`. If it raises an error, the
-message is rejected. Several messages get the ids ID/0, ID/1 and so on. Test it with `shared.config.testing`.
+message is rejected. Several messages get the ids ID/0, ID/1 and so on. Test it with `shared.testing`.
 
 It is called in a thread, one message after the other, and a new thread for each delivery. A module that several tasks
 use is called by several threads at the same time: protect what they share with a lock. A call of more than a second

@@ -2,7 +2,7 @@
 The base types of editors' options.
 
 Each editor has its own file, with a `Step`, which is its entry in a task file, and the editor that the step creates.
-The step's only field has the editor's verb as its alias. `shared.config.steps.STEPS` lists the steps.
+The step's only field has the editor's verb as its alias. `shared.tasks.steps.STEPS` lists the steps.
 """
 
 import contextlib

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from shared.config.files import Configuration
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.message.view import body_lines, fields
 from shared.resend.groups import GroupName, Groups, group_of
@@ -24,6 +23,7 @@ from shared.resend.model import (
 from shared.resend.peek import peek
 from shared.resend.places import Place, dead_letter_queues, rejects_queues
 from shared.stores.blobs import some_at_once
+from shared.tasks.files import Configuration
 
 MOST_PEEKED = 20_000
 """Messages of an entity that are looked at, from its first one on; so much for groups, lists and a resend."""

@@ -19,7 +19,6 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from shared.config.files import Configuration
 from shared.message.peeked import PeekedMessage
 from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
@@ -27,6 +26,7 @@ from shared.resend.letters import Letter
 from shared.resend.numbering import cancel_probe, is_complete, is_probe, next_number
 from shared.resend.peek import peek
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
+from shared.tasks.files import Configuration
 
 # What a process has written to a connection before it was killed may reach the target this much later.
 SETTLE_SECONDS = 5.0

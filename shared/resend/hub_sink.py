@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 
 from shared.amqp.sections import Sections, data
-from shared.config.files import Configuration
 from shared.journal.event_hub import events
 from shared.journal.sink import Stream
 from shared.protocols import Outgoing, Output
+from shared.tasks.files import Configuration
 
 _SEND_SECONDS = 10.0
 

@@ -12,11 +12,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Self
 
-from shared.config.assembly import pipelines
-from shared.config.files import Configuration
-from shared.config.journal_assembly import Journals
-from shared.config.models import TaskFile
-from shared.config.outputs import closing_outputs
+from shared.assembly.journals import Journals
+from shared.assembly.outputs import closing_outputs
+from shared.assembly.pipelines import pipelines
 from shared.errors import BuswayError, MessageRejected, TargetRefused
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Arrival
@@ -27,6 +25,8 @@ from shared.resend.hub_sink import sink_of
 from shared.resend.ledger import DONE, REFUSED, SENDING, SENT, Ledger
 from shared.resend.options import Options, Unclear
 from shared.resend.places import Destination
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 HOLD = timedelta(seconds=10)
 """A person waits for the command: a target that is unavailable for longer is for a later run."""

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shared.config.files import Configuration
-from shared.config.models import TaskFile
 from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem
 from shared.message.arrival import Origin
 from shared.message.metadata import DEAD_LETTER_QUEUES
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 DEAD_LETTERS = "/$DeadLetterQueue"
 SUBSCRIPTION = "/subscriptions/"

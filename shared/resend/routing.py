@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from shared.config.files import Configuration
 from shared.ends.service_bus.administration import LONGEST_DUPLICATE_WINDOW, DoesNotExist
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.resend.delivery import Routing
 from shared.resend.letters import Letter
 from shared.resend.places import SUBSCRIPTION, Destination, Place, destination_named, original
+from shared.tasks.files import Configuration
 
 type Window = timedelta | str | None
 """How long an entity remembers ids, None if it detects no duplicates; or why it takes no messages."""

@@ -12,9 +12,8 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 
-from shared.config.files import Configuration
-from shared.config.outputs import closing_outputs
-from shared.config.status_assembly import open_status_container
+from shared.assembly.outputs import closing_outputs
+from shared.assembly.status import open_status_container
 from shared.ends.service_bus.administration import ask_duplicate_window
 from shared.errors import ConfigError, Problem
 from shared.resend.board import MOST_PEEKED, name_of
@@ -29,6 +28,7 @@ from shared.resend.places import Destination, Place, Scene
 from shared.resend.routing import Window, guarded, routing_of, window_by
 from shared.resend.run import NOT_REACHED, Result, entity_run
 from shared.resend.selection import Selection
+from shared.tasks.files import Configuration
 
 STEP_SECONDS = 20.0
 """A step answers some seconds later, as it peeks first: Azure ends a request without an answer after 230 s."""

@@ -7,9 +7,9 @@ from fnmatch import fnmatch
 
 import pytest
 
-from shared.config.files import load
 from shared.editors.lookup.tables import DUCKDB
 from shared.line.deadline import LONGEST_HOLD
+from shared.tasks.files import load
 from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
 
 UPLOADED = {"function_app.py", "host.json", "requirements.txt", "config", "functions", "shared"}

@@ -18,8 +18,8 @@ SEARCHED = ("shared", "functions", "cli", "host", "function_app.py")
 # Modules in which a word that is also the name of a kind has another meaning.
 OTHER_MEANINGS = {
     "shared/codecs/envelope.py": "the forms of a message, an attribute of envelopes on the wire",
-    "shared/config/models.py": "the form of Kafka's headers in connections.yaml",
-    "shared/config/testing.py": "the connections that tests of editors need, of some kind",
+    "shared/tasks/models.py": "the form of Kafka's headers in connections.yaml",
+    "shared/testing.py": "the connections that tests of editors need, of some kind",
     "shared/editors/content/envelopes.py": "the member of an envelope with the AMQP sections",
     "shared/editors/state/claims.py": "the form of a claim",
     "cli/sdk_clients.py": "the scheme of a URL",
@@ -98,7 +98,7 @@ def test_without_its_folder_a_kind_is_unknown_and_the_others_work(name: str, tmp
     used = "event-hubs" if name == "service-bus" else "service-bus"
     configuration.write_text(f"west: {{kind: {used}, setting: WEST}}\nother: {{kind: {name}, setting: OTHER}}\n")
     code = (
-        "from pathlib import Path; from shared.config.files import load_connections; from shared.errors import *\n"
+        "from pathlib import Path; from shared.tasks.files import load_connections; from shared.errors import *\n"
         f"try: load_connections(Path({str(tmp_path)!r}))\n"
         "except ConfigError as error: print(*error.problems)"
     )

@@ -58,8 +58,8 @@ ONLY_THERE = {
         "cli.commands.schema",
     ),
     "zstandard": ("shared.codecs",),
-    "pydantic": ("shared.config", "shared.editors"),
-    "pydantic_core": ("shared.config",),
+    "pydantic": ("shared.tasks", "shared.editors"),
+    "pydantic_core": ("shared.tasks",),
     "referencing": ("shared.editors",),
     "regex": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.

@@ -8,7 +8,7 @@ from typing import Any
 import azure.functions as func
 
 from functions.status import register_status
-from shared.config.files import load
+from shared.tasks.files import load
 from tests.end_to_end.dead_letter_site import Site
 
 ORDERS = "west/orders/$DeadLetterQueue"

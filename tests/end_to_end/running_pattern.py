@@ -17,7 +17,7 @@ from busway_broker.server import BrokerServer
 from busway_broker.thread import RunningBroker
 from cli.entities import beside
 from shared.clock import Clock
-from shared.config.files import Configuration, load
+from shared.tasks.files import Configuration, load
 from tests.end_to_end.host_process import ROOT, HostProcess
 
 EXAMPLES = ROOT / "config/examples"

@@ -11,7 +11,7 @@ from azure.storage.blob import BlobLeaseClient, ContainerClient
 
 from busway_broker.thread import RunningBroker
 from shared.amqp.values import long
-from shared.config.status_assembly import open_status_container
+from shared.assembly.status import open_status_container
 from shared.errors import ConfigError
 from shared.resend import evidence, step
 from shared.resend.delivery import Attempt, PreparedMessage, TargetDelivery

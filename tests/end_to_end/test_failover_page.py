@@ -19,7 +19,7 @@ from cli.failover.drill.drill import Result
 from cli.failover.drill.observations import Tally
 from cli.failover.drill.report import Objectives, report
 from shared.clock import SystemClock
-from shared.config.failover import FailoverFile
+from shared.tasks.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
 
 PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.thread import RunningBroker
-from shared.config.files import load
-from shared.config.loss_assembly import loss_watches
-from shared.config.status_assembly import StatusReader
+from shared.assembly.losses import loss_watches
+from shared.assembly.status import StatusReader
 from shared.losses.report import Found
+from shared.tasks.files import load
 from tests.azurite import running_azurite
 from tests.end_to_end.host_process import ROOT, HostProcess
 

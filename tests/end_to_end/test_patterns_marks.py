@@ -9,8 +9,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from cli.entities import beside, entities_of
-from shared.config.files import load
-from shared.config.review import review
+from shared.review import review
+from shared.tasks.files import load
 from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, copied, forgetful, lines, orders, stamps
 
 SITES = ("west", "east")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cli.entities import beside, entities_of
-from shared.config.files import load
-from shared.config.review import review
+from shared.review import review
+from shared.tasks.files import load
 from tests.end_to_end.busway_process import ROOT
 from tests.end_to_end.pattern_pages import FOLDERS, PAGE, RUNS, SHOWN
 

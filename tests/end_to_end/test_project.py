@@ -87,7 +87,7 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
     )
     code += "metadata.version = installed\n"
     code += "import function_app, shared.errors; print(shared.errors.__file__)\n"
-    code += "from shared.config import status_assembly; print(status_assembly._version())\n"
+    code += "from shared.assembly import status; print(status._version())\n"
     code += "print(*[each.get_function_name() for each in function_app.app.get_functions()])"
     emulated = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
     ran = subprocess.run(  # noqa: S603 - our own code

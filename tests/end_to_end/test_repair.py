@@ -22,7 +22,7 @@ from cli.repair.manifest import ledger_of, read
 from cli.repair.repair import Repair, Report, State, ledger_in
 from host.dotnet_message import reencode
 from host.dotnet_values import CannotReceive
-from shared.config.files import load
+from shared.tasks.files import load
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, dead_letter, encoded, row
 
 

@@ -13,11 +13,11 @@ from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.thread import RunningBroker
 from cli.main import app
-from shared.config.files import load
-from shared.config.status_assembly import open_store, recorder_of
+from shared.assembly.status import open_store, recorder_of
 from shared.message.arrival import Origin
 from shared.protocols import BatchReport
 from shared.status.publisher import Identity, Publisher
+from shared.tasks.files import load
 from tests.azurite import running_azurite
 from tests.fakes import clock_at_delivery
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import pytest
 
-from shared.config.files import load
-from shared.config.loss_assembly import loss_watches
+from shared.assembly.losses import loss_watches
 from shared.errors import BuswayError
 from shared.losses import numbers
 from shared.losses.report import Found
+from shared.tasks.files import load
 from tests.azurite import running_azurite
 from tests.faults.line import Line
 

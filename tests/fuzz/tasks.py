@@ -20,7 +20,6 @@ from typing import NamedTuple
 from shared.amqp.sections import data, only_data, split
 from shared.amqp.values import Malformed, int_, string
 from shared.codecs.envelope import Event, Form, encode_event, envelopes
-from shared.config.steps import STEPS
 from shared.ends.registry import kind
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
@@ -32,6 +31,7 @@ from shared.message.mapping import restore_event
 from shared.message.ttl import Remaining
 from shared.protocols import Outcome
 from shared.rules.rule import parse_action, parse_filter
+from shared.tasks.steps import STEPS
 from tests.editor_cases import assembled_task, prepared
 from tests.fakes import OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.fuzz.amqp import Mutator

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from cli.entities import beside, entities_of
 from cli.main import app
-from shared.config.files import load
-from shared.config.review import CHECKS, review
+from shared.review import CHECKS, review
+from shared.tasks.files import load
 
 BROKEN = sorted(path for path in Path(__file__).with_name("broken").iterdir() if path.is_dir())
 

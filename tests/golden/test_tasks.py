@@ -28,13 +28,13 @@ import pytest
 import yaml
 
 from shared.amqp.values import NULL, Value, binary, boolean, double, int_, long, string, timestamp
+from shared.assembly.pipelines import assemble
 from shared.clock import ManualClock
-from shared.config.assembly import assemble
-from shared.config.files import load
 from shared.journal.log import LogJournal
 from shared.line.pipeline import Pipeline
 from shared.message.message import Message
 from shared.protocols import Outgoing
+from shared.tasks.files import load
 from tests.fakes import SOMEWHERE, OutputThatRejects, sleep_by
 from tests.keys import jwks, made
 from tests.messages import ENQUEUED, delivered

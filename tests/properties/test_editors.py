@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from shared.codecs.json import read_exact
 from shared.codecs.json_writing import write
-from shared.config.testing import edited, message
 from shared.editors.content.expression import Expression
 from shared.editors.content.flattening import flatten
 from shared.editors.python import OwnFunction, Python
@@ -15,6 +14,7 @@ from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import Withheld
+from shared.testing import edited, message
 
 FEW = settings(max_examples=60, deadline=None)
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.amqp import sections
-from shared.config.steps import STEPS
 from shared.editors.content.json_fields import Fields
 from shared.errors import MessageRejected
 from shared.message.message import Message
+from shared.tasks.steps import STEPS
 from tests import keys, messages
 from tests.fakes import task_facts
 from tests.strategies import assigned_primitives, bodies

@@ -6,10 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.amqp import values
-from shared.config.files import Configuration
-from shared.config.models import Connection, TaskFile
-from shared.config.review import CHECKS, Entities, review
-from shared.config.review.known_properties import Facts, Unknown, applied, outcomes
+from shared.review import CHECKS, Entities, review
+from shared.review.known_properties import Facts, Unknown, applied, outcomes
 from shared.rules import Action, RuleEvaluationError, SqlFilter
 from shared.rules.syntax import (
     And,
@@ -26,6 +24,8 @@ from shared.rules.syntax import (
     Scope,
     Set,
 )
+from shared.tasks.files import Configuration
+from shared.tasks.models import Connection, TaskFile
 from tests.properties.test_rules import conditions as any_conditions
 from tests.properties.test_rules import messages as any_messages
 from tests.unit.rules.properties_in_memory import PropertiesInMemory

@@ -1,7 +1,7 @@
 """
 The pipeline sends a message where the review predicts, hop by hop, for any set of tasks.
 
-The two are written independently: the review reasons about known facts (`shared.config.review.network`), the pipeline
+The two are written independently: the review reasons about known facts (`shared.review.network`), the pipeline
 sends a concrete message. Here each message passes through both.
 """
 
@@ -13,21 +13,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
-from shared.config.assembly import assemble
-from shared.config.files import Configuration
-from shared.config.models import Connection, TaskFile
-from shared.config.review import Entities
-from shared.config.review.known_properties import Facts, Unknown, is_nothing
-from shared.config.review.network import Network
-from shared.config.review.paths import Passage
+from shared.assembly.pipelines import assemble
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.metadata import PATH
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome
+from shared.review import Entities
+from shared.review.known_properties import Facts, Unknown, is_nothing
+from shared.review.network import Network
+from shared.review.paths import Passage
 from shared.rules import parse_action, parse_filter
 from shared.rules.syntax import Scope
+from shared.tasks.files import Configuration
+from shared.tasks.models import Connection, TaskFile
 from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import delivered, message
 from tests.properties.test_review import actions, conditions, constants

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.access.secrets import SettingSecrets, setting_of
-from shared.config.outputs import output_with_secret
+from shared.assembly.outputs import output_with_secret
 from shared.ends import registry
 from shared.ends.kind import OutputPlace
 from shared.ends.renewed import RenewedOutput

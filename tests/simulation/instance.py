@@ -26,15 +26,15 @@ from host.triggers.event_hubs import EventHubsListener
 from host.triggers.service_bus_batch import ServiceBusBatchListener
 from host.triggers.service_bus_single import ServiceBusSingleListener
 from host.worker import Function, Invocation, Outputs
-from shared.config.assembly import pipelines
-from shared.config.files import Configuration
-from shared.config.journal_assembly import Journals
-from shared.config.models import TaskFile
+from shared.assembly.journals import Journals
+from shared.assembly.pipelines import pipelines
 from shared.errors import BuswayError
 from shared.line.intake import Intake
 from shared.line.pause import Order, Pause
 from shared.line.shutdown import Shutdown
 from shared.protocols import Output
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 from shared.telemetry.opening import open_telemetry
 from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource

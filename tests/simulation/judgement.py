@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from shared.assembly.journals import actions_of
 from shared.clock import SystemClock
-from shared.config.journal_assembly import actions_of
 from shared.journal.record import Role
 from shared.journal.tap import Tap
 from shared.message.arrival import Origin

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from shared.config.files import Configuration, load
 from shared.rules.rule import parse_action, parse_filter
 from shared.rules.ruleset import Rule
+from shared.tasks.files import Configuration, load
 
 _MOST_DELIVERIES = 4_320
 _PARTITIONS = 3

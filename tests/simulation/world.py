@@ -15,8 +15,8 @@ from host.losing import Losing
 from host.platform import Ending
 from shared.amqp.sections import data
 from shared.amqp.values import Value, int_, string, symbol
-from shared.config.models import TaskFile
 from shared.ends.azure_amqp.raw_link import Delivery
+from shared.tasks.models import TaskFile
 from tests.messages import application_properties, header, properties
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Event, Faults

@@ -12,10 +12,10 @@ from azure.keyvault.secrets.aio import SecretClient
 
 from shared.access.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
 from shared.clock import ManualClock
-from shared.config.steps import STEPS
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.message import Message
 from shared.protocols import BatchEditor
+from shared.tasks.steps import STEPS
 from tests.fakes import task_facts
 from tests.keys import jwks, made
 from tests.messages import message

@@ -22,12 +22,12 @@ from busway_broker.thread import RunningBroker
 from cli.bus_receive import peek_at
 from cli.places import Place
 from shared.clock import ManualClock
-from shared.config.models import Connection
 from shared.ends.namespace import Namespace
 from shared.ends.service_bus.administration import administration_opener
 from shared.ends.service_bus.clients import client_of
 from shared.ends.service_bus.site import ServiceBusSite
 from shared.message.waiting import Waiting
+from shared.tasks.models import Connection
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -18,10 +18,10 @@ from cli.pause.entity import Entity
 from cli.pause.steering import Steering
 from cli.topology.sites import Access
 from shared.clock import ManualClock
-from shared.config.models import Connection, Source
 from shared.errors import TargetRefused
 from shared.status.report import GONE_SECONDS, VERSION, Control, InstanceReport, TaskReport
 from shared.status.store import StatusStore
+from shared.tasks.models import Connection, Source
 from tests.unit.status.test_publisher import ContainerInMemory
 
 # azure-servicebus tests the truth value of XML elements.

@@ -17,14 +17,14 @@ from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Shared
 from busway_broker.thread import RunningBroker
 from shared.access.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
 from shared.access.secrets import SettingSecrets, open_secrets, setting_of
+from shared.assembly.outputs import open_outputs, output_with_secret
 from shared.clock import ManualClock
-from shared.config.files import Configuration, load
-from shared.config.outputs import open_outputs, output_with_secret
 from shared.ends import registry
 from shared.ends.kind import OutputPlace
 from shared.ends.renewed import RenewedOutput
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing, Secret
+from shared.tasks.files import Configuration, load
 from tests.messages import delivered
 from tests.vault import Vault
 

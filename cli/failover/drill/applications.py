@@ -18,7 +18,7 @@ from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.file import FileSource
 from cli.failover.drill.observations import Delivery, Observations
-from shared.config.failover import RECEIVE, SEND
+from shared.tasks.failover import RECEIVE, SEND
 
 TOPIC = "orders"
 SUBSCRIPTION = "application"

@@ -14,9 +14,9 @@ from cli.failover.drill.observations import Observations, Tally, tally
 from cli.failover.drill.sites import Sites, running_sites
 from cli.failover.failback import FailbackSteps
 from shared.clock import SystemClock
-from shared.config.failover import RECEIVE, SEND
 from shared.ends.namespace import Namespace
 from shared.ends.service_bus.clients import client_of
+from shared.tasks.failover import RECEIVE, SEND
 
 PRIMARY, SECONDARY = "west", "east"
 

@@ -28,7 +28,7 @@ CAPTURED = "captured"
 
 _GZIP = b"\x1f\x8b"
 _MICROS = 1_000_000
-# It becomes the name of a folder; shared/config allows no other task names.
+# It becomes the name of a folder; shared/tasks allows no other task names.
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,126}")
 
 _Side = tuple[str, str, str]

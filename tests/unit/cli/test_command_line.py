@@ -17,7 +17,7 @@ from cli.main import GROUPS, app
 # where an option has a range; the models of the configuration are what takes long.
 HEAVY = (
     *("aiohttp", "azure", "cryptography", "duckdb", "grpc", "opentelemetry", "pyarrow", "pyspark"),
-    *("busway_broker", "host", "shared.config.models"),
+    *("busway_broker", "host", "shared.tasks.models"),
 )
 COMMANDS = [command for group in GROUPS.values() for command in group]
 HELP = (

@@ -15,11 +15,11 @@ from cli.dry_run.recorded_messages import read_messages, save
 from cli.main import app
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, list_, long, string
-from shared.config.testing import message
 from shared.errors import ConfigError
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.view import body_lines
+from shared.testing import message
 from tests.messages import delivered
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ from confluent_kafka import Producer
 from cli.kafka_receive import records
 from cli.local_services.kafka import KafkaCluster
 from cli.places import Place
-from shared.config.models import Connection
 from shared.errors import ConfigError
+from shared.tasks.models import Connection
 from tests.raw_kafka import produce_with_header
 
 PLACE = Place("stream", Connection(kind="kafka", setting="STREAM"), "readings")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli.entities import beside, settings_of
 from cli.main import app
-from shared.config.files import load
+from shared.tasks.files import load
 
 EXAMPLES = Path(__file__).parents[3] / "config/examples"
 

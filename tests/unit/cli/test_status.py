@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from cli.commands.schema import status_text as schema_text
 from cli.main import app
 from cli.status_text import status_text
-from shared.config.files import load
-from shared.config.status_assembly import store_problem
+from shared.assembly.status import store_problem
 from shared.status.model import (
     Counts,
     DeadLetters,
@@ -31,6 +30,7 @@ from shared.status.model import (
     Status,
     TaskStatus,
 )
+from shared.tasks.files import load
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "config/examples"

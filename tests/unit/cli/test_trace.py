@@ -28,7 +28,6 @@ from functions.dead_letters import DeadLetterPages, choices
 from shared.amqp import sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.clock import ManualClock
-from shared.config.files import load
 from shared.errors import TargetUnavailable
 from shared.journal.hops import hops
 from shared.journal.search import files_in, search
@@ -43,6 +42,7 @@ from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import Output
 from shared.rules.rule import parse_filter
+from shared.tasks.files import load
 from tests.azurite import running_azurite
 from tests.fakes import OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
 from tests.memory_sink import MemorySink

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.config.models import TaskFile
+from shared.tasks.models import TaskFile
 
 STORE = {"key": "k", "store": {"setting": "STATE"}}
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from shared.config.steps import STEPS
 from shared.errors import MessageRejected
 from shared.message.message import Message
+from shared.tasks.steps import STEPS
 from tests.fakes import task_facts
 from tests.messages import message
 

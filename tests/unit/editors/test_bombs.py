@@ -13,10 +13,10 @@ import pytest
 
 from shared.amqp.values import string
 from shared.codecs.cbor import Cbor
-from shared.config.testing import Carried, edited, message
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.protocols import Outcome
+from shared.testing import Carried, edited, message
 from shared.time_limit import REASON, TimeLimit
 from tests.unit.editors.bombs import HARMLESS, REJECTED, Bomb
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.config.steps import STEPS
 from shared.errors import ConfigError
+from shared.tasks.steps import STEPS
 from tests.fakes import (
     task_facts,
 )

@@ -8,10 +8,10 @@ import pytest
 
 from shared.amqp.codec import encode
 from shared.amqp.values import string
-from shared.config.steps import STEPS
 from shared.editors.options import FOLDER
 from shared.errors import MessageRejected
 from shared.message.message import Message
+from shared.tasks.steps import STEPS
 from tests.fakes import task_facts
 from tests.messages import message
 

@@ -21,8 +21,6 @@ from shared.amqp.codec import encode
 from shared.amqp.sections import split
 from shared.amqp.values import NULL, list_, long, string, symbol
 from shared.clock import ManualClock
-from shared.config.steps import STEPS
-from shared.config.testing import NOW, edited, message
 from shared.journal.in_memory import MemoryJournal
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch
@@ -31,6 +29,8 @@ from shared.line.preparation import Preparation
 from shared.line.states import Stage, State
 from shared.message.message import Message
 from shared.protocols import BatchEditor
+from shared.tasks.steps import STEPS
+from shared.testing import NOW, edited, message
 from tests.editor_cases import Case, assembled_task, prepared
 from tests.editors_page import case_of
 from tests.messages import delivered

@@ -8,10 +8,10 @@ import pytest
 from joserfc import jwe
 from pydantic import ValidationError
 
-from shared.config.steps import STEPS
 from shared.editors.protection.keys import parse_ring
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Secret
+from shared.tasks.steps import STEPS
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
 from tests.unit.editors.encrypting import ORDER, edited, editor, one, order

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from shared.amqp.values import Value, string
-from shared.config.steps import STEPS
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router
 from shared.message.message import Message
 from shared.protocols import Outcome
 from shared.rules.rule import parse_action, parse_filter
+from shared.tasks.steps import STEPS
 from tests.editor_cases import assembled_task, prepared
 from tests.fakes import clock_at_delivery, sleep_by
 from tests.messages import delivered

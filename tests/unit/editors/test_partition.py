@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, double, string
-from shared.config.models import TaskFile
-from shared.config.testing import edited, message
 from shared.editors.partition import PartitionStep
 from shared.message.message import Message
+from shared.tasks.models import TaskFile
+from shared.testing import edited, message
 
 
 def key_of(received: Message, **options: Any) -> Any:

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, list_, long, string, uint
-from shared.config.testing import edited, message
 from shared.editors.properties import PropertiesStep
+from shared.testing import edited, message
 
 
 def changed(properties: Any, **options: Any) -> Any:

@@ -15,12 +15,12 @@ import pytest
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, Value, binary, double, list_, long, string
-from shared.config.testing import edited, message
 from shared.editors.function_api import json_of, properties_of, put_json, put_text, reject, set_property, text_of
 from shared.editors.own_thread import MOST_ABANDONED
 from shared.editors.python import OwnFunction, Python
 from shared.errors import MessageRejected, TargetRefused
 from shared.message.message import Message
+from shared.testing import edited, message
 from shared.time_limit import REASON
 
 HEAD = "from shared.editors.function_api import *\n"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.config.testing import edited, message
 from shared.editors.reduce import ReduceStep
+from shared.testing import edited, message
 
 ORDER = {
     "id": "7",

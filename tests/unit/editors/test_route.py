@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, boolean, double, long, string, timestamp
-from shared.config.testing import edited, message
 from shared.editors.route import RouteStep
+from shared.testing import edited, message
 
 
 def lifted(body: Any, properties: Any = None, **options: Any) -> Any:

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, TRUE, binary, double, int_, long, string, symbol, ubyte, uint
-from shared.config.steps import STEPS
 from shared.editors.protection.bound_properties import canonical_form
 from shared.editors.protection.jws import SigningKey, verify_detached, verify_statement
 from shared.editors.protection.keys import KeyRing, parse_ring
 from shared.errors import MessageRejected, TargetRefused
 from shared.message.message import Message
 from shared.protocols import Withheld
+from shared.tasks.steps import STEPS
 from tests.fakes import clock_at_delivery, task_facts
 from tests.keys import jwks, made, settings
 from tests.messages import message

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import string
-from shared.config.files import load
 from shared.errors import ConfigError, MessageRejected
+from shared.tasks.files import load
 from tests.messages import message
 from tests.unit.editors.transcoding import AVRO, ORDER, PROTOBUF, RAW, SINGLE, made, rejection, step
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, binary, list_, long, string
-from shared.config.testing import edited, message
 from shared.editors.transform import TransformStep
+from shared.testing import edited, message
 
 BODY = (
     '{"a": 10.10, "b": 1E400, "big": 12345678901234567890123, "s": "Text", "n": null,'

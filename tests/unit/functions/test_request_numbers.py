@@ -7,7 +7,7 @@ import azure.functions as func
 import pytest
 
 from functions.status import NAME, register_status
-from shared.config.files import load
+from shared.tasks.files import load
 
 CONFIG = load(Path(__file__).parents[3] / "config/examples/all-active")
 SETTINGS = {

@@ -9,7 +9,6 @@ from azure.functions.decorators.function_app import Function
 from functions.raw_message import RawMessage
 from functions.settlement import HostSettlement
 from functions.tasks import register
-from shared.config.models import TaskFile
 from shared.errors import TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -17,6 +16,7 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.ttl import Keep
+from shared.tasks.models import TaskFile
 from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
 from tests.messages import delivered
 

@@ -9,9 +9,9 @@ import azure.functions as func
 import pytest
 
 from functions.timers import NAME, Duty, DutyFailed, register_timers, spaced
-from shared.config.measurements import EVERY_MINUTE
-from shared.config.switches import switch_of, switched_on
+from shared.assembly.measurements import EVERY_MINUTE
 from shared.errors import TargetUnavailable
+from shared.tasks.switches import switch_of, switched_on
 from tests.unit.infra.deployments import EXAMPLES, loaded
 
 HALF_MINUTE = "*/30 * * * * *"

@@ -10,7 +10,7 @@ from typing import Any
 from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
 from cli.topology.needs import Needs
 from cli.topology.plan import load_needs
-from shared.config.files import Configuration
+from shared.tasks.files import Configuration
 from tests.bicep import ROOT, Resource, copy_templates, role_of, scope_of, snapshot
 
 EXAMPLES = {each.parent.name: each.parent for each in sorted(ROOT.glob("config/examples/*/connections.yaml"))}

@@ -18,15 +18,15 @@ from cli.topology.bicep import PROPERTIES, entities_of
 from cli.topology.deployment import storage_settings
 from cli.topology.live import read_service_bus
 from cli.topology.model import Kind
-from shared.config.assembly import pipelines
-from shared.config.files import Configuration
-from shared.config.journal_assembly import Journals
-from shared.config.loss_assembly import loss_watches
-from shared.config.models import Connection
-from shared.config.status_assembly import store_problem
+from shared.assembly.journals import Journals
+from shared.assembly.losses import loss_watches
+from shared.assembly.pipelines import pipelines
+from shared.assembly.status import store_problem
 from shared.durations import parse_duration
 from shared.ends.service_bus.administration import administration_client
 from shared.nightly.settings import nightly_settings
+from shared.tasks.files import Configuration
+from shared.tasks.models import Connection
 from tests import kusto
 from tests.bicep import ROOT, needs_compiler, scope_of
 from tests.unit.infra.deployments import (

@@ -10,7 +10,7 @@ MIB = 2**20
 # Prints the largest memory of the process before and after the batch, in bytes, and how many messages were sent.
 PROGRAM = """
 import asyncio, gzip, resource
-from shared.config.steps import STEPS
+from shared.tasks.steps import STEPS
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task

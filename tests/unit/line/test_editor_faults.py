@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from shared.config.testing import Carried, edited, message
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.message.message import Message
 from shared.protocols import Outcome
+from shared.testing import Carried, edited, message
 
 SECRET = "a text that must not be logged"
 

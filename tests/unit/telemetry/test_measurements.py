@@ -7,11 +7,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import TracerProvider
 
-from shared.config.files import Configuration, load
-from shared.config.measurements import EVERY_MINUTE, measurements, measurements_schedule
+from shared.assembly.measurements import EVERY_MINUTE, measurements, measurements_schedule
 from shared.errors import ConfigError
 from shared.protocols import Measurement
 from shared.status.model import DeadLetters, Health, Heartbeat, Place, State, Status, TaskStatus
+from shared.tasks.files import Configuration, load
 from shared.telemetry import names
 from shared.telemetry.instruments import Instruments
 

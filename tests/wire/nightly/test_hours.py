@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.storage.blob import ContainerClient
 
-from shared.config.last_reconciliation import last_reconciliation
+from shared.assembly.last_reconciliation import last_reconciliation
 from shared.errors import TargetRefused
 from shared.nightly.hours import Hours
 from shared.nightly.night import AttentionNeeded

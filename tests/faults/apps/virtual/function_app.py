@@ -8,9 +8,9 @@ import azure.functions as func
 from functions.settlement import HostSettlement
 from functions.tasks import register
 from functions.termination import end_at_signals
-from shared.config.assembly import pipelines
-from shared.config.files import load
+from shared.assembly.pipelines import pipelines
 from shared.line.shutdown import Shutdown
+from shared.tasks.files import load
 from tests.faults.virtual_time import RemoteClock
 
 # Real seconds, which are no virtual ones: a loaded machine may need some for a call.

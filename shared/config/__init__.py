@@ -1,1 +1,0 @@
-"""Task files: read, checked as a whole, and turned into pipelines."""

@@ -1,0 +1,106 @@
+"""Checks delivery counts, duplicate detection, order and message sizes."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from math import ceil
+
+from shared.review import checks
+from shared.review.entities import Queue, Topic
+from shared.review.findings import Finding
+from shared.review.known_properties import key_of
+from shared.review.network import Network
+from shared.rules import parse_action
+from shared.rules.syntax import Scope
+from shared.tasks.models import TaskFile
+from shared.tasks.routes import Branch
+
+_MESSAGE_ID = (Scope.SYSTEM, "messageid")
+OUTAGE = timedelta(days=3)
+"""What a source is to outlast without losing messages to its dead-letter queue."""
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield sources that give up early, and targets that accept duplicates, drop copies, or take smaller messages."""
+    for task in network.tasks:
+        yield from _attempts(network, task)
+        topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
+        yield from _order(topic, None, network.label(task.source), network.place(task, "source"))
+        for branch in task.branches():
+            connection, target = network.connection(branch.target.connection), branch.target
+            taker = network.entities.taker(connection, target)
+            if taker is not None:
+                place = network.place(task, branch.path)
+                if branch.route.via == "sdk":  # a binding cannot set an id
+                    yield from _duplicates(network, task, branch, taker, place)
+                yield from _sizes(network, task, branch, taker, place)
+                queue = network.entities.queue(connection, target.queue)
+                yield from _order(network.entities.topic(connection, target.topic), queue, network.label(target), place)
+
+
+def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
+    source = task.source
+    deliverer = network.entities.deliverer(network.connection(source.connection), source)
+    if deliverer is None or source.dead_letter:
+        return
+    lock, hold = deliverer.lock_duration, max(task.limits.hold, deliverer.lock_duration)
+    # With `dispatch: single` the host renews, and knows its own sessions.
+    is_ambiguous = source.sessions and task.levers.dispatch == "batch" and _session_functions(network) > 1
+    lasts = deliverer.max_delivery_count * (lock if is_ambiguous else hold)
+    if lasts < OUTAGE:
+        count = f"{deliverer.max_delivery_count} deliveries of {lock if is_ambiguous else hold}"
+        yield Finding(checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
+
+
+def _order(topic: Topic | None, queue: Queue | None, label: str, place: str) -> Iterator[Finding]:
+    """Yield what keeps no order: the *topic* of a source or target, or a target that is a *queue* and forwards."""
+    if topic is not None and not topic.support_ordering:
+        yield Finding(checks.NO_SUPPORT_ORDERING, place, f"{topic.name}, the topic of {label}, has no SupportOrdering")
+    if queue is not None and queue.forward_to is not None:
+        yield Finding(checks.FORWARDED, place, f"{label} forwards to {queue.forward_to}")
+
+
+def _session_functions(network: Network) -> int:
+    sources = [*(each.source for each in network.tasks), *(each.source for each in network.configuration.taps)]
+    return sum(each.sessions for each in sources)
+
+
+def _duplicates(
+    network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str
+) -> Iterator[Finding]:
+    target, action = network.label(branch.target), branch.route.action
+    if not taker.requires_duplicate_detection:
+        yield Finding(checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
+        return
+    if taker.enable_partitioning:
+        yield Finding(checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
+    window = taker.duplicate_detection_history_time_window
+    if network.target_node(branch.target) == network.source_node(task.source) and not _sets_id(action):
+        seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"
+        yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
+    deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
+    # A dead-letter queue does not limit the number of deliveries.
+    if deliverer is not None and not task.source.dead_letter:
+        horizon = deliverer.lock_duration * min(deliverer.max_delivery_count, ceil(OUTAGE / task.limits.hold))
+        if window < horizon:
+            seen = f"{target} remembers an id for {window}, {network.label(task.source)} redelivers for up to {horizon}"
+            yield Finding(checks.SHORT_DUPLICATE_WINDOW, place, seen)
+
+
+def _sizes(network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str) -> Iterator[Finding]:
+    here = network.connection(task.source.connection)
+    target_namespace = network.entities.namespace(network.connection(branch.target.connection))
+    home = network.entities.namespace(here)
+    source = network.entities.queue(here, task.source.queue) or network.entities.topic(here, task.source.topic)
+    if home is None or target_namespace is None or source is None:
+        return
+    largest, taken = (
+        source.max_message_size or home.max_message_size,
+        taker.max_message_size or target_namespace.max_message_size,
+    )
+    if taken < largest:
+        seen = f"accepts {taken} bytes, {network.label(task.source)} up to {largest}"
+        yield Finding(checks.SMALLER_MESSAGES, place, seen)
+
+
+def _sets_id(action: str | None) -> bool:
+    return action is not None and any(key_of(each.property) == _MESSAGE_ID for each in parse_action(action).statements)

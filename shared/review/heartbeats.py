@@ -1,0 +1,70 @@
+"""Checks that heartbeats are delivered to their task, and to no application."""
+
+from collections.abc import Iterator
+
+from shared.message.arrival import Arrival, Origin
+from shared.message.heartbeat import ENTITY, Heartbeat
+from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
+from shared.review import checks
+from shared.review.entities import Subscription
+from shared.review.findings import Finding
+from shared.review.network import Network
+from shared.rules import RuleSet
+from shared.tasks.heartbeats import heartbeat_targets, heartbeat_topics
+from shared.tasks.models import Source, TaskFile
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield the subscriptions that select heartbeats and should not, or the reverse, and what is missing for them."""
+    for task in network.tasks:
+        if task.heartbeat is not None:
+            yield from _missing(network, task)
+            yield from _not_taken(network, task)
+    sources = [each.source for each in network.tasks] + [each.source for each in network.configuration.taps]
+    read = {_key(network, each) for each in sources}
+    for alias, topic, name in heartbeat_topics(network.tasks):
+        known = network.entities.topic(network.connection(alias), topic)
+        task = next(each for each in network.tasks if each.task == name)
+        for subscription in known.subscriptions if known is not None else ():
+            key = network.connection(alias).key, topic.lower(), subscription.name.lower()
+            if key not in read and any(_selects(subscription, each) for each in _samples(name)):
+                seen = f"{network.configuration.site(alias)}/{topic}: {subscription.name} selects heartbeats"
+                yield Finding(checks.HEARTBEAT_NOT_HIDDEN, network.place(task, "heartbeat"), seen)
+
+
+def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
+    for target in dict.fromkeys(heartbeat_targets(task)):
+        connection = network.connection(target.connection)
+        if target.entity != ENTITY or network.entities.namespace(connection) is None:
+            continue
+        if network.entities.topic(connection, target.topic) is None and (
+            network.entities.hub(connection, target.hub) is None
+        ):
+            seen = f"{network.configuration.site(target.connection)} has no {target.kind} {ENTITY}"
+            yield Finding(checks.ENTITY_MISSING, network.place(task, "heartbeat"), seen)
+
+
+def _not_taken(network: Network, task: TaskFile) -> Iterator[Finding]:
+    subscription = network.entities.subscription(network.connection(task.source.connection), task.source)
+    sent = _samples(task.task)[0]
+    if subscription is not None and not _selects(subscription, sent):
+        seen = f"{network.label(task.source)} does not select them"
+        yield Finding(checks.HEARTBEAT_NOT_TAKEN, network.place(task, "heartbeat"), seen)
+
+
+def _samples(task: str) -> tuple[Message, Message]:
+    """Return a heartbeat as it is sent to the source, and as it is sent to the target."""
+    heartbeat = Heartbeat(task, 0, 0)
+    return heartbeat.to_source(has_session=True), heartbeat.to_target(Arrival(Origin("site", "")))
+
+
+def _selects(subscription: Subscription, message: Message) -> bool:
+    selection = RuleSet(subscription.rules).select(RuleProperties(message))
+    return selection.is_selected_as_is or bool(selection.changed)
+
+
+def _key(network: Network, source: Source) -> tuple[str, str, str] | None:
+    if source.topic is None or source.dead_letter:
+        return None
+    return network.connection(source.connection).key, source.topic.lower(), (source.subscription or "").lower()

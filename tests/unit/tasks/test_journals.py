@@ -1,0 +1,205 @@
+"""journal.yaml and taps: what is accepted, and the problems reported for the rest."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.assembly.journals import Journals, actions_of
+from shared.clock import ManualClock
+from shared.errors import ConfigError
+from shared.journal.blob import BlobSink
+from shared.journal.event_hub import EventHubSink
+from shared.journal.log import LogJournal
+from shared.journal.task import TaskJournal
+from shared.tasks.files import load
+
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+east: {kind: service-bus, setting: EAST}
+hub: {kind: event-hubs, setting: HUB}
+"""
+TASK = """
+task: copy
+source:
+  connection: west
+  topic: orders
+  subscription: replication
+  rule: {filter: "replication IS NULL", action: "SET replication = 1"}
+routes: [{action: "SET sys.Label = 'x'", target: {connection: east, topic: orders}}]
+"""
+BLOB = "blob: {setting: JOURNAL}"
+STORAGE = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=YWJj;EndpointSuffix=core.windows.net"
+
+
+def tap(source: str, **options: str) -> str:
+    text = ", ".join(f"{name}: {value}" for name, value in ({"of": "copy", "side": "target"} | options).items())
+    return f"task: watch\nsource: {source}\ntap: {{{text}}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Any]:
+    def write(*documents: str, journal: str | None = BLOB, connections: str = CONNECTIONS) -> Path:
+        (tmp_path / "tasks").mkdir()
+        (tmp_path / "connections.yaml").write_text(connections)
+        (tmp_path / "tasks" / "all.yaml").write_text("\n---\n".join(documents))
+        if journal is not None:
+            (tmp_path / "journal.yaml").write_text(journal)
+        return tmp_path
+
+    return write
+
+
+def problems(folder: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(folder)
+    return [f"{each.path.rpartition('/')[2]}: {each.problem}" for each in caught.value.problems]
+
+
+WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {filter: 'replication is null'}}"
+EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
+
+
+def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable[..., Any]) -> None:
+    west = tap(WEST_JOURNAL, side="source").replace("watch", "watch-west")
+    configuration = load(folder(TASK, tap(EAST_JOURNAL), west))
+    assert [each.task for each in configuration.tasks] == ["copy"]
+    assert [each.task for each in configuration.taps] == ["watch", "watch-west"]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (tap(EAST_JOURNAL, of="other"), "all.yaml: document 2: tap.of: unknown task 'other'"),
+        (
+            tap("{connection: west, topic: orders, subscription: journal}"),
+            "all.yaml: document 2: source: is not what 'copy' sends to",
+        ),
+        (tap(EAST_JOURNAL, side="source"), "all.yaml: document 2: source: is not what 'copy' receives from"),
+        (
+            tap("{connection: west, topic: orders, subscription: replication}", side="source"),
+            "all.yaml: document 2: source: drains the entity of 'copy', and each would receive only some of",
+        ),
+        (
+            tap("{connection: west, topic: orders, subscription: journal}", side="source"),
+            "all.yaml: document 2: source.rule: its rule selects 1 = 1, 'copy' selects replication IS NULL; a message",
+        ),
+        (
+            tap("{connection: east, queue: orders}"),
+            "all.yaml: document 2: drains a queue and would take messages from its consumer, expected tap.peek",
+        ),
+        (
+            tap("{connection: hub, hub: h}", peek='"* * * * * *"'),
+            "all.yaml: document 2: has tap.peek for a hub, expected a separate consumer group instead",
+        ),
+        (tap(EAST_JOURNAL) + "routes: []\n", "all.yaml: document 2: routes: unknown key"),
+        (tap("{connection: nowhere, queue: q}"), "all.yaml: document 2: source.connection: unknown connection"),
+        (
+            tap(EAST_JOURNAL).replace("watch", "copy"),
+            "all.yaml: document 2: task: 'copy' is already the name of a task in",
+        ),
+    ],
+)
+def test_invalid_tap_is_reported(folder: Callable[..., Any], document: str, expected: str) -> None:
+    assert any(each.startswith(expected) for each in problems(folder(TASK, document)))
+
+
+def test_peek_at_the_source_does_not_compete_with_the_task(folder: Callable[..., Any]) -> None:
+    source = "{connection: west, topic: orders, subscription: replication}"
+    configuration = load(folder(TASK, tap(source, side="source", peek='"0 * * * * *"')))
+    assert configuration.taps[0].tap.peek == "0 * * * * *"
+
+
+@pytest.mark.parametrize(
+    ("journal", "expected"),
+    [
+        ("blob: {setting: JOURNAL}\nevent_hub: {connection: hub, hub: j}", "journal.yaml: expected one of blob and"),
+        ("blob: {setting: JOURNAL, container: No_Name}", "journal.yaml: blob.container: "),
+        ("event_hub: {connection: west, hub: j}", "journal.yaml: event_hub.connection: 'west' is of kind service-bus"),
+        ("event_hub: {connection: gone, hub: j}", "journal.yaml: event_hub.connection: unknown connection 'gone'"),
+        ("blobs: {}", "journal.yaml: blobs: unknown key"),
+    ],
+)
+def test_invalid_journal_is_reported(folder: Callable[..., Any], journal: str, expected: str) -> None:
+    assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
+
+
+def test_single_dispatch_needs_a_journal_that_no_binding_writes(folder: Callable[..., Any]) -> None:
+    (problem,) = problems(folder(TASK + "dispatch: single\n", journal="event_hub: {connection: hub, hub: j}"))
+    assert problem.startswith("all.yaml: dispatch: is `single`, but the journal is in an event hub")
+
+
+def test_single_dispatch_without_a_journal_may_stand_beside_one_in_a_hub(folder: Callable[..., Any]) -> None:
+    journal = "event_hub: {connection: hub, hub: j}"
+    (task,) = load(folder(TASK + "dispatch: single\njournal: off\n", journal=journal)).tasks
+    assert task.dispatch == "single"
+
+
+def test_taps_need_a_journal_and_a_peek_needs_a_blob_journal(folder: Callable[..., Any]) -> None:
+    assert problems(folder(TASK, tap(EAST_JOURNAL), journal=None)) == [
+        "all.yaml: document 2: there is no journal to write to"
+    ]
+
+
+def test_peek_needs_a_journal_that_stores_its_position(folder: Callable[..., Any]) -> None:
+    written = folder(TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"'), journal="event_hub: {connection: hub, hub: j}")
+    (problem,) = problems(written)
+    assert problem.startswith("all.yaml: document 2: tap.peek: peeks, but a journal in an event hub")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "the app setting is missing"),
+        ({"JOURNAL": "nonsense"}, "the app setting is not a connection string of a storage account"),
+    ],
+)
+def test_the_setting_of_the_journal_is_checked_at_the_start(
+    folder: Callable[..., Any], settings: dict[str, str], expected: str
+) -> None:
+    configuration = load(folder(TASK))
+    with pytest.raises(ConfigError) as caught:
+        Journals(configuration, settings)
+    assert [(each.path, each.problem) for each in caught.value.problems] == [
+        ("journal.yaml: blob: app setting JOURNAL", expected)
+    ]
+
+
+def test_each_task_has_its_configured_journal(folder: Callable[..., Any]) -> None:
+    others = [TASK.replace("task: copy", f"task: {name}\njournal: {word}") for name, word in [("b", "best_effort")]]
+    configuration = load(folder(TASK, *others, TASK.replace("task: copy", "task: c\njournal: off")))
+    journals = Journals(configuration, {"JOURNAL": STORAGE})
+    required, best_effort, off = (journals.of(file) for file in configuration.tasks)
+    assert isinstance(required, TaskJournal)
+    assert isinstance(best_effort, TaskJournal)
+    assert (required._is_required, best_effort._is_required) == (True, False)
+    assert required._sink is best_effort._sink
+    assert isinstance(required._sink, BlobSink)
+    assert type(off) is LogJournal
+
+
+def test_without_journal_yaml_the_log_is_the_journal(folder: Callable[..., Any]) -> None:
+    configuration = load(folder(TASK, journal=None))
+    journals = Journals(configuration, {})
+    assert type(journals.of(configuration.tasks[0])) is LogJournal
+    assert journals.binding() is None
+
+
+def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder: Callable[..., Any]) -> None:
+    (file,) = load(folder(TASK)).tasks
+    assert [str(action) for action in actions_of(file)] == ["SET replication = 1", "SET sys.Label = 'x'"]
+
+
+def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder: Callable[..., Any]) -> None:
+    configuration = load(folder(TASK, tap(EAST_JOURNAL), journal="event_hub: {connection: hub, hub: j}"))
+    journals = Journals(configuration, {"HUB": "x"})
+    binding = journals.binding()
+    assert binding is not None
+    assert isinstance(binding.sink, EventHubSink)
+    assert (binding.hub, binding.setting) == ("j", "HUB")
+    # A process that takes the place of another one counts its batches from 1 as well.
+    restarted = Journals(configuration, {"HUB": "x"}, ManualClock(datetime(2030, 1, 1, tzinfo=UTC))).binding()
+    assert restarted is not None
+    assert restarted.sink.instance != binding.sink.instance
