@@ -18,7 +18,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check simulate spark bench bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock broker-wheel clean installed packages java
+.PHONY: help demo sbom test test-fast check simulate spark bench reference site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock broker-wheel clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -90,12 +90,19 @@ format: $(command) ## rewrite the sources as the formatter and the linter want t
 	$(python) -m ruff check --fix
 
 lock: $(command) ## write the lock files after a change to a requirements file
-	for file in requirements requirements-dev jobs/reconcile/requirements .github/requirements tests/jobs/requirements-spark-4.2 \
+	for file in requirements requirements-dev jobs/reconcile/requirements tools/site/requirements .github/requirements tests/jobs/requirements-spark-4.2 \
 	  tests/jobs/requirements-spark-3.5; do \
 	  case $$file in *-3.5) version=3.11 ;; *) version=3.13 ;; esac; \
 	  $(python) -m uv pip compile --quiet --universal --generate-hashes --python-version $$version --no-header \
 	    --output-file $$file.lock $$file.txt || exit 1; \
 	done
+
+reference: $(command) ## the pages and schemas that are made from models, docstrings and golden cases
+	$(python) -m tools.reference
+
+site: build/site-packages/packages-installed ## build/site: the documentation as a site that opens from the disk, with all links checked
+	build/site-packages/bin/python tools/site/navigation.py build/site-pages
+	NO_MKDOCS_2_WARNING=1 build/site-packages/bin/mkdocs build --strict --config-file tools/site/mkdocs.yml
 
 sbom: $(command) ## build/sbom.json: the packages of the deployed app with versions and hashes, as CycloneDX
 	@mkdir -p build
@@ -131,6 +138,11 @@ $(compiled): $(command)
 build/spark-%/packages-installed: tests/jobs/requirements-spark-%.lock
 	@interpreter=$$(tools/find-python $(if $(filter 3.5,$*),3.11)) && "$$interpreter" -m venv --clear build/spark-$*
 	@build/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $<
+	@touch $@
+
+build/site-packages/packages-installed: tools/site/requirements.lock
+	@interpreter=$$(tools/find-python) && "$$interpreter" -m venv --clear build/site-packages
+	@build/site-packages/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $<
 	@touch $@
 
 $(node_packages): package.json package-lock.json

@@ -99,7 +99,7 @@ CASES = (
 )
 
 # US dollars for a million executions beyond the free grant, East US, as quoted from Microsoft's price page in May 2025
-# (modal.com/blog/azure-function-pricing-guide). The time for which an instance runs costs extra: docs/operations.md.
+# (modal.com/blog/azure-function-pricing-guide). The time for which an instance runs costs extra: docs/tuning.md.
 PER_MILLION = {"Flex": 0.40, "Consumption": 0.20}
 _INVOCATIONS = re.compile(r"(\d+) invocations$")
 _STOP_SECONDS = 20.0

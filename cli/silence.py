@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 from shared.errors import ConfigError, Problem
 
-_SETTING = "BUSWAY_SILENCE_SECONDS"
-_FIRST_SECONDS = 2.0
+SETTING = "BUSWAY_SILENCE_SECONDS"
+FIRST_SECONDS = 2.0
 _NEXT_SECONDS = 5.0
 
 _subject = ""
@@ -39,12 +39,12 @@ def broken_silence(command: Callable[[], str | None]) -> Iterator[None]:
 
 
 def _seconds() -> float:
-    text = os.environ.get(_SETTING)
+    text = os.environ.get(SETTING)
     try:
-        return _FIRST_SECONDS if text is None else max(float(text), 0.0)
+        return FIRST_SECONDS if text is None else max(float(text), 0.0)
     except ValueError as error:
         hint = "expected the seconds of silence after which a command says what it waits for"
-        raise ConfigError([Problem(_SETTING, f"got {text!r}", hint)]) from error
+        raise ConfigError([Problem(SETTING, f"got {text!r}", hint)]) from error
 
 
 class _Listener:

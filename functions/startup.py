@@ -25,7 +25,7 @@ _TAKES_LARGE_INVOCATIONS = (4, 40, 2)
 _WORKER_VERSION = "proxy_worker.version"
 PROBLEM = "busway-problem"
 # They load Azure Monitor's distribution into the worker (azure-functions-python-worker pull request 1509).
-_SECOND_TELEMETRY = ("PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY", "PYTHON_ENABLE_OPENTELEMETRY")
+SECOND_TELEMETRY = ("PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY", "PYTHON_ENABLE_OPENTELEMETRY")
 _ON = {"1", "true"}
 # Azure/azure-functions-host issue 9669.
 _PROCESSES = "FUNCTIONS_WORKER_PROCESS_COUNT"
@@ -62,7 +62,7 @@ def warnings(settings: Mapping[str, str], modules: Mapping[str, ModuleType] | No
     module = (sys.modules if modules is None else modules).get(_WORKER_VERSION)
     of_worker = None if module is None else worker_problem(str(getattr(module, "VERSION", "")))
     found = [] if of_worker is None else [of_worker]
-    for name in _SECOND_TELEMETRY:
+    for name in SECOND_TELEMETRY:
         if settings.get(name, "").lower() in _ON:
             hint = "remove it; BUSWAY_TELEMETRY is the app's own telemetry"
             found.append(Problem(name, "makes the worker send logs a second time and set its own providers", hint))

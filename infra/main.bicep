@@ -150,7 +150,7 @@ param alerts bool = true
 param alertThresholds thresholdsType = {}
 
 @description('Address of the page with the runbook, which each alert names.')
-param runbooks string = 'docs/operations.md'
+param runbooks string = 'docs/runbook.md'
 
 @description('Resource ids of the action groups that alerts notify; without one, alerts are only shown in the portal.')
 param actionGroupIds string[] = []

@@ -1,4 +1,4 @@
-// The parameters of a deployment; main.bicep and docs/azure.md describe all of them. `busway package` writes what the first
+// The parameters of a deployment; main.bicep and docs/azure-options.md describe all of them. `busway package` writes what the first
 // two lines name.
 using '../build/infra/main.bicep'
 

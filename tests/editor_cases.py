@@ -14,8 +14,8 @@ from shared.line.task import Task
 from shared.tasks.files import load
 from shared.tasks.models import TaskFile
 from shared.testing import NOW
-from tests.editors_page import case_of
 from tests.golden.test_tasks import Play, settings_of, written
+from tools.reference.golden_example import case_of
 
 
 class Case(NamedTuple):

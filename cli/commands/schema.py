@@ -1,38 +1,64 @@
-"""`busway schema`: the JSON schemas of task files and of the status."""
+"""`busway schema`: the JSON schemas of the files in the configuration folder, and of the status."""
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 
 def schema(
     what: Annotated[
-        Literal["tasks", "status"], typer.Argument(help="Task files, or the output of `busway status --json`.")
-    ] = "tasks",
+        Literal["task", "connections", "journal", "topology", "failover", "status"],
+        typer.Argument(help="The file in the configuration folder, or the output of `busway status --json`."),
+    ] = "task",
 ) -> None:
     """
-    Print the JSON schema of task files, or of the status.
+    Print the JSON schema of a file in the configuration folder, or of the status.
 
-    config/task.schema.json holds it for your editor: a task file that begins with the line
-    `# yaml-language-server: $schema=../task.schema.json` is completed and checked as you type. After a change to
-    shared/tasks/models.py, run: busway schema > config/task.schema.json
-
-    docs/status.schema.json holds the one of the status and of the other answers of the dashboard. After a change, run:
-    busway schema status > docs/status.schema.json
+    The configuration folder holds them for your text editor: a file that begins with a line such as
+    `# yaml-language-server: $schema=../task.schema.json` is completed and checked as you type. After an upgrade, write
+    each again: busway schema connections > config/connections.schema.json
     """
-    print(text() if what == "tasks" else status_text(), end="")
+    print(text(what), end="")
 
 
-def text() -> str:
-    """Return the content of config/task.schema.json."""
-    from shared.tasks.journal_models import file_schema
-
-    return _text(file_schema())
+FILES = ("task", "connections", "journal", "topology", "failover")
 
 
-def status_text() -> str:
-    """Return the content of docs/status.schema.json."""
+def text(what: str) -> str:
+    """Return the schema of a file, or of the status."""
+    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_content(what)}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _content(what: str) -> dict[str, Any]:
+    match what:
+        case "status":
+            return _status()
+        case "task":
+            from shared.tasks.journal_models import file_schema
+
+            return file_schema()
+        case "connections":
+            from shared.tasks.files import connections_schema
+
+            return connections_schema()
+        case "journal":
+            from shared.tasks.journal_models import JournalFile
+
+            return JournalFile.model_json_schema()
+        case "topology":
+            from shared.tasks.topology import Topology
+
+            return Topology.model_json_schema()
+        case "failover":
+            from shared.tasks.failover import FailoverFile
+
+            return FailoverFile.model_json_schema()
+    raise ValueError(f"{what}: there is no such schema")
+
+
+def _status() -> dict[str, Any]:
     import msgspec
 
     from shared.journal.trace_document import MessageTrace
@@ -42,9 +68,4 @@ def status_text() -> str:
     answers = (Status, History, DeadLetterReport, LetterList, LetterDetail, MessageTrace, ResendOrder, ResendStep)
     schemas, components = msgspec.json.schema_components(answers, ref_template="#/$defs/{name}")
     title = "The status of an app, and what else its dashboard reads and sends"
-    return _text({"title": title, "anyOf": list(schemas), "$defs": components})
-
-
-def _text(content: dict[str, object]) -> str:
-    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **content}
-    return json.dumps(document, indent=2) + "\n"
+    return {"title": title, "anyOf": list(schemas), "$defs": components}

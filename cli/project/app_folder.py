@@ -19,9 +19,11 @@ from shared.tasks.files import JOURNAL
 VERSION_FILE = ".busway-version"
 # In the app, where `shared.assembly.status` reads it.
 _APP_VERSION_FILE = "busway-version"
-JOURNAL_TEXT = """\
+SCHEMA_LINE = "# yaml-language-server: $schema="
+JOURNAL_TEXT = f"""\
+{SCHEMA_LINE}journal.schema.json
 # The storage account of the app setting JOURNAL, which `busway start` and the templates set, has the journal.
-blob: {setting: JOURNAL, container: journal}
+blob: {{setting: JOURNAL, container: journal}}
 """
 TASKS_FILE = "tasks.json"
 _CODE = ("functions", "shared")

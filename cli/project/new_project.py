@@ -7,7 +7,8 @@ from pathlib import Path
 
 import typer
 
-from cli.project.app_folder import JOURNAL_TEXT, VERSION_FILE
+from cli.commands.schema import FILES, text
+from cli.project.app_folder import JOURNAL_TEXT, SCHEMA_LINE, VERSION_FILE
 from cli.stack import ROOT
 from shared.errors import ConfigError, Problem
 from shared.tasks.files import JOURNAL
@@ -35,6 +36,11 @@ def write_project(folder: Path, example: str) -> None:
 
 def _write(folder: Path, example: str) -> None:
     shutil.copytree(_EXAMPLES / example, folder / "config")
+    for path in (folder / "config").rglob("*.yaml"):
+        # An example is two folders below the schemas, a project's configuration is beside them.
+        path.write_text(path.read_text().replace(f"{SCHEMA_LINE}../../", SCHEMA_LINE, 1))
+    for what in FILES:
+        (folder / "config" / f"{what}.schema.json").write_text(text(what))
     if not (folder / "config" / JOURNAL).exists():
         (folder / "config" / JOURNAL).write_text(JOURNAL_TEXT)
     shutil.copy(ROOT / "host.json", folder)

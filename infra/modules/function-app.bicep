@@ -1,5 +1,5 @@
 // The Function app: on Flex Consumption, which scales each function by itself, or on a Premium plan, whose instances all
-// functions share. docs/azure.md compares them. The app's own identity has access to storage and telemetry.
+// functions share. docs/azure-options.md compares them. The app's own identity has access to storage and telemetry.
 
 @description('Name of the Function app.')
 param name string

@@ -20,9 +20,7 @@ def silence(client: ContainerClient, prefix: str, now: datetime) -> str | None:
     try:
         written = client.get_blob_client(name).get_blob_properties().last_modified
     except ResourceNotFoundError:
-        return "the timer of the app has not run yet; docs/operations.md, Alert: timer-silent"
+        return "the timer of the app has not run yet; docs/runbook.md, Alert: timer-silent"
     if now - written <= SILENT_AFTER:
         return None
-    return (
-        f"the timer of the app has not run since {written:%Y-%m-%d %H:%M} UTC; docs/operations.md, Alert: timer-silent"
-    )
+    return f"the timer of the app has not run since {written:%Y-%m-%d %H:%M} UTC; docs/runbook.md, Alert: timer-silent"

@@ -53,6 +53,8 @@ class ChainedProperty(Strict):
     """A sequence of the messages with the same value of an application property."""
 
     property: str = Field(min_length=1)
+    """Application property whose value names the sequence."""
+    """Application property whose value names the sequence."""
 
 
 class ChainOptions(Strict):

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
 from shared.clock import Clock
 from shared.durations import written
@@ -38,6 +38,9 @@ DURATION_PATTERN = r"^([0-9]+([.][0-9]+)? ?(ms|[smhdwSMHDW])|[Pp].+)$"
 """That of a duration in JSON schemas, for editors."""
 AS_WRITTEN = BeforeValidator(_as_written, json_schema_input_type=Annotated[str, Field(pattern=DURATION_PATTERN)])
 """Lets a duration be written as people do: 80ms, 5m, 2h, or ISO 8601."""
+
+Off = Annotated[Literal[False], WithJsonSchema({"enum": ["off", False]})]
+"""The word `off`: a boolean in the YAML of Busway, and a text in that of most editors, which follow YAML 1.2."""
 
 
 class TaskFacts(NamedTuple):

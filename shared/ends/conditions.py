@@ -1,5 +1,5 @@
 """
-The errors that the services return, and Busway's reaction: one table for all outputs, shown in docs/operations.md.
+The errors that the services return, and Busway's reaction: one table for all outputs, shown in docs/runbook.md.
 
 Sources: Microsoft Learn, "AMQP 1.0 in Service Bus: error conditions" and "Service Bus throttling"; the SDKs' own maps.
 The texts were seen in Azure/azure-sdk-for-python issues 19376 and 23487, for .NET 10266, in Azure/azure-service-bus

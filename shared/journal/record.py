@@ -1,8 +1,8 @@
 """
 The journal's record: the fields of a line of a journal.
 
-Each field has its JSON form, its type in Parquet and Spark, and whether it may be missing; docs/journal.md says what it
-means. A field without a value is left out. Optional fields may be added; any other change needs a new VERSION.
+Each field has its JSON form, its type in Parquet and Spark, and whether it may be missing; docs/journal-records.md says
+what it means. A field without a value is left out. Optional fields may be added; any other change needs a new VERSION.
 """
 
 from collections.abc import Mapping

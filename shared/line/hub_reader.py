@@ -2,9 +2,9 @@
 Reads a hub without the host, for events that Azure's host cannot pass to a function.
 
 The host decodes each event with .NET and fails at binary keys and headers of Kafka producers, at lists with null and
-others (docs/mapping.md): the event's partition stops. Here the bytes go from the link to the line. The checkpoint moves
-on after the line has the outcome of a batch, as the host's does. Only one reader per partition is connected: it opens
-its link with the host's epoch, which disconnects others.
+others (docs/hub-sources.md): the event's partition stops. Here the bytes go from the link to the line. The checkpoint
+moves on after the line has the outcome of a batch, as the host's does. Only one reader per partition is connected: it
+opens its link with the host's epoch, which disconnects others.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ An `Item` (`shared.line.item`) is one received message, or one of its parts afte
 7. A failed or refused item leaves the source only through `SET_ASIDE`, after the reject limit has counted it.
 8. At the end of a batch every item that has no result is left at the source, and will be delivered again.
 
-`python -m shared.line.states` prints the table. `docs/specs/line.md` shows it.
+`python -m shared.line.states` prints the table. `docs/contribute/line.md` shows it.
 """
 
 from enum import StrEnum

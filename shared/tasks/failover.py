@@ -25,28 +25,36 @@ class Site(Strict):
     """A site: the connection to inspect it, and the name that an alias in DNS points to."""
 
     connection: str
+    """Alias of the connection with which `busway failover` looks into the site."""
     name: HostName | None = None
+    """Host name to which an alias in DNS points."""
 
 
 class ZoneFile(Strict):
     """A DNS zone in a master file, which your name server serves; relative paths start at failover.yaml."""
 
     file: FilePath
+    """Path of the master file."""
     origin: HostName
+    """Name of the zone."""
 
 
 class AzureDns(Strict):
     """A zone of Azure DNS."""
 
     subscription: Annotated[str, Field(min_length=1)]
+    """Id of the subscription."""
     resource_group: Annotated[str, Field(min_length=1)]
+    """Name of the resource group."""
     zone: HostName
+    """Name of the zone."""
 
 
 class EndpointFile(Strict):
     """The endpoint document in a file; it is signed if an app setting contains a private key."""
 
     file: FilePath
+    """Path of the document."""
     key_setting: Annotated[str, Field(pattern=SETTING)] | None = None
     """Name of the app setting with the private key, Ed25519 in PEM."""
     key_id: Annotated[str, Field(min_length=1)] | None = None
@@ -65,7 +73,9 @@ class FailoverFile(Strict):
     """The content of failover.yaml."""
 
     primary: Annotated[str, Field(pattern=SITE)]
+    """The site that applications use normally."""
     sites: Annotated[dict[Annotated[str, Field(pattern=SITE)], Site], Field(min_length=2)]
+    """The sites by their name."""
     entities: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     """Entities that must be empty at a site before it becomes secondary: QUEUE or TOPIC/Subscriptions/NAME."""
     aliases: dict[Annotated[str, Field(pattern=f"^({SEND}|{RECEIVE})$")], HostName] = Field(default_factory=dict)
@@ -73,8 +83,11 @@ class FailoverFile(Strict):
     prefix: str = "_azure_servicebus._amqp"
     """Prefix of the names of the SRV records."""
     zone: ZoneFile | None = None
+    """A master file that has the aliases."""
     azure_dns: AzureDns | None = None
+    """A zone of Azure DNS that has the aliases."""
     endpoints: EndpointFile | None = None
+    """A document that clients read, in place of DNS."""
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:

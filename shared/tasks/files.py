@@ -5,8 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from shared.editors.options import FOLDER
 from shared.ends.kind import Holds, Kind
@@ -203,6 +204,11 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
                 continue
             connections[alias] = _validated(Connection, options, f"{place}: {alias}", problems)
     return connections
+
+
+def connections_schema() -> dict[str, Any]:
+    """Return the JSON schema of connections.yaml."""
+    return TypeAdapter(dict[Annotated[str, Field(pattern=SITE)], Connection]).json_schema()
 
 
 def _reader_problems(

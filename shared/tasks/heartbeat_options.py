@@ -13,7 +13,7 @@ class HeartbeatOptions(Strict):
     """A message that the app sends through each route of the task to see it arrive; docs/heartbeats.md."""
 
     every: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(hours=1)), AS_WRITTEN]
-    """Time from one to the next, such as 1m."""
+    """Time from one to the next: 5s to 1h."""
     visible: bool = False
     """
     Whether all who read a source hub, or a target queue or hub, may see heartbeats. Without it a hub cannot be the

@@ -21,27 +21,34 @@ class BlobJournal(Strict):
     setting: Annotated[str, Field(pattern=SETTING)]
     """Name of the app setting: NAME with a connection string, or NAME__blobServiceUri with the blob endpoint."""
     container: Annotated[str, Field(pattern=CONTAINER)] = "journal"
+    """Name of the container."""
 
 
 class CapturedJournal(BlobJournal):
     """The container that Capture writes to; the app does not use it, `busway reconcile` does."""
 
     container: Annotated[str, Field(pattern=CONTAINER)] = "journal-capture"
+    """Name of the container."""
 
 
 class EventHubJournal(Strict):
     """An event hub with Capture."""
 
     connection: str
+    """Alias of a connection of kind event-hubs."""
     hub: str
+    """Name of the event hub."""
     capture: CapturedJournal | None = None
+    """Where Capture writes the events; needed to reconcile."""
 
 
 class JournalFile(Strict):
     """The place of the journal of all tasks; exactly one."""
 
     blob: BlobJournal | None = None
+    """A journal in append blobs."""
     event_hub: EventHubJournal | None = None
+    """A journal in an event hub."""
     removed_taps: tuple[Annotated[str, Field(pattern=r"^[^=]+=[^=/]+/.+$")], ...] = ()
     """Taps that were removed on purpose, as TASK=TARGET; only `busway reconcile` reads them."""
 
@@ -76,6 +83,7 @@ class TapFile(Strict):
     source: Source
     """The queue to peek at, or a subscription or consumer group that nothing else reads."""
     tap: Tap
+    """What the tap observes."""
 
     def functions(self) -> list[str]:
         """Return the name of the tap's function."""

@@ -1,11 +1,11 @@
 """How long messages live, how far they go, and when a task stops or stops waiting."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from shared.editors.options import AS_WRITTEN, Strict
+from shared.editors.options import AS_WRITTEN, Off, Strict
 from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
 from shared.line.task import DEFAULT_REJECTS_IN_A_ROW
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS
@@ -23,13 +23,14 @@ class LoopPrevention(Strict):
     """Loop prevention: a message is never sent to a site on its repl-path."""
 
     max_hops: Annotated[int, Field(ge=1)] = DEFAULT_MAX_HOPS
+    """Sites that a message may pass through."""
 
 
 class Limits(Strict):
     """The limits at which a task stops or stops waiting."""
 
     rejects_in_a_row: Annotated[
-        Annotated[Literal[False], Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
+        Annotated[Off, Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
         Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
     ] = DEFAULT_REJECTS_IN_A_ROW
     """
@@ -41,10 +42,10 @@ class Limits(Strict):
         timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60)), AS_WRITTEN
     ] = timedelta(seconds=DEFAULT_SECONDS)
     """
-    Processor time that an editor may take for each 256 KiB of a message, such as 500ms or PT0.5S; one that
-    takes longer is rejected. A `python` editor has ten times as long, by the clock.
+    Processor time that an editor may take for each 256 KiB of a message: 10ms to 60s; one that takes
+    longer is rejected. A `python` editor has ten times as long, by the clock.
     """
     rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Messages per second that each instance sends at most, all lanes together; by default as many as it can."""
     hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD), AS_WRITTEN] = DEFAULT_HOLD
-    """How long a delivery waits for its targets; must stay below the timeout in host.json."""
+    """How long a delivery waits for its targets: 1s to 50m, and 5m below the timeout in host.json."""

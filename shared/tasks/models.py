@@ -12,15 +12,17 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    JsonValue,
     Tag,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from shared.durations import written
-from shared.editors.options import ActionText, FilterText, Strict
+from shared.editors.options import ActionText, FilterText, Off, Strict
 from shared.ends.kind import Kind
 from shared.ends.registry import kind, kinds, names
 from shared.line.text_form import Encoding
@@ -38,12 +40,17 @@ _JOINING = frozenset(("batch", "deduplicate"))
 """The editors that join messages."""
 
 
+def _with_kinds(schema: dict[str, JsonValue]) -> None:
+    schema["enum"] = [found.name for found in kinds()]
+
+
 class Connection(Strict):
     """A namespace or broker: its kind, and the app setting or the secret with its address and credentials."""
 
-    kind: str
+    kind: Annotated[str, Field(json_schema_extra=_with_kinds)]
     """
-    `amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST.
+    `service-bus`, `event-hubs`: namespaces; the setting is a connection string, or NAME__fullyQualifiedNamespace a host
+    name. `amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST.
     `storage-queue`: the queues of a storage account; the setting is a connection string, or NAME__queueServiceUri an
     address such as https://ACCOUNT.queue.core.windows.net. `event-grid`: a topic, or the topics of a namespace; the
     setting is Endpoint=https://…;SharedAccessKey=KEY, or NAME__topicEndpointUri an address.
@@ -51,7 +58,7 @@ class Connection(Strict):
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret with the connection string for sending; sources are opened with the app setting."""
     setting: Annotated[str | None, Field(pattern=SETTING, validate_default=True)] = None
-    """Name of the app setting: NAME contains a connection string, or NAME__fullyQualifiedNamespace a host name."""
+    """Name of the app setting with the address and credentials; `kind` says what is in it."""
     site: Annotated[str, Field(pattern=SITE)] | None = None
     """Short name of the site on repl-path; by default the alias of the connection."""
     headers: Literal["text", "amqp"] | None = None
@@ -101,19 +108,26 @@ class Rule(Strict):
     """A rule of the source subscription, which the broker runs; declared so that it can be checked and deployed."""
 
     filter: FilterText
+    """SQL filter: the messages that the subscription gets."""
     action: ActionText | None = None
+    """SQL action on them, such as `SET replication = 1`."""
 
 
 class Source(Strict):
     """Where messages come from: a queue, a topic's subscription, or an event hub."""
 
     connection: str
+    """Alias of the connection."""
     queue: str | None = None
+    """Name of the queue; with `dead_letter`, the queue whose dead letters are taken."""
     topic: str | None = None
+    """Name of the topic, together with `subscription`."""
     subscription: str | None = None
+    """Name of the subscription, which nothing else reads."""
     webhook: Annotated[str, Field(pattern=NAME)] | None = None
     """For a connection of kind event-grid: the name of the topic; its events are taken at /api/events/NAME."""
     hub: str | None = None
+    """Name of the event hub."""
     consumer_group: str | None = None
     """Consumer group of the hub; by default $Default. Two tasks must not use the same one."""
     partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
@@ -129,6 +143,7 @@ class Source(Strict):
     sessions: bool = False
     """Whether the queue or subscription requires sessions, whose order is then kept."""
     rule: Rule | None = None
+    """The rule that the subscription has."""
     form: Annotated[Literal["message", "envelope"], Field(alias="from")] = "message"
     """`envelope`: each message holds messages that a route with `via: binding` has sent; they are taken out of it."""
     encoding: Encoding | None = None
@@ -203,8 +218,11 @@ class TaskFile(Strict):
     task: Annotated[str, Field(pattern=NAME)]
     """Name of the task, which is also the function's name."""
     source: Source
+    """Where the messages come from."""
     editors: Annotated[tuple[EditorStep, ...], Field(strict=False)] = ()
+    """Editors, in the order in which they run."""
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
+    """Routes, of which the first whose `when` is true takes a message."""
     rejects: Target | None = None
     """Target of rejected messages; required for hubs and dead-letter sub-queues, which have no dead-letter queue."""
     lanes: Annotated[int, Field(ge=1, le=MOST_LANES)] = 1
@@ -224,14 +242,18 @@ class TaskFile(Strict):
         Discriminator(_kind_of),
         BeforeValidator(_no_bare_life),
     ] = "keep"
+    """Time to live of the copy: as sent (`keep`), less the time that has passed (`remaining`), or `{stamp: 2m}`."""
     loop_prevention: Annotated[
-        Annotated[Literal[False], Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)
+        Annotated[Off, Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)
     ] = LoopPrevention()
     """`off` also sends messages to sites on their repl-path."""
     limits: Limits = Limits()
+    """When the task stops or stops waiting."""
     heartbeat: HeartbeatOptions | None = None
     """Sends a message through each route every so often, to see it arrive; by default none."""
-    journal: Literal["required", "best_effort", False] = "required"
+    journal: Annotated[
+        Literal["required", "best_effort", False], WithJsonSchema({"enum": ["required", "best_effort", "off", False]})
+    ] = "required"
     """Whether a batch fails if the journal in `journal.yaml` is unavailable; `off` writes no journal."""
 
     @model_validator(mode="after")

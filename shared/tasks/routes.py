@@ -17,9 +17,13 @@ class Target(Strict):
     """Where messages are sent: a queue, a topic, an event hub, or an address of another broker."""
 
     connection: str
+    """Alias of the connection."""
     queue: str | None = None
+    """Name of the queue."""
     topic: str | None = None
+    """Name of the topic."""
     hub: str | None = None
+    """Name of the event hub."""
     address: str | None = None
     """For a connection of kind amqp: the address as the broker expects it, such as /queues/orders of RabbitMQ 4."""
     partition: Literal["keep"] | PartitionId | None = None
@@ -68,7 +72,9 @@ class Route(Strict):
     ]
     """One target, or a list: each gets every message of the route, and has results, retries and an order of its own."""
     when: FilterText | None = None
+    """SQL filter; without it the route takes every message."""
     action: ActionText | None = None
+    """SQL action on the copy, such as `SET lane = 'express'`."""
     via: Literal["sdk", "binding"] = "sdk"
     """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
     body_only: bool = False

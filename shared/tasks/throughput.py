@@ -33,10 +33,10 @@ class Levers(NamedTuple):
 
 
 class Throughput(Strict):
-    """What decides how the messages of a task are taken; docs/operations.md has the rule."""
+    """What decides how the messages of a task are taken; docs/tuning.md has the rule."""
 
     round_trip: Annotated[timedelta, Field(strict=False, ge=timedelta(0), le=timedelta(seconds=10)), AS_WRITTEN]
-    """The round trip from the app to its farthest target, such as 80ms."""
+    """The round trip from the app to its farthest target, such as 80ms; at most 10s."""
     sessions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """How many sessions have messages at a time; needed if the source has sessions."""
     plan: Literal["flex-consumption", "premium", "dedicated"] = "flex-consumption"

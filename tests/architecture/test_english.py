@@ -1,4 +1,4 @@
-"""The check of plain English (tools/check-english) finds the words that docs/english.md lists."""
+"""The check of plain English (tools/check-english) finds the words that docs/contribute/english.md lists."""
 
 import runpy
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CHECK = runpy.run_path(str(ROOT / "tools" / "check-english"))
-RULES = CHECK["rules"]((ROOT / "docs" / "english.md").read_text(encoding="utf-8"))
+RULES = CHECK["rules"]((ROOT / "docs" / "contribute" / "english.md").read_text(encoding="utf-8"))
 
 
 def findings(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""docs/patterns.md and docs/output-bindings.md: the files and commands that they show."""
+"""docs/patterns/ and the pages of other ends: the files and commands that they show."""
 
 import os
 import re
@@ -10,10 +10,11 @@ from pathlib import Path
 from cli.stack import PACKAGES
 from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
-PAGE = "".join(
-    (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
-    for page in ("patterns", "output-bindings", "amqp", "kafka", "storage-queues", "event-grid")
-)
+_OF_ENDS = [
+    ROOT / f"docs/{page}.md"
+    for page in ("output-bindings", "amqp", "kafka", "from-kafka", "storage-queues", "event-grid")
+]
+PAGE = "".join(page.read_text(encoding="utf-8") for page in (*sorted((ROOT / "docs/patterns").glob("*.md")), *_OF_ENDS))
 FOLDERS = sorted(path for path in (ROOT / "config/examples").iterdir() if path.is_dir())
 SHOWN = dict(re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", PAGE, re.DOTALL))
 RUNS: list[tuple[str, str, str]] = re.findall(

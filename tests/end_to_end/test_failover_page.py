@@ -1,4 +1,4 @@
-"""docs/failover.md: its commands print what it says, its example runs, its report is one that the drill prints."""
+"""docs/failover.md, docs/failover-clients.md: what commands print, the example, the drill's report."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from shared.clock import SystemClock
 from shared.tasks.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
 
-PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8")
+PAGE = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in ("failover", "failover-clients"))
 ((EXAMPLE,),) = (re.findall(r"<!-- file: example -->\n```python\n(.*?)```\n", PAGE, re.DOTALL),)
 ((PATTERN, COMMANDS, PRINTED),) = re.findall(
     r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL

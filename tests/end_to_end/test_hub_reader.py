@@ -29,7 +29,7 @@ source: {connection: plant, hub: Raw, reader: app}
 routes: [{target: {connection: office, hub: raw PARTITION}}]
 rejects: {connection: plant, hub: rejected}
 """
-# Of each, Azure's host fails at one of its steps (docs/mapping.md).
+# Of each, Azure's host fails at one of its steps (docs/hub-sources.md).
 POISON: list[dict[str, Any]] = [
     {"annotations": {b"x-opt-kafka-key": b"press-7"}},
     {"annotations": {b"x-opt-kafka-key": b"press-7"}, "application_properties": {"header": b"\xff"}},

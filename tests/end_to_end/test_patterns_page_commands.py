@@ -1,4 +1,4 @@
-"""The commands of docs/patterns.md, docs/amqp.md and docs/kafka.md; `test_slow_pages` runs those of other patterns."""
+"""The commands of docs/patterns/, docs/amqp.md and docs/kafka.md; `test_slow_pages` runs those of other patterns."""
 
 from pathlib import Path
 

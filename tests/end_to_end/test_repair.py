@@ -273,7 +273,7 @@ def test_an_event_is_found_among_the_retained_events_of_its_hub(site: Site) -> N
 
 
 def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_hand(site: Site) -> None:
-    """docs/mapping.md, "Poison for the host"."""
+    """docs/hub-sources.md, "Poison for the host"."""
     with EventHubProducerClient.from_connection_string(site.settings["WEST"], eventhub_name="telemetry") as producer:
         batch = producer.create_batch(partition_id="0")
         batch.add(AmqpAnnotatedMessage(value_body=["before", None], properties={"message_id": "poison"}))

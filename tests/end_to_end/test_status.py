@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from busway_broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
-from cli.commands.schema import status_text
+from cli.commands.schema import text
 from cli.main import app
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
@@ -191,7 +191,7 @@ def test_a_storage_account_that_is_down_leaves_the_backlogs_known(site: Site) ->
 
 def test_the_function_serves_what_the_command_prints_and_changes_nothing(site: Site) -> None:
     site.until(lambda found: found["payments"]["state"] == "held")
-    validator = Draft202012Validator(json.loads(status_text()))
+    validator = Draft202012Validator(json.loads(text("status")))
     for path in ("/json", "/history?hours=1"):
         with site.get(path) as answer:
             assert answer.headers["Cache-Control"] == "no-store"

@@ -152,7 +152,7 @@ def test_the_hourly_job_says_that_the_timer_of_the_app_stands_still(containers: 
     """FN13: timers may stop for good, and all other watchers hang on them."""
     _, results = containers
     now = datetime.now(UTC)
-    assert silence(results, "", now) == "the timer of the app has not run yet; docs/operations.md, Alert: timer-silent"
+    assert silence(results, "", now) == "the timer of the app has not run yet; docs/runbook.md, Alert: timer-silent"
     results.upload_blob(MARK, b"{}")
     assert silence(results, "", now + 44 * MINUTE) is None
     said = silence(results, "", now + 47 * MINUTE)

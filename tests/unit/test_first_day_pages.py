@@ -9,8 +9,10 @@ import pytest
 from shared.status.heartbeats import patience_of
 
 ROOT = Path(__file__).parents[2]
-AZURE, OPERATIONS, TROUBLESHOOTING = (f"docs/{name}.md" for name in ("azure", "operations", "troubleshooting"))
-CHECKLIST, RECONCILIATION = "docs/azure-checklist.md", "docs/reconciliation.md"
+AZURE, OPTIONS, TUNING, RUNBOOK, TROUBLESHOOTING = (
+    f"docs/{name}.md" for name in ("azure", "azure-options", "tuning", "runbook", "troubleshooting")
+)
+CHECKLIST, RECONCILIATION = "docs/contribute/azure-checklist.md", "docs/reconciliation.md"
 
 
 def text_of(file: str) -> str:
@@ -20,25 +22,25 @@ def text_of(file: str) -> str:
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        (AZURE, "`scaleByBacklog`"),
-        (OPERATIONS, "adds one\n  instance at a time"),
+        (OPTIONS, "`scaleByBacklog`"),
+        (TUNING, "adds one instance at a time"),
         ("docs/capacity.md", "`scaleByBacklog`"),
         ("docs/smoke.md", "three minutes"),
         (AZURE, "Flex Consumption has no log stream"),
         (TROUBLESHOOTING, 'operation_Name == "busway-problem"'),
         (AZURE, "docker build --platform linux/amd64"),
         (AZURE, "az provider register"),
-        (AZURE, "*Contributor* may not write: deploy as *Owner* or *User Access Administrator*"),
-        (AZURE, "Each deployment sets `capacity` again"),
-        (AZURE, "NAT gateway"),
-        (AZURE, "| the timer | 43,200 runs"),
-        (AZURE, "| hours | 720 runs"),
-        (AZURE, "some regions refuse fewer than 40"),
-        (OPERATIONS, "### Alert: timer-silent"),
+        (OPTIONS, "*Contributor* may not write: deploy as *Owner* or *User Access Administrator*"),
+        (OPTIONS, "Each deployment sets `capacity` again"),
+        (OPTIONS, "NAT gateway"),
+        (OPTIONS, "| the timer | 43,200 runs"),
+        (OPTIONS, "| hours | 720 runs"),
+        (OPTIONS, "some regions refuse fewer than 40"),
+        (RUNBOOK, "### Alert: timer-silent"),
         (TROUBLESHOOTING, "`WarmUp` only"),
         (TROUBLESHOOTING, "This request is not authorized"),
-        (OPERATIONS, "`[4.38.0, 4.39.0)`"),
-        (AZURE, "`pairedRegion`"),
+        (TUNING, "`[4.38.0, 4.39.0)`"),
+        (OPTIONS, "`pairedRegion`"),
         ("docs/amqp.md", "`keys: true`"),
         (RECONCILIATION, "Databricks takes no zip as a library"),
         (RECONCILIATION, "None of them has a schedule or an identity"),
@@ -54,10 +56,10 @@ def test_the_page_says_so(file: str, text: str) -> None:
     ("text", "files"),
     [
         # No such command of the Azure CLI.
-        ("functionapp list-instances", [AZURE, CHECKLIST, OPERATIONS, "docs/first-hour.md"]),
+        ("functionapp list-instances", [AZURE, OPTIONS, CHECKLIST, RUNBOOK, "docs/first-hour.md"]),
         # Flex Consumption has none.
-        ("Log stream", [AZURE, CHECKLIST, OPERATIONS, TROUBLESHOOTING]),
-        ("AzureWebJobs.orders", [OPERATIONS]),
+        ("Log stream", [AZURE, OPTIONS, CHECKLIST, RUNBOOK, TROUBLESHOOTING]),
+        ("AzureWebJobs.orders", [RUNBOOK]),
         ("zip -r", [RECONCILIATION]),
         ("the zip as a library", [RECONCILIATION]),
         # Its sends hang; 2.0.1 does not.
@@ -69,7 +71,7 @@ def test_the_page_says_it_no_more(text: str, files: list[str]) -> None:
 
 
 def test_the_costs_add_up() -> None:
-    table = text_of(AZURE).partition("| what | quantity | USD |")[2].partition("\n\n")[0]
+    table = text_of(OPTIONS).partition("| what | quantity | USD |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (?P<what>[^|]+) \|.*\| (?P<usd>[\d.]+) \|$", table, re.MULTILINE)
     together = re.search(r"\| \*\*together\*\* \| \| \*\*(\d+)\*\* \|", table)
     assert together is not None
@@ -79,7 +81,7 @@ def test_the_costs_add_up() -> None:
 
 def test_as_many_alerts_are_paid_for_as_are_deployed() -> None:
     alerts = len(re.findall(r"^- name:", text_of("infra/modules/alerts.yaml"), re.MULTILINE))
-    assert re.search(rf"\| alerts \| {alerts} . 1\.50 \| {alerts * 1.5:.2f} \|", text_of(AZURE))
+    assert re.search(rf"\| alerts \| {alerts} . 1\.50 \| {alerts * 1.5:.2f} \|", text_of(OPTIONS))
 
 
 def test_every_provider_that_the_template_uses_is_registered() -> None:
@@ -103,5 +105,5 @@ def test_a_heartbeat_is_not_missed_while_an_app_at_zero_may_still_take_it(every:
 def test_the_range_of_bundles_is_the_one_that_the_page_explains() -> None:
     """FN22: it moves by itself."""
     version = json.loads(text_of("host.json"))["extensionBundle"]["version"]
-    assert f"| `extensionBundle` | `{version}` |" in text_of(OPERATIONS)
-    assert "moves by itself" in text_of(OPERATIONS)
+    assert f"| `extensionBundle` | `{version}` |" in text_of(TUNING)
+    assert "moves by itself" in text_of(TUNING)

@@ -1,4 +1,4 @@
-"""docs/seeds.md: every statement has a page and a test that exist, or the reason why it is not kept."""
+"""docs/contribute/seeds.md: every statement has a page and a test that exist, or the reason why it is not kept."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/seeds.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/contribute/seeds.md").read_text(encoding="utf-8")
 _NOT, _SHORTEST_REASON = "Not: ", 20
 
 

@@ -1,7 +1,7 @@
 """
 The verdicts: each message gets one, the most severe that applies, and a list of all findings that apply.
 
-docs/reconciliation.md defines each verdict.
+docs/verdicts.md defines each verdict.
 """
 
 from collections.abc import Callable

@@ -111,9 +111,7 @@ _OF_PROBLEMS = {
 
 def advice_on(kind: Kind, summary: Summary) -> Advice:
     """Return the advice on *kind*, with the names of the run of *summary* and of the first message in its command."""
-    found = _OF_MESSAGES.get(
-        kind.verdict, Advice("docs/reconciliation.md explains this kind.", "List the messages.", _LIST)
-    )
+    found = _OF_MESSAGES.get(kind.verdict, Advice("docs/verdicts.md explains this kind.", "List the messages.", _LIST))
     first: Mapping[str, object] = kind.findings[0].row if kind.findings else {}
     entity = f"{first.get('src_site', 'SITE')}/{first.get('src_entity', 'ENTITY')}"
     table = summary.tables["explained" if kind.verdict == UNDECIDED else "findings"]

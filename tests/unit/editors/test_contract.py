@@ -1,5 +1,5 @@
 """
-Every editor meets docs/specs/editor.md, checked with its golden case.
+Every editor meets docs/contribute/editor.md, checked with its golden case.
 
 The tests use the last task of the case that has the editor, with its settings and files, and the messages that the case
 first delivers to it. If these come from another task, that task processes them first.
@@ -32,8 +32,8 @@ from shared.protocols import BatchEditor
 from shared.tasks.steps import STEPS
 from shared.testing import NOW, edited, message
 from tests.editor_cases import Case, assembled_task, prepared
-from tests.editors_page import case_of
 from tests.messages import delivered
+from tools.reference.golden_example import case_of
 
 # Editors that set ids, set keys, or draw something new each time: content keys, and the nonce of ECDSA.
 GIVES_IDS = {"split", "batch"}

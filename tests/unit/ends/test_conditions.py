@@ -1,4 +1,4 @@
-"""The table of conditions: every output follows it, and docs/operations.md shows it."""
+"""The table of conditions: every output follows it, and docs/runbook.md shows it."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from shared.ends.conditions import (
 )
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 
-PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 
 @pytest.mark.parametrize("row", REACTIONS, ids=lambda row: row.name)

@@ -296,7 +296,7 @@ def _charts() -> Sequence[tuple[str, str]]:
 
 
 def test_every_alert_has_a_runbook_entry_that_starts_with_a_command() -> None:
-    page = (ROOT / "docs/operations.md").read_text()
+    page = (ROOT / "docs/runbook.md").read_text()
     sections = {
         re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-"): text.strip()
         for title, text in re.findall(r"^##+ (.+)\n((?:(?!^##).*\n?)*)", page, re.MULTILINE)

@@ -434,7 +434,7 @@ def test_the_alerts_and_the_workbook_are_deployed_unless_switched_off(predicted:
     assert kusto.run(of_status, {}) == []
     assert len(kusto.run(of_status, {"AppMetrics": [{"Name": "busway.task.state"}]})) == 1
     assert criterion["dimensions"] == [{"name": "Task", "operator": "Include", "values": ["*"]}]
-    assert lag["actions"]["customProperties"] == {"runbook": "docs/operations.md#alert-lag"}
+    assert lag["actions"]["customProperties"] == {"runbook": "docs/runbook.md#alert-lag"}
     assert (lag["autoMitigate"], night["autoMitigate"], night["muteActionsDuration"]) == (True, False, "PT30M")
     (criterion,) = status["criteria"]["allOf"]
     assert (criterion["timeAggregation"], criterion["operator"], criterion["threshold"]) == ("Count", "LessThan", 1)

@@ -141,7 +141,7 @@ def test_the_page_has_the_table_that_the_module_prints() -> None:
     ).stdout
     assert printed.splitlines() == lines()
     assert max(map(len, lines())) <= 80
-    assert f"```text\n{printed}```\n" in (ROOT / "docs/specs/line.md").read_text(encoding="utf-8")
+    assert f"```text\n{printed}```\n" in (ROOT / "docs/contribute/line.md").read_text(encoding="utf-8")
 
 
 def test_only_the_methods_of_an_item_change_its_state() -> None:

@@ -1,0 +1,1 @@
+"""The generator of the reference: pages and schemas from models, docstrings and golden cases."""
