@@ -1,5 +1,5 @@
 """
-All checks of a review, with severity, meaning and remedy; docs/checks.md shows this table.
+All checks of a review, with severity, meaning and remedy; docs/reference/checks.md shows this table.
 
 An error is certain to make messages loop, get lost or stay behind, whatever they contain; everything else is a warning.
 """

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cli.commands.schema import FILES, text
 from tools.reference.app_settings import settings_page
+from tools.reference.check_page import check_page
 from tools.reference.editor_pages import editor_pages
 from tools.reference.file_pages import file_pages, index
 
@@ -22,6 +23,7 @@ def _files() -> Iterator[tuple[Path, str]]:
     yield from ((EDITORS / name, page) for name, page in editor_pages())
     yield from ((FOLDER / name, page) for name, page in file_pages())
     yield FOLDER / "settings.md", settings_page()
+    yield FOLDER / "checks.md", check_page()
     yield FOLDER / "README.md", index()
     yield ROOT / "docs/status.schema.json", text("status")
     yield from ((ROOT / f"config/{what}.schema.json", text(what)) for what in FILES)

@@ -310,16 +310,6 @@ def test_every_check_is_found_in_a_golden_set_or_here() -> None:
     ] == []
 
 
-def test_the_page_of_checks_lists_them_all() -> None:
-    page = (ROOT / "docs/checks.md").read_text(encoding="utf-8")
-    rows = [
-        f"| `{check.name}` | {check.severity} | {check.meaning} | {check.remedy[0].upper()}{check.remedy[1:]}. | "
-        f"{'`--entities`' if check.needs_entities else 'task files'} |"
-        for check in CHECKS
-    ]
-    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
-
-
 def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found: Callable[..., Any]) -> None:
     findings = found(
         task("telemetry", "{connection: hubs, hub: telemetry}", to("north")),
