@@ -10,6 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 python := .venv/bin/python
 python_packages := .venv/packages-installed
 command := .venv/command-installed
+distributions := . ./broker ./clients ./jobs/reconcile
 compiled := .venv/modules-compiled
 node_packages := node_modules/.package-lock.json
 
@@ -18,7 +19,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check simulate spark bench reference site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock broker-wheel clean installed packages java
+.PHONY: help demo sbom test test-fast check simulate spark bench reference site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -109,25 +110,26 @@ sbom: $(command) ## build/sbom.json: the packages of the deployed app with versi
 	PYTHONWARNINGS=ignore $(python) -m uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock \
 	  --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
 
-broker-wheel: $(command) ## build/broker: the wheel of busway-broker
-	$(python) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/broker ./broker
+wheels: $(command) ## build/wheels: busway, busway-broker, busway-clients and busway-reconcile
+	rm -rf build/wheels
+	$(python) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir build/wheels $(distributions)
 
 clean: ## remove everything that was installed or built
-	rm -rf .venv node_modules build busway.egg-info */build */*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv node_modules build */build */*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 installed: $(command) $(node_packages)
 
 packages: installed ## all packages and, if Java is installed, an archive of Spark's classes: busway reconcile then starts faster
-	@if tools/check-java 2>/dev/null; then $(python) -m jobs.reconcile.archive_classes; fi
+	@if tools/check-java 2>/dev/null; then $(python) -m busway_reconcile.archive_classes; fi
 
 $(python_packages): .python-version requirements-dev.lock
 	@interpreter=$$(tools/find-python) && echo "Installing Python packages into .venv" && "$$interpreter" -m venv --clear .venv
 	@$(python) -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
-$(command): $(python_packages) pyproject.toml broker/pyproject.toml clients/pyproject.toml
-	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable broker --editable clients
+$(command): $(python_packages) $(distributions:%=%/pyproject.toml)
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(distributions:%=--editable %)
 	@touch $@
 
 # Once, by one process: six would compile the same modules at the same time.

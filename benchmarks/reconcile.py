@@ -43,7 +43,7 @@ def run_job(folder: Path, *, memory: str = "4g", hour: int | None = None, contin
     out = folder / "out"
     if not continues:
         shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "jobs.reconcile", "--journal", str(folder / "journal"), "--out", str(out)]
+    command = [sys.executable, "-m", "busway_reconcile", "--journal", str(folder / "journal"), "--out", str(out)]
     options = ["--grace-minutes", "60", "--memory", memory, "--now", f"{START + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"]
     scratch = {"SPARK_LOCAL_DIRS": str(folder / "scratch")}
     started = time.monotonic()

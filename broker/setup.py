@@ -16,7 +16,7 @@ CARRIED = ("__init__.py", "amqp/**/*.py", "rules/**/*.py", "clock.py", "duration
 IMPORT = re.compile(r"^(\s*from )(?=shared[ .])", re.MULTILINE)
 
 
-class BuildPackage(build_py):  # type: ignore[misc]  # setuptools has no types
+class BuildPackage(build_py):
     """Copies the package and what it shares; an editable install uses both where they are."""
 
     def run(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from jobs.reconcile.report.trace import moment, trace
+from busway_reconcile.report.trace import moment, trace
 from shared.journal.hops import Hop
 from shared.journal.record import Record
 from shared.printable import printable

@@ -74,14 +74,14 @@ def journal_files(journal: str | None, folder: Path, hours: Sequence[str]) -> li
 
 def files_downloaded_before(journal: str | None, folder: Path, hours: Sequence[str]) -> list[Path]:
     """Return the files of *hours* that earlier commands have downloaded, for when the container gives no answer."""
-    from jobs.reconcile.read.staging import container
+    from busway_reconcile.read.staging import container
     from shared.journal.search import files_in
 
     return files_in(_folder_of(*container(*journal_at(journal, folder))), hours)
 
 
 def _downloaded(address: str, storage: str | None, hours: Sequence[str]) -> Path:
-    from jobs.reconcile.read.staging import JournalUnreachable, container, stage
+    from busway_reconcile.read.staging import JournalUnreachable, container, stage
 
     client, prefix = container(address, storage, **_PATIENCE)
     os.umask(0o077)  # the files name messages

@@ -8,12 +8,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from busway import ROOT
 from cli.commands.broker import DEFAULT_ADMIN_PORT
 from cli.entities import beside, entities_of, settings_of
 from cli.files import free_folder
 from cli.host_file import host_file_above
 from cli.signals import run_until_signalled
-from cli.stack import ROOT, Replacements, Stack, running_stack
+from cli.stack import Replacements, Stack, running_stack
 from cli.topology.deployment import storage_settings
 from shared.ends.kind import Holds
 from shared.ends.namespace import ADMINISTRATION_SUFFIX

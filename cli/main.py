@@ -150,9 +150,9 @@ Every file in `config/tasks` is a replication task and becomes one Azure Functio
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        from importlib.metadata import version
+        from cli.version import build
 
-        typer.echo(f"busway {version('busway')}")
+        typer.echo(f"busway {build()}")
         raise typer.Exit
 
 

@@ -9,18 +9,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.stack import ROOT
+from busway import IS_CHECKOUT, PACKAGES
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.private_file import PRIVATE_UMASK, open_private
 
 _JAVA = 17
+_INSTALL = "pip install -r jobs/reconcile/requirements.txt" if IS_CHECKOUT else "pip install 'busway[night]'"
 _EXIT_CODES = (0, 1, 2)
 
 
 def check_spark() -> None:
     """Raise ConfigError with every package and program that the job needs and this machine lacks."""
     problems = [
-        Problem(package, "is not installed", "pip install -r jobs/reconcile/requirements.txt")
+        Problem(package, "is not installed", _INSTALL)
         for package in ("pyspark", "jinja2")
         if importlib.util.find_spec(package) is None
     ]
@@ -42,7 +43,7 @@ def check_spark() -> None:
 
 
 def run_job(
-    journal: str, out: Path, options: Sequence[str], storage: str | None = None, *, program: str = "jobs.reconcile"
+    journal: str, out: Path, options: Sequence[str], storage: str | None = None, *, program: str = "busway_reconcile"
 ) -> int:
     """
     Run the job in a process of its own, which prints its progress, and return its exit code.
@@ -56,7 +57,7 @@ def run_job(
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": os.pathsep.join([PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]),
         # In the environment, because other users can read the command line.
         **({} if storage is None else {"BUSWAY_JOURNAL_STORAGE": storage}),
     }

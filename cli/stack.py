@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import os
 import re
-import shutil
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
@@ -14,21 +12,16 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from busway import PACKAGES, ROOT
 from cli.children import Child
 from cli.concurrency import beside, together
+from cli.node_packages import node_modules
 from shared.ends.namespace import ADMINISTRATION_SUFFIX
-from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from cli.local_services.event_grid import EventGrid
 
-ROOT = Path(__file__).parents[1]
-"""The repository, which is the function app's folder too."""
-
-PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "broker"), str(ROOT / "clients")))
-"""PYTHONPATH with which a child process finds the repository's packages, installed or not."""
-
-_AZURITE = Path("node_modules/azurite/dist/src/azurite.js")
+_AZURITE = Path("azurite/dist/src/azurite.js")
 _READY_SECONDS = 60.0
 # Azurite's account, which is documented and never changes.
 _ACCOUNT = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # noqa: E501
@@ -92,7 +85,7 @@ async def running_stack(
     *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
     absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
     *storage* Azurite keeps its data in memory. With topics to replace, a Kafka cluster in memory is a fourth process;
-    for webhooks an Event Grid in this process delivers its topics to the app. Raises ConfigError if a tool is missing,
+    for webhooks an Event Grid in this process delivers its topics to the app. Raises as `node_modules`, and
     ChildFailed if a process does not become ready.
     """
     replaced = replaced or Replacements()
@@ -105,10 +98,11 @@ async def running_stack(
             return child
 
         others: list[Child] = []
+        packages = {"PYTHONPATH": PACKAGES}
         azurite = await started("azurite", azurite_command, ROOT, {})
         configs = list(dict.fromkeys(namespaces.values()))
         files = [argument for config in configs for argument in ("--config", str(config.resolve()))]
-        broker = await started("broker", [*busway("broker"), *files, "--port", str(port)], ROOT, {})
+        broker = await started("broker", [*busway("broker"), *files, "--port", str(port)], ROOT, packages)
         lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
         strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         settings = {
@@ -124,14 +118,14 @@ async def running_stack(
             await asyncio.to_thread(_create_queues, storage_string, replaced.queues)
         if replaced.topics:
             names = sorted({each for found in replaced.topics.values() for each in found})
-            kafka = await started("kafka", [sys.executable, "-m", "cli.local_services.kafka", *names], ROOT, {})
+            kafka = await started("kafka", [sys.executable, "-m", "cli.local_services.kafka", *names], ROOT, packages)
             (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
             settings |= dict.fromkeys(replaced.topics, line[1])
             others.append(kafka)
         grids = {setting: await ends.enter_async_context(_event_grid()) for setting in replaced.webhooks}
         settings |= {setting: grid.setting() for setting, grid in grids.items()}
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
-        environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
+        environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, **packages}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
         ports = [] if port else ["--http-port", "0"]
@@ -153,30 +147,15 @@ def amqp_url(connection_string: str) -> str:
     return f"amqp://{user}:{password}@{parts['Endpoint'].removeprefix('sb://').rstrip('/')}"
 
 
-def missing_tools() -> list[Problem]:
-    """Return a problem for each missing tool that `make` would have installed."""
-    problems = []
-    if shutil.which("node") is None:
-        problems.append(
-            Problem("node", "is not installed", "Azurite needs Node.js 20 or later, see https://nodejs.org")
-        )
-    if not (ROOT / _AZURITE).exists():
-        problems.append(Problem(str(ROOT / "node_modules"), "Azurite is not installed", "npm ci --ignore-scripts"))
-    return problems
-
-
 def busway(command: str) -> list[str]:
     """Return how a command is started as a process."""
     return [sys.executable, "-m", "cli", command]
 
 
 def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
-    problems = missing_tools()
-    if problems:
-        raise ConfigError(problems)
     keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
     ports = [] if use_default_ports else [f"--{service.lower()}Port=0" for service in _SERVICES]
-    return ["node", str(ROOT / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
+    return ["node", str(node_modules() / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
 
 
 def _event_grid() -> "EventGrid":

@@ -37,5 +37,5 @@ def nightly_duties(settings: NightlySettings, telemetry: NightTelemetry, losses:
         nightly = Duty(NAME, spaced(look, _QUARTER_OF_AN_HOUR))
     else:
         nightly = Duty(NAME, look, settings.schedule)
-    # The hourly job, which is no timer of the app, looks at its age: jobs/reconcile/timer_mark.py.
+    # The hourly job, which is no timer of the app, looks at its age: jobs/reconcile/busway_reconcile/timer_mark.py.
     return [nightly, Duty(MARK, spaced(mark, _MARK_SECONDS))]

@@ -48,4 +48,4 @@ def delete_raw(
     check_spark()
     source, storage = journal_at(journal, folder)
     options = ["--before", f"{before:%Y-%m-%d}", "--memory", memory, *["--apply"] * is_deleting]
-    raise typer.Exit(run_job(source, out, options, storage, program="jobs.reconcile.delete_raw"))
+    raise typer.Exit(run_job(source, out, options, storage, program="busway_reconcile.delete_raw"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from busway import ROOT
 from cli.concurrency import beside, together
 from cli.demo import messages
 from cli.demo.consumers import Consumers, set_aside
@@ -24,11 +25,12 @@ from cli.demo.sender import feed
 from cli.demo.template_file import read_templates
 from cli.files import free_folder
 from cli.local_app import introduction
+from cli.node_packages import node_modules
 from cli.output import console
-from cli.stack import ROOT, Stack, running_stack
+from cli.stack import Stack, running_stack
 
-LOGS = ROOT / "build/demo"
-WEBHOOKS = ROOT / "node_modules/@octokit/webhooks-examples/api.github.com/index.json"
+LOGS = Path.cwd() / "build/demo"
+WEBHOOKS = Path("@octokit/webhooks-examples/api.github.com/index.json")
 NAMESPACES = {site.upper(): ROOT / f"infra/emulators/{site}.json" for site in (WEST, EAST)}
 
 _WEBHOOKS = 2000
@@ -47,7 +49,7 @@ async def run_demo(file: Path | None, count: int | None, *, fewest: int, keep: b
     With *keep* it then runs until it is cancelled. Raises ConfigError, ChildFailed, TargetUnavailable.
     """
     if file is None:
-        templates, usual = messages.webhook_templates(WEBHOOKS), _WEBHOOKS
+        templates, usual = messages.webhook_templates(node_modules() / WEBHOOKS), _WEBHOOKS
     else:
         templates = read_templates(file)
         usual = max(len(templates), fewest)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from busway import ROOT
 from cli.output import print_problems
 from cli.spark import check_spark, run_job
-from cli.stack import ROOT
 from shared.errors import ConfigError
 from shared.stores.storage_account import container_url
 

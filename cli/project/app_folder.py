@@ -9,8 +9,8 @@ from pathlib import Path
 
 import typer
 
+from busway import ROOT
 from cli.check_folder import check_folder
-from cli.stack import ROOT
 from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
 from cli.topology.plan import load_needs
 from shared.errors import ConfigError, Problem

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
+from busway import ROOT
 from cli.commands.schema import FILES, text
 from cli.project.app_folder import JOURNAL_TEXT, SCHEMA_LINE, VERSION_FILE
-from cli.stack import ROOT
 from shared.errors import ConfigError, Problem
 from shared.tasks.files import JOURNAL
 

@@ -6,7 +6,22 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OURS = ("function_app", "functions", "shared", "cli", "host", "busway_broker", "clients", "jobs", "benchmarks", "tests")
+OURS = (
+    "function_app",
+    "functions",
+    "shared",
+    "cli",
+    "host",
+    "busway_broker",
+    "clients",
+    "busway_reconcile",
+    "benchmarks",
+    "tests",
+)
+
+
+_FOLDERS = {"busway_broker": "broker", "busway_reconcile": "jobs/reconcile"}
+"""Where the packages of distributions are."""
 
 
 def imported_names(source: str, package: str) -> set[str]:
@@ -32,7 +47,7 @@ def modules(*roots: str) -> dict[str, set[str]]:
     """Return the modules under *roots* (dotted names of packages or modules) with the names each imports."""
     found = {}
     for root in roots:
-        base = ROOT / "broker" if root.startswith("busway_broker") else ROOT
+        base = ROOT / _FOLDERS.get(root.partition(".")[0], "")
         path = base.joinpath(*root.split("."))
         for file in [path.with_suffix(".py"), *sorted(path.rglob("*.py"))]:
             if not file.is_file():

@@ -4,7 +4,7 @@ import pytest
 
 from tests.architecture.imports import OURS, ROOT, imported_names, is_standard, modules, within
 
-APP = ("function_app", "functions", "shared", "cli", "host", "busway_broker", "clients", "jobs")
+APP = ("function_app", "functions", "shared", "cli", "host", "busway_broker", "clients", "busway_reconcile")
 
 BROKER = (
     *("busway_broker", "shared.amqp", "shared.rules"),
@@ -33,7 +33,7 @@ ONLY_THERE = {
     "cbor2": ("shared.codecs",),
     "certifi": ("shared.ends",),
     "confluent_kafka": ("shared.ends.kafka.producer", "cli.local_services.kafka", "cli.kafka_consumer"),
-    "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.read.capture"),
+    "fastavro": ("shared.codecs", "shared.editors", "busway_reconcile.read.capture"),
     "google": ("shared.codecs", "host.settlement"),
     "grpc": ("functions.settlement", "host.settlement"),
     "jmespath": ("shared.editors",),
@@ -72,10 +72,10 @@ ONLY_THERE = {
         "clients",
         "host",
         "cli",
-        "jobs.reconcile.container",
-        "jobs.reconcile.lease",
-        "jobs.reconcile.timer_mark",
-        "jobs.reconcile.read.staging",
+        "busway_reconcile.container",
+        "busway_reconcile.lease",
+        "busway_reconcile.timer_mark",
+        "busway_reconcile.read.staging",
     ),
 }
 
@@ -152,7 +152,7 @@ def test_composition_root_is_above_all_and_knows_nothing_of_the_laptop() -> None
     assert not {name for name in imported if within(name, ("cli", "host", "busway_broker", "benchmarks", "tests"))}
 
 
-@pytest.mark.parametrize("root", ["clients", "jobs"])
+@pytest.mark.parametrize("root", ["clients", "busway_reconcile"])
 def test_what_runs_elsewhere_uses_nothing_of_ours(root: str) -> None:
     others = tuple(name for name in OURS if name != root)
     strays = {module: name for module, names in modules(root).items() for name in names if within(name, others)}

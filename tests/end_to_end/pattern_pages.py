@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.stack import PACKAGES
+from busway import PACKAGES
 from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
 _OF_ENDS = [

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from busway import PACKAGES
 from busway_broker.config import HubConfig, NamespaceConfig
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
 from cli.local_services.kafka import KafkaCluster
-from cli.stack import PACKAGES
 from tests.forwarding import arrived, by_key, fill, keyed, new_topic, until
 
 MESSAGES = 2_000

@@ -6,7 +6,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.session import QUICK_START, fit, local_session
+from busway_reconcile.session import QUICK_START, fit, local_session
 
 # These use the app: its packages, and syntax that is newer than the Python of Spark 3.5.
 _HAS_APP = sys.version_info >= (3, 12) and find_spec("msgspec") is not None

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import duckdb
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.compact.inputs import compact_inputs
-from jobs.reconcile.compact.markers import Hour
-from jobs.reconcile.journal.problems import Problem
-from jobs.reconcile.read.previous_run import find_previous_run
-from jobs.reconcile.read.window import closed_hours
-from jobs.reconcile.reconciliation import Result, reconcile
-from jobs.reconcile.session import Session
-from jobs.reconcile.settings import Run, Settings, Window
-from jobs.reconcile.storage import Storage
+from busway_reconcile.compact.inputs import compact_inputs
+from busway_reconcile.compact.markers import Hour
+from busway_reconcile.journal.problems import Problem
+from busway_reconcile.read.previous_run import find_previous_run
+from busway_reconcile.read.window import closed_hours
+from busway_reconcile.reconciliation import Result, reconcile
+from busway_reconcile.session import Session
+from busway_reconcile.settings import Run, Settings, Window
+from busway_reconcile.storage import Storage
 from tests.jobs.journals import START
 
 Verdicts = dict[tuple[str, int | None], str]

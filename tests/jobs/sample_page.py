@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.reconcile.judge.verdicts import FINDINGS, UNDECIDED
-from jobs.reconcile.report.finding import Finding, Kind
-from jobs.reconcile.report.page import render
-from jobs.reconcile.report.trace import Step, moment
-from jobs.reconcile.report.trend import Night, Trend
-from jobs.reconcile.settings import Window
-from jobs.reconcile.summary import Summary, TaskSummary
+from busway_reconcile.judge.verdicts import FINDINGS, UNDECIDED
+from busway_reconcile.report.finding import Finding, Kind
+from busway_reconcile.report.page import render
+from busway_reconcile.report.trace import Step, moment
+from busway_reconcile.report.trend import Night, Trend
+from busway_reconcile.settings import Window
+from busway_reconcile.summary import Summary, TaskSummary
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 RUN = Window.of_day(DAY.date()).run

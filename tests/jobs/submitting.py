@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import duckdb
 import pyspark
 
-from jobs.reconcile.summary import Summary
+from busway_reconcile.summary import Summary
 
-JOBS = Path(__file__).parents[2] / "jobs"
+JOB = Path(__file__).parents[2] / "jobs/reconcile"
 SPARK = Path(pyspark.__file__).parent
 
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -41,10 +41,10 @@ class Cluster(NamedTuple):
 def submit(folder: Path, options: Sequence[str], arguments: Sequence[str]) -> Submitted:
     """Submit the job from *folder* with the *options* of Spark and the *arguments* of the job."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.make_archive(str(folder / "jobs"), "zip", JOBS.parent, "jobs")
-    main = str(shutil.copy(JOBS / "reconcile" / "__main__.py", folder))
+    shutil.make_archive(str(folder / "busway_reconcile"), "zip", JOB, "busway_reconcile")
+    main = str(shutil.copy(JOB / "busway_reconcile/__main__.py", folder))
     command = [str(SPARK / "bin" / "spark-submit"), *options, "--conf", "spark.ui.enabled=false"]
-    command += ["--py-files", "jobs.zip", main, *arguments]
+    command += ["--py-files", "busway_reconcile.zip", main, *arguments]
     done = subprocess.run(command, cwd=folder, env=_environment(), capture_output=True, text=True, check=False)  # noqa: S603 - PySpark's own program
     return Submitted(done.returncode, done.stdout, done.stderr)
 

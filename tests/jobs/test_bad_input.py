@@ -12,12 +12,12 @@ from time import process_time
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile import __main__ as program
-from jobs.reconcile.journal.problems import EMPTY, Problem
-from jobs.reconcile.read.gzip_members import whole_members
-from jobs.reconcile.report.conclusion import conclude
-from jobs.reconcile.settings import Settings
-from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary
+from busway_reconcile import __main__ as program
+from busway_reconcile.journal.problems import EMPTY, Problem
+from busway_reconcile.read.gzip_members import whole_members
+from busway_reconcile.report.conclusion import conclude
+from busway_reconcile.settings import Settings
+from busway_reconcile.summary import COULD_NOT_DECIDE, TaskSummary
 from tests.jobs.journals import START, TASK, Journals, Record, planted
 from tests.jobs.results import inputs, kinds, run, table
 

@@ -11,12 +11,12 @@ import fastavro
 import pytest
 from azure.storage.blob import ContainerClient
 
-from jobs.reconcile.journal.hours import hour_of
-from jobs.reconcile.read.capture import CAPTURED, Kept, convert
-from jobs.reconcile.read.capture_gaps import Captured, not_captured
-from jobs.reconcile.read.files import journal_files
-from jobs.reconcile.read.staging import stage
-from jobs.reconcile.storage import StoredFile
+from busway_reconcile.journal.hours import hour_of
+from busway_reconcile.read.capture import CAPTURED, Kept, convert
+from busway_reconcile.read.capture_gaps import Captured, not_captured
+from busway_reconcile.read.files import journal_files
+from busway_reconcile.read.staging import stage
+from busway_reconcile.storage import StoredFile
 from tests.azurite import running_azurite
 from tests.jobs.journals import START, Journals
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from jobs.reconcile import class_archive
-from jobs.reconcile.archive_classes import run
-from jobs.reconcile.class_archive import archive_in_use, archive_to_write
+from busway_reconcile import class_archive
+from busway_reconcile.archive_classes import run
+from busway_reconcile.class_archive import archive_in_use, archive_to_write
 
 MAIN = "org.apache.spark.launcher.Main"
 SHARED = " source: shared objects file (top)"
@@ -110,7 +110,7 @@ def test_a_session_starts_from_the_archive_of_its_own_packages(
     assert capfd.readouterr().out == "", "an archive that exists is not written again"
     log = tmp_path / "classes.log"
     session = f"local_session(memory='1g', java_options=QUICK_START + ' -Xlog:class+load=info:file={log}')"
-    code = f"from jobs.reconcile.session import QUICK_START, local_session; {session}.range(9).count()"
+    code = f"from busway_reconcile.session import QUICK_START, local_session; {session}.range(9).count()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - ours
     assert done.stdout == ""
     assert log.read_text().count(SHARED) > 5000

@@ -12,17 +12,17 @@ from azure.storage.blob import BlobClient, ContainerClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile import delete_raw
-from jobs.reconcile.compact.hours import compact_hours, deletable_raw, update_coverage
-from jobs.reconcile.compact.inputs import compact_inputs
-from jobs.reconcile.compact.markers import Hour
-from jobs.reconcile.compact.records import compact_records
-from jobs.reconcile.compact.verification import CompactionFailed
-from jobs.reconcile.read.files import journal_files
-from jobs.reconcile.read.staging import stage
-from jobs.reconcile.session import Session
-from jobs.reconcile.settings import Run, Settings, Window
-from jobs.reconcile.storage import Storage
+from busway_reconcile import delete_raw
+from busway_reconcile.compact.hours import compact_hours, deletable_raw, update_coverage
+from busway_reconcile.compact.inputs import compact_inputs
+from busway_reconcile.compact.markers import Hour
+from busway_reconcile.compact.records import compact_records
+from busway_reconcile.compact.verification import CompactionFailed
+from busway_reconcile.read.files import journal_files
+from busway_reconcile.read.staging import stage
+from busway_reconcile.session import Session
+from busway_reconcile.settings import Run, Settings, Window
+from busway_reconcile.storage import Storage
 from tests.azurite import running_azurite
 from tests.jobs.journals import START, Journals, leave_to_spark, planted
 

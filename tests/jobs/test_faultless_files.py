@@ -14,17 +14,17 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.compact.hours import compact_hours
-from jobs.reconcile.compact.markers import Hour
-from jobs.reconcile.compact.records import compact_records
-from jobs.reconcile.journal import schema
-from jobs.reconcile.journal.schema import VALID_TIMES
-from jobs.reconcile.read import faultless_files
-from jobs.reconcile.read.faultless_files import NotFaultless, faultless_records
-from jobs.reconcile.read.files import journal_files
-from jobs.reconcile.read.records import parse_files
-from jobs.reconcile.session import Session
-from jobs.reconcile.storage import Storage
+from busway_reconcile.compact.hours import compact_hours
+from busway_reconcile.compact.markers import Hour
+from busway_reconcile.compact.records import compact_records
+from busway_reconcile.journal import schema
+from busway_reconcile.journal.schema import VALID_TIMES
+from busway_reconcile.read import faultless_files
+from busway_reconcile.read.faultless_files import NotFaultless, faultless_records
+from busway_reconcile.read.files import journal_files
+from busway_reconcile.read.records import parse_files
+from busway_reconcile.session import Session
+from busway_reconcile.storage import Storage
 from tests.jobs.journals import KINDS, START, Journals, Record, leave_to_spark, planted
 
 RECORD = Journals()

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.settings import Settings
+from busway_reconcile.settings import Settings
 from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on, us
 from tests.jobs.results import inputs, run, verdicts
 

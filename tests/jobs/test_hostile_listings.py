@@ -10,8 +10,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from jobs.reconcile.container import Results
-from jobs.reconcile.read.staging import JournalUnreachable, container, path_below, stage
+from busway_reconcile.container import Results
+from busway_reconcile.read.staging import JournalUnreachable, container, path_below, stage
 
 NOW = datetime.now(UTC)
 HTTP_TIME = f"{NOW:%a, %d %b %Y %H:%M:%S GMT}"

@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.judge.ordering import ARRIVAL, first_position, may_be_later, out_of_order
-from jobs.reconcile.judge.verdicts import FINDINGS
-from jobs.reconcile.read.due_hours import due_hours
-from jobs.reconcile.settings import Window
-from jobs.reconcile.storage import Storage
-from jobs.reconcile.summary import Summary
+from busway_reconcile.judge.ordering import ARRIVAL, first_position, may_be_later, out_of_order
+from busway_reconcile.judge.verdicts import FINDINGS
+from busway_reconcile.read.due_hours import due_hours
+from busway_reconcile.settings import Window
+from busway_reconcile.storage import Storage
+from busway_reconcile.summary import Summary
 from tests.jobs.journals import PLAIN_KINDS, START, TASK, Journals, planted
 from tests.jobs.results import Verdicts, run, table, verdicts
 

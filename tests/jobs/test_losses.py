@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.settings import Settings
+from busway_reconcile.settings import Settings
 from shared.amqp import sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.clock import ManualClock

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.reconcile.journal import schema
-from jobs.reconcile.judge.pairs import pair
-from jobs.reconcile.judge.selection import numbered_records, numbers_of
-from jobs.reconcile.settings import Settings
+from busway_reconcile.journal import schema
+from busway_reconcile.judge.pairs import pair
+from busway_reconcile.judge.selection import numbered_records, numbers_of
+from busway_reconcile.settings import Settings
 
 
 @pytest.fixture(name="records")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 FILES = sorted((Path(__file__).parents[2] / "jobs" / "reconcile").rglob("*.py"))
 JOB = [path for path in FILES if imports_spark(path)]
 NEWEST = (3, 5)
-# A method of jobs.reconcile.storage has the name of one that Spark 4 gave its frames.
+# A method of busway_reconcile.storage has the name of one that Spark 4 gave its frames.
 OUR_OWN = {"DataFrame.exists"}
 OWNERS = (Column, DataFrame, DataFrameReader, DataFrameWriter, GroupedData, SparkSession, Window, WindowSpec)
 

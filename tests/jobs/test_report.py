@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.judge.verdicts import FINDINGS, UNDECIDED
-from jobs.reconcile.reconciliation import reconcile
-from jobs.reconcile.report.finding import Kind, with_ends
-from jobs.reconcile.report.first_messages import SHOWN
-from jobs.reconcile.report.lag_chart import duration
-from jobs.reconcile.report.page import render, write_page
-from jobs.reconcile.report.repair_manifest import places, write_manifest
-from jobs.reconcile.report.trace import Step, moment
-from jobs.reconcile.report.trend import Trend
-from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.summary import Summary
+from busway_reconcile.judge.verdicts import FINDINGS, UNDECIDED
+from busway_reconcile.reconciliation import reconcile
+from busway_reconcile.report.finding import Kind, with_ends
+from busway_reconcile.report.first_messages import SHOWN
+from busway_reconcile.report.lag_chart import duration
+from busway_reconcile.report.page import render, write_page
+from busway_reconcile.report.repair_manifest import places, write_manifest
+from busway_reconcile.report.trace import Step, moment
+from busway_reconcile.report.trend import Trend
+from busway_reconcile.settings import Settings, Window
+from busway_reconcile.summary import Summary
 from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
 from tests.jobs.sample_page import sample_summary
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from jobs.reconcile import settings
-from jobs.reconcile.journal import schema
-from jobs.reconcile.settings import Settings
+from busway_reconcile import settings
+from busway_reconcile.journal import schema
+from busway_reconcile.settings import Settings
 
 pytest.importorskip("msgspec", reason="needs the packages of the app")
 record = pytest.importorskip("shared.journal.record")

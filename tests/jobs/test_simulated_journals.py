@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.reconciliation import reconcile
-from jobs.reconcile.settings import Settings, Window
+from busway_reconcile.reconciliation import reconcile
+from busway_reconcile.settings import Settings, Window
 from tests.jobs.journals import Record, write
 from tests.jobs.results import table
 from tests.simulation.history import Plan, run

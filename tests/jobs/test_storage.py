@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.storage import LocalStorage, Storage
+from busway_reconcile.storage import LocalStorage, Storage
 
 NAMES = ("a b", "100%25", "grün", "task=x", "[1]{2}*?")
 

@@ -6,9 +6,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from jobs.reconcile.compact.tap_matching import match_taps
-from jobs.reconcile.journal import schema
-from jobs.reconcile.judge.selection import RECORD
+from busway_reconcile.compact.tap_matching import match_taps
+from busway_reconcile.journal import schema
+from busway_reconcile.judge.selection import RECORD
 from tests.jobs.journals import ENTITY, START, TARGET, TASK
 
 _KINDS = {field.name: field for field in schema.compacted()}

@@ -4,16 +4,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from jobs.reconcile.journal.problems import Problem
-from jobs.reconcile.judge.tap_periods import (
+from busway_reconcile.journal.problems import Problem
+from busway_reconcile.judge.tap_periods import (
     SILENT_AFTER,
     TapPeriod,
     earlier_periods,
     observed_periods,
     task_periods,
 )
-from jobs.reconcile.judge.tasks import TaskActivity, tapped_sides
-from jobs.reconcile.settings import Settings
+from busway_reconcile.judge.tasks import TaskActivity, tapped_sides
+from busway_reconcile.settings import Settings
 from tests.jobs.journals import START, TARGET, TASK
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

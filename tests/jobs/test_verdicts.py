@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.judge.verdicts import VERDICTS
-from jobs.reconcile.reconciliation import Result
+from busway_reconcile.judge.verdicts import VERDICTS
+from busway_reconcile.reconciliation import Result
 from tests.jobs import twin
 from tests.jobs.journals import (
     KINDS,

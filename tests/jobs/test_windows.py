@@ -9,12 +9,12 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.journal.address import WrongJournal
-from jobs.reconcile.judge.renames import still_renamed
-from jobs.reconcile.reconciliation import Result
-from jobs.reconcile.report.conclusion import conclude
-from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.summary import TaskSummary
+from busway_reconcile.journal.address import WrongJournal
+from busway_reconcile.judge.renames import still_renamed
+from busway_reconcile.reconciliation import Result
+from busway_reconcile.report.conclusion import conclude
+from busway_reconcile.settings import Settings, Window
+from busway_reconcile.summary import TaskSummary
 from tests.jobs.journals import START, TASK, Journals
 from tests.jobs.results import Verdicts, inputs, kinds, run, table, verdicts
 

@@ -16,12 +16,12 @@ from confluent_kafka import Producer, TopicPartition
 from typer.testing import CliRunner
 
 import cli.kafka_consumer
+from busway import PACKAGES
 from busway_broker.admin.certificate import server_context
 from busway_broker.config import HubConfig, NamespaceConfig
 from busway_broker.thread import RunningBroker
 from cli.kafka_consumer import GroupReader
 from cli.main import app
-from cli.stack import PACKAGES
 from tests.end_to_end.tls_port import ADDRESS, TlsPort
 from tests.forwarding import arrived, by_key, fill, keyed, until
 from tests.other_brokers.kafka import Kafka

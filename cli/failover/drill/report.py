@@ -3,15 +3,15 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import typer
 from rich.table import Table
 
 from cli.failover.drill.drill import Plan, Result
 from cli.output import console
-from cli.stack import ROOT
 
-WORK = ROOT / "build/drill"
+WORK = Path.cwd() / "build/drill"
 
 
 @dataclass(frozen=True)

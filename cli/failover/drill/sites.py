@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from busway import PACKAGES, ROOT
 from cli.children import Child
-from cli.stack import PACKAGES, ROOT, busway
+from cli.stack import busway
 
 NAMES = ("west", "east")
 

@@ -85,9 +85,11 @@ def test_an_error_ends_a_command_with_a_line_for_each_problem(
     assert "Traceback" not in result.stderr
 
 
-def test_version_is_that_of_the_distribution() -> None:
+def test_version_is_that_of_the_distribution_and_names_the_commit_of_a_checkout() -> None:
     result = CliRunner().invoke(app, ["--version"])
-    assert (result.exit_code, result.output) == (0, f"busway {version('busway')}\n")
+    assert result.exit_code == 0
+    development = r"\+g[0-9a-f]{9,}" if ".dev" in version("busway") else ""
+    assert re.fullmatch(rf"busway {re.escape(version('busway'))}{development}\n", result.output)
 
 
 def test_unknown_command_suggests_a_similar_one() -> None:

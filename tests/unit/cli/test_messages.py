@@ -1,5 +1,6 @@
 from collections import Counter
 
+from busway import ROOT
 from cli.demo.demo import WEBHOOKS
 from cli.demo.messages import EAST, TYPED, WEST, Pattern, Template, samples, webhook_templates
 from cli.demo.observations import deliveries
@@ -53,7 +54,7 @@ def test_messages_carry_every_property_type() -> None:
 
 
 def test_recorded_webhooks_have_one_session_per_repository() -> None:
-    templates = webhook_templates(WEBHOOKS)
+    templates = webhook_templates(ROOT / "node_modules" / WEBHOOKS)
     assert len(templates) == 329
     assert max(len(template.body) for template in templates) > 20_000
     sessions = Counter(template.session_id for template in templates)
@@ -62,10 +63,12 @@ def test_recorded_webhooks_have_one_session_per_repository() -> None:
 
 
 def test_a_foreign_message_has_the_same_fields_as_with_the_sdk() -> None:
-    sample = next(each for each in samples(webhook_templates(WEBHOOKS), 20) if each.is_foreign)
+    sample = next(each for each in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if each.is_foreign)
     message = Message.received(encoded(sample).content, Origin(sample.site, sample.pattern))
     assert dict(message.application_properties()) == sample.properties
-    plain = next(each for each in samples(webhook_templates(WEBHOOKS), 20) if not each.is_foreign)
+    plain = next(
+        each for each in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if not each.is_foreign
+    )
     assert sdk_message(plain).message_id == plain.message_id
     assert message.session_id == sample.session_id
     assert message.body == sample.template.body

@@ -84,7 +84,7 @@ def test_the_job_gets_the_options_of_the_command(
     result = RUNNER.invoke(app, ["reconcile", *options])
     assert result.exit_code == 1
     words = written.read_text().splitlines()
-    assert words[:4] == ["-m", "jobs.reconcile", "--journal", str(tmp_path / "journal")]
+    assert words[:4] == ["-m", "busway_reconcile", "--journal", str(tmp_path / "journal")]
     assert words[words.index("--date") + 1] == "2026-11-20"
     assert "--writers-stopped" in words
     assert words[-1] == str(fake)

@@ -1,1 +1,0 @@
-"""Nightly job that reconciles journals; it runs on Spark 3.5 and later and imports nothing else of Busway."""

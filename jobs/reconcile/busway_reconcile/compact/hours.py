@@ -1,0 +1,164 @@
+"""
+Closed hours of raw journals as Parquet, so that a run need not parse them again.
+
+An hour is compacted once its marker exists: a JSON file that names the raw files with their sizes and modification
+times, and has the coverage of the hour. Records are written to an attempt folder, counted there, and then renamed;
+after a crash the hour has no marker, and the next run compacts it again. Raw files are never changed; `delete_raw`
+may delete those that `deletable_raw` has compared with the compacted records.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from busway_reconcile.compact.attempt import ToRecords, attempted_records, write_attempt
+from busway_reconcile.compact.coverage import coverage, total
+from busway_reconcile.compact.markers import VERSION, Hour, delete_marker, read_marker, write_marker
+from busway_reconcile.compact.records import RECORDS, compact_records
+from busway_reconcile.compact.tables import read_records
+from busway_reconcile.compact.verification import CompactionFailed, verify_content
+from busway_reconcile.journal import schema
+from busway_reconcile.read.files import JournalFile, by_hour, hour_in, journal_files
+from busway_reconcile.read.records import parse_files
+from busway_reconcile.session import Session
+from busway_reconcile.storage import Storage, StoredFile
+
+_ABANDONED_AFTER = timedelta(days=1)
+"""An attempt without a write for this long was killed."""
+_OLD_TABLES = ("loose", "digests", "sessions", "behind", "lags", "coverage")
+"""Tables that earlier versions kept beside the records."""
+
+
+def compact_hours(
+    session: Session,
+    storage: Storage,
+    files: Sequence[JournalFile],
+    folder: str,
+    *,
+    now: datetime,
+    hours: Iterable[str],
+    frozen: Mapping[str, Collection[StoredFile]] | None = None,
+    to_records: ToRecords = compact_records,
+) -> dict[str, Hour]:
+    """
+    Compact the *hours* that are not compacted yet or whose raw files have changed since; return all of *hours*.
+
+    An hour with deleted raw files stays as it is, even if other files came into it later.
+    Shape:   *frozen* has the files that an hour must consist of, whatever other files exist now.
+    Raises:  CompactionFailed, also if one of these files no longer exists.
+    """
+    raw = by_hour(files)
+    found: dict[str, Hour] = {}
+    missing: dict[str, list[JournalFile]] = {}
+    for hour in sorted(set(hours)):
+        made = read_marker(storage, folder, hour)
+        present = {each.state: each for each in raw.get(hour, [])}
+        paths = {each.path for each in present}
+        gone = set() if made is None else {each for each in made.files if each.path not in paths}
+        wanted = {*frozen[hour]} if frozen is not None and hour in frozen else present.keys() | gone
+        if made is not None and wanted == {*made.files}:
+            found[hour] = made
+        elif not gone and wanted <= present.keys():
+            missing[hour] = [present[each] for each in sorted(wanted)]
+        elif made is not None and (frozen is None or hour not in frozen):
+            found[hour] = made
+        else:
+            deleted = min((wanted | gone) - present.keys()).path
+            raise CompactionFailed(
+                f"{hour}: {deleted} has changed or is missing since the first time of this run, and the hour is not "
+                "compacted from the files of that time; repeat the run with --refreeze"
+            )
+    if missing:
+        _delete_abandoned(storage, folder, now)
+        found |= _compact(session, storage, missing, folder, now, among=files, to_records=to_records)
+    return {hour: found[hour] for hour in sorted(found)}
+
+
+def update_coverage(session: Session, storage: Storage, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
+    """Return *hours*; the markers of those that an earlier version compacted get their coverage, from the records."""
+    found = {each.hour: each for each in hours}
+    old = [each for each in found.values() if each.version != VERSION]
+    kept = read_records(session.spark, f"{folder}/{RECORDS}", (each.hour for each in old)) if old else None
+    covered = {} if kept is None else coverage(kept)
+    for each in old:
+        found[each.hour] = each._replace(version=VERSION, coverage=tuple(covered.get(each.hour, ())))
+        write_marker(storage, folder, found[each.hour])
+        for table in _OLD_TABLES:
+            storage.delete(f"{folder}/{table}/landed={each.hour}")
+    return found
+
+
+def deletable_raw(spark: SparkSession, journal: str, folder: str, hours: Iterable[str]) -> Iterator[JournalFile]:
+    """
+    Yield the raw files of *hours* in *journal* that have not changed since compaction, hour by hour.
+
+    An hour that is not compacted, or has problems, has none.
+    Raises:  CompactionFailed if the compacted records of an hour do not have the content of its raw files.
+    """
+    storage = Storage(spark)
+    raw, _ = journal_files(storage.files(journal))
+    for hour in hours:
+        made = read_marker(storage, folder, hour)
+        if made is None or made.problems:
+            continue
+        unchanged = [each for each in raw if each.hour == hour and each.state in {*made.files}]
+        _verify(spark, unchanged, folder, hour)
+        yield from unchanged
+
+
+def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour: str) -> None:
+    parsed = parse_files(spark, [each.file.path for each in files if each.file.size], [])
+    kept = read_records(spark, f"{folder}/{RECORDS}", [hour])
+    empty = spark.createDataFrame([], schema.compacted())
+    verify_content(parsed.where("trouble is null"), empty if kept is None else kept)
+
+
+def _compact(
+    session: Session,
+    storage: Storage,
+    raw: dict[str, list[JournalFile]],
+    folder: str,
+    now: datetime,
+    *,
+    among: Sequence[JournalFile],
+    to_records: ToRecords,
+) -> dict[str, Hour]:
+    files = [each for hour in raw.values() for each in hour]
+    attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
+    try:
+        written = write_attempt(session, storage, files, attempt, among=among, to_records=to_records)
+        made = {
+            hour: Hour(
+                hour,
+                tuple(each.state for each in inputs),
+                total(written.coverage.get(hour, ()), "n"),
+                tuple(each for each in written.problems if hour_in(each.where) == hour),
+                now.isoformat(),
+                tuple(written.coverage.get(hour, ())),
+            )
+            for hour, inputs in raw.items()
+        }
+        for hour in made.values():
+            _commit(storage, attempted_records(attempt, hour.hour), folder, hour)
+    finally:
+        storage.delete(attempt)
+    return made
+
+
+def _delete_abandoned(storage: Storage, folder: str, now: datetime) -> None:
+    for name in storage.folders(folder):
+        if name.startswith("attempt-"):
+            changed = [each.modified for each in storage.files(f"{folder}/{name}")]
+            if changed and max(changed) < (now - _ABANDONED_AFTER).timestamp() * 1000:
+                storage.delete(f"{folder}/{name}")
+
+
+def _commit(storage: Storage, records: str, folder: str, hour: Hour) -> None:
+    delete_marker(storage, folder, hour.hour)
+    target = f"{folder}/{RECORDS}/landed={hour.hour}"
+    storage.delete(target)
+    if storage.exists(records):
+        storage.move(records, target)
+    write_marker(storage, folder, hour)

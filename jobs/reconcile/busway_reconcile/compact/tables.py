@@ -1,0 +1,53 @@
+"""The records of compacted hours, as frames."""
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from busway_reconcile.compact.records import RECORDS
+from busway_reconcile.journal import schema
+from busway_reconcile.storage import Storage
+
+
+def read_records(spark: SparkSession, folder: str, hours: Iterable[str]) -> DataFrame | None:
+    """Return the compacted records of *hours* in *folder*, or None without records; schema.COMPACTED."""
+    storage = Storage(spark)
+    paths = [path for hour in sorted(set(hours)) if storage.exists(path := f"{folder}/landed={hour}")]
+    if not paths:
+        return None
+    return spark.read.option("basePath", folder).schema(schema.compacted()).parquet(*paths)
+
+
+def current_name(task: str, renamed: Mapping[str, str]) -> str:
+    """Return the name that *task* has now, after the renamings *renamed* (old to new)."""
+    seen = {task}
+    while task in renamed and renamed[task] not in seen:
+        task = renamed[task]
+        seen.add(task)
+    return task
+
+
+def rename_tasks(frame: DataFrame, renamed: Mapping[str, str]) -> DataFrame:
+    """Return *frame* with the current names of its tasks."""
+    task = F.col("task")
+    for old in renamed:
+        task = F.when(F.col("task") == old, F.lit(current_name(old, renamed))).otherwise(task)
+    return frame.withColumn("task", task) if renamed else frame
+
+
+class CompactedRecords:
+    """The records in the folder of the compacted hours, with the current names of the tasks."""
+
+    def __init__(self, spark: SparkSession, folder: str, renamed: Mapping[str, str]) -> None:
+        """Read from *folder*; *renamed* are the renamings of tasks, old to new."""
+        self.spark, self._folder, self._renamed = spark, folder, renamed
+        self._read: dict[tuple[str, ...], DataFrame | None] = {}
+
+    def of(self, hours: Iterable[str]) -> DataFrame | None:
+        """Return the records of *hours*, or None without records."""
+        wanted = tuple(sorted(set(hours)))
+        if wanted not in self._read:
+            frame = read_records(self.spark, f"{self._folder}/{RECORDS}", wanted)
+            self._read[wanted] = None if frame is None else rename_tasks(frame, self._renamed)
+        return self._read[wanted]

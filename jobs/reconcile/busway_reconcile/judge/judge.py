@@ -1,0 +1,91 @@
+"""The judgement of the selected messages, with the gaps of the evidence taken into account."""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from busway_reconcile.journal.hours import micros_of
+from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.dead_letters import mark_dead_letters
+from busway_reconcile.judge.messages import MESSAGE, one_row_per_message
+from busway_reconcile.judge.outages import mark_outages
+from busway_reconcile.judge.paths import mark_paths
+from busway_reconcile.judge.tap_periods import Periods, each_period
+from busway_reconcile.judge.tasks import TaskActivity
+from busway_reconcile.judge.verdicts import CONTEXT, with_verdict
+from busway_reconcile.settings import Settings
+
+
+class Evidence(NamedTuple):
+    """The records of the window and of hours before it, the rows of COVERAGE of each, and the tasks' activity."""
+
+    observed: DataFrame | None
+    letters_before: Callable[[int], DataFrame | None]
+    """Returns the records of the hours before the window, from a time on, that have dead letters."""
+    coverage: Sequence[Mapping[str, Any]]
+    coverage_before: Sequence[Mapping[str, Any]]
+    tasks: Mapping[str, TaskActivity]
+
+
+def judge(
+    records: DataFrame,
+    loose: DataFrame | None,
+    evidence: Evidence,
+    periods: Periods,
+    *,
+    unreliable: Mapping[str, Mapping[str, set[str]]],
+    end: datetime,
+    settings: Settings,
+    cache: Cache,
+) -> DataFrame:
+    """
+    Return one row with its verdict for each message of *records*.
+
+    Shape:   KEYED *records*, the table *loose* of the window, and *unreliable* as unreliable_hours() returns it, in;
+             JUDGED out.
+    """
+    is_before, is_after = F.lit(False), F.lit(False)
+    for task, target, period in each_period(periods):
+        of_task = F.col("task") == task
+        is_before = is_before | (of_task & _has_part_sent(target, operator.lt, micros_of(period.since)))
+        if period.until is not None:
+            is_after = is_after | (of_task & _has_part_sent(target, operator.gt, micros_of(period.until)))
+    messages = one_row_per_message(records).withColumns(
+        {
+            "gap_in_outcomes": _is_in("entry_hours", unreliable["target"]) | F.col("is_doubted"),
+            "gap_in_entries": _is_in("outcome_hours", unreliable["source"]),
+            "is_before_tap": F.coalesce(is_before, F.lit(False)),
+            "is_after_tap": F.coalesce(is_after, F.lit(False)),
+        }
+    )
+    # Each of the next steps asks whether it has anything to do.
+    messages = cache.cut(mark_dead_letters(messages, loose, evidence.letters_before, cache))
+    coverage, before = evidence.coverage, evidence.coverage_before
+    checked = mark_paths(messages, evidence.observed, evidence.tasks, coverage, before)
+    marked = mark_outages(checked, coverage, before).select(*MESSAGE, *CONTEXT)
+    # A message without a number that only a peek saw proves nothing.
+    verdicts = cache.cut(with_verdict(marked.where("not is_glimpse"), end, settings))
+    # An unreadable message is counted by its outcome. Spark would replace `verdict` by all that it is made of.
+    return verdicts.where("verdict <> 'unreadable'")
+
+
+def _has_part_sent(target: str, compare: Callable[[Any, int], Any], time: int) -> Column:
+    """Return whether some part was sent to *target* only at times that *compare* so with *time*."""
+
+    def is_part(send: Column) -> Column:
+        others = F.filter("sends_at_tap", lambda other: (other["target"] == target) & (other["part"] == send["part"]))
+        return (send["target"] == target) & F.forall(others, lambda other: compare(other["at"], time))
+
+    return F.exists("sends_at_tap", is_part)
+
+
+def _is_in(column: str, hours: Mapping[str, set[str]]) -> Column:
+    found = F.lit(False)
+    for task, bad in sorted(hours.items()):
+        some = F.array(*(F.lit(hour) for hour in sorted(bad)))
+        found = found | ((F.col("task") == task) & F.arrays_overlap(F.col(column), some))
+    return found

@@ -1,0 +1,145 @@
+"""
+A journal kept in an event hub: the Avro files that Capture wrote, converted to journal files.
+
+Source: Event Hubs documentation, "Capture events through Azure Event Hubs": one record for each event, its bytes in
+`Body`. The content of a body: shared/journal/event_hub.py.
+"""
+
+import base64
+import binascii
+import gzip
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from busway_reconcile.journal.hours import hour_of, start_of
+from busway_reconcile.journal.problems import Problem
+from busway_reconcile.read.capture_gaps import Captured
+from busway_reconcile.read.gzip_members import whole_members
+
+SUFFIX = ".avro"
+CAPTURED = "captured"
+"""The folder, beside the journal's files, with the numbers and the problems of each Capture file."""
+
+_GZIP = b"\x1f\x8b"
+_MICROS = 1_000_000
+# It becomes the name of a folder; shared/tasks allows no other task names.
+_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,126}")
+
+_Side = tuple[str, str, str]
+"""Task, role and hour."""
+
+
+class Converted(NamedTuple):
+    """The journal files made from one Capture file, by their paths below the journal, its problems, its numbers."""
+
+    files: dict[str, bytes]
+    problems: list[Problem]
+    captured: Captured
+
+
+class Kept(NamedTuple):
+    """What a file of the folder CAPTURED keeps of a Capture file."""
+
+    captured: Captured
+    problems: list[Problem]
+
+    def to_json(self) -> str:
+        """Return the content of the file."""
+        return json.dumps(self)
+
+    @classmethod
+    def from_json(cls, content: str) -> "Kept":
+        """Return what a file holds."""
+        captured, problems = json.loads(content)
+        return cls(Captured.from_list(captured), [Problem.from_list(each) for each in problems])
+
+
+def convert(content: bytes, where: str) -> Converted:
+    """
+    Return the journal files in the Capture file *where*; the same content always gives the same files.
+
+    A record goes into the hour in which it was made, so both copies of an event sent twice are in the same hour.
+    """
+    sides: dict[_Side, list[bytes]] = defaultdict(list)
+    troubles: dict[str, int] = defaultdict(int)
+    numbers: list[int] = []
+    for body in _bodies(content, troubles, numbers):
+        members = _members(body)
+        lines, trouble = whole_members(members) if members is not None else ([], "no gzip members")
+        if trouble is not None:
+            troubles["events that are not from a journal"] += 1
+        for line in lines:
+            side = _side(line)
+            if side is None:
+                troubles["lines that are not journal records"] += 1
+            else:
+                sides[side].append(line)
+    name = blake2b(where.encode(), digest_size=8).hexdigest()
+    files = {
+        f"task={task}/date={hour[:10]}/hour={hour[11:]}/role={role}"
+        f"/capture_{name}-{round(start_of(hour).timestamp() * 1000)}.jsonl.gz": _member(lines)
+        for (task, role, hour), lines in sides.items()
+    }
+    captured = Captured(where, min(numbers), max(numbers)) if numbers else Captured(where, None, None)
+    return Converted(files, _problems(where, troubles, sides), captured)
+
+
+def _member(lines: list[bytes]) -> bytes:
+    return gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)
+
+
+def _bodies(content: bytes, troubles: dict[str, int], numbers: list[int]) -> Iterator[bytes]:
+    import fastavro  # noqa: PLC0415 - a cluster that reads a journal in blobs need not have it
+
+    try:
+        for record in fastavro.reader(io.BytesIO(content)):
+            number = record.get("SequenceNumber") if isinstance(record, dict) else None
+            if isinstance(number, int):
+                numbers.append(number)
+            body = record.get("Body") if isinstance(record, dict) else None
+            if isinstance(body, bytes):
+                yield body
+            else:
+                troubles["events without a body"] += 1
+    except Exception as error:  # noqa: BLE001 - fastavro raises many types for a torn file
+        troubles[f"torn: {type(error).__name__}; the events before it were read"] += 1
+
+
+def _members(body: bytes) -> bytes | None:
+    if body.startswith(_GZIP):
+        return body
+    try:
+        decoded = base64.b64decode(body, validate=True)
+    except binascii.Error:
+        return None
+    return decoded if decoded.startswith(_GZIP) else None
+
+
+def _side(line: bytes) -> _Side | None:
+    try:
+        record: Any = json.loads(line)
+        task, role, made = record["task"], record["role"], record["journal_time"]
+        hour = hour_of(datetime.fromtimestamp(made / _MICROS, UTC))
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        return None
+    is_named = isinstance(task, str) and _TASK.fullmatch(task)
+    return (task, role, hour) if is_named and role in ("source", "target") else None
+
+
+def _problems(where: str, troubles: dict[str, int], sides: dict[_Side, list[bytes]]) -> list[Problem]:
+    """Return the problems of a file, one for each side that it has records of: more of these may be lost."""
+    hours: dict[tuple[str | None, str | None], set[str]] = defaultdict(set)
+    for task, role, hour in sides:
+        hours[task, role].add(hour)
+    found = hours or {(None, None): set()}
+    return [
+        Problem("torn-file", where, f"{count} {trouble}" if count > 1 else trouble, task, role, tuple(sorted(of)))
+        for trouble, count in sorted(troubles.items())
+        for (task, role), of in sorted(found.items(), key=str)
+    ]

@@ -1,0 +1,60 @@
+"""The hours of a run that can be read, and the end of the time that it counts."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from busway_reconcile.journal.hours import SETTLE, hour_of, hours_between, is_closed, start_of
+from busway_reconcile.journal.problems import Problem
+from busway_reconcile.read.files import JournalFile
+from busway_reconcile.settings import Run
+
+
+def closed_hours(run: Run) -> tuple[list[str], list[Problem]]:
+    """Return the hours of the window that can be read, and a problem if that is not all of them."""
+    hours = run.window.hours
+    if run.settings.writers_stopped:
+        # future_records() reports only records that are further ahead.
+        return [hour for hour in hours if start_of(hour) <= run.now + run.settings.clock_tolerance], []
+    still_open = [hour for hour in hours if not is_closed(hour, run.now)]
+    if not still_open:
+        return hours, []
+    readable = start_of(still_open[-1]) + timedelta(hours=1) + SETTLE
+    text = (
+        f"still being written: {len(still_open)} of {len(hours)} hours, from this one on, are not counted; "
+        f"run again after {readable:%Y-%m-%d %H:%M}"
+    )
+    return [hour for hour in hours if hour < still_open[0]], [Problem("hour-open", still_open[0], text)]
+
+
+def future_hours(now: datetime) -> list[str]:
+    """Return the hours of the next week, in which only instances write whose clocks are ahead."""
+    return hours_between(start_of(hour_of(now + timedelta(hours=1))), now + timedelta(days=7))
+
+
+def future_records(files: Iterable[JournalFile], run: Run) -> list[Problem]:
+    """
+    Return a problem for each task and instance with *files* of hours that have not begun.
+
+    Either record of any message of the window may be in them, so all its hours are unreliable.
+    """
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in files:
+        if start_of(each.hour) > run.now + run.settings.clock_tolerance:
+            found[each.task, each.name.rpartition("-")[0]].append(each.hour)
+    return [
+        Problem(
+            "future-records",
+            f"{task}, instance {instance}",
+            f"wrote in hours that have not begun, {min(hours)} to {max(hours)}: its clock is ahead; not counted",
+            task,
+            hours=tuple(run.window.hours),
+        )
+        for (task, instance), hours in sorted(found.items())
+    ]
+
+
+def counted_until(run: Run, hours: list[str]) -> datetime:
+    """Return the end of the time in which the messages of *hours* are counted."""
+    end = start_of(hours[-1]) + timedelta(hours=1) if hours else run.window.start
+    return min(end, run.now) if run.settings.writers_stopped else end

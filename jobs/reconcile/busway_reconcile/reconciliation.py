@@ -1,0 +1,186 @@
+"""
+A run: the journals of a window and the open messages of the previous run in; verdicts, findings and a summary out.
+
+A run depends only on its frozen inputs, the open messages of the previous run, and earlier hours: repeating it gives
+the same results. It writes into a folder of its own, all at once; a folder without a summary is not a run.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+
+from busway_reconcile.compact.inputs import compact_inputs
+from busway_reconcile.compact.tables import CompactedRecords, current_name, rename_tasks
+from busway_reconcile.journal.hours import hour_of
+from busway_reconcile.journal.problems import Problem
+from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.gaps import damaged_hours
+from busway_reconcile.judge.selection import Hours, last_enqueued
+from busway_reconcile.judge.tap_periods import earlier_periods, observed_periods
+from busway_reconcile.judge.task_history import task_history
+from busway_reconcile.judge.tasks import TaskActivity
+from busway_reconcile.judge.verdicts import OPEN
+from busway_reconcile.judge.window import Tasks, judge_window
+from busway_reconcile.read.previous_run import find_previous_run, read_open
+from busway_reconcile.read.window import closed_hours, counted_until
+from busway_reconcile.report.conclusion import conclude
+from busway_reconcile.report.figures import count, summarize_tasks
+from busway_reconcile.report.tables import TABLES, tables_of_counts, tables_of_messages, write_tables
+from busway_reconcile.session import Session, fit
+from busway_reconcile.settings import Run, Settings, Window
+from busway_reconcile.storage import Storage, storage_of
+from busway_reconcile.summary import Summary, TaskSummary
+
+
+@dataclass(frozen=True)
+class Result:
+    """The summary of a run and the addresses of its tables."""
+
+    summary: Summary
+    tables: dict[str, str]
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 findings, 2 could not decide."""
+        return self.summary.exit_code
+
+
+def reconcile(
+    spark: SparkSession | Session,
+    journal: str,
+    out: str,
+    *,
+    window: Window,
+    now: datetime,
+    settings: Settings | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+    explains: bool = False,
+) -> Result:
+    """
+    Give every message that *journal* has in *window* a verdict, and write the results below *out*.
+
+    Shape:   *journal* is a folder with task=…/date=…/hour=…/role=… below it, as Spark reads it (path or abfss address);
+             *now* decides which hours are over; *explains* prints Spark's plans. Tables: `Result.tables`, one folder of
+             Parquet files each.
+    Raises:  CompactionFailed if the compacted records differ from the raw ones, WrongJournal.
+    """
+    session = spark if isinstance(spark, Session) else Session.of(spark)
+    storage = storage_of(session, journal, out)
+    run = Run(storage.absolute(journal), storage.absolute(out), window, now, settings or Settings())
+    # Read
+    hours, hour_problems = closed_hours(run)
+    previous, previous_problems, previous_notes = find_previous_run(storage, run)
+    # Compact
+    progress(f"compacting the new files of {len(hours)} hours")
+    # Java starts and has little else to do while Arrow compacts.
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(_opened, session, storage, run, previous)
+        inputs = compact_inputs(session, storage, run, hours)
+        opened, last_opened = opening.result()
+    # Judge
+    spark = session.spark
+    fit(spark, sum(file.size for hour in hours for file in inputs.hours[hour].files))
+    history = task_history(spark, run, hours, inputs.hours, previous)
+    end = counted_until(run, hours)
+    before = earlier_periods(previous.watches if previous else {}, history.renamed)
+    observed = observed_periods(history.tasks, before, end, run.settings)
+    problems = [*hour_problems, *inputs.problems, *previous_problems, *history.problems, *observed.problems]
+    problems += _lost_open_messages(run, previous, is_there=opened is not None)
+    earlier_tasks = [
+        TaskActivity(each.task, sources=set(each.sources)) for each in (previous.tasks if previous else [])
+    ]
+    before_window = [hour for hour in inputs.hours if hour < hour_of(window.start)]
+    damaged = damaged_hours(inputs.hours[hour] for hour in before_window)
+    coverage_before = [
+        {**row, "task": current_name(row["task"], history.renamed), "landed": hour}
+        for hour in before_window
+        for row in inputs.hours[hour].coverage
+    ]
+    with Cache(explains=explains) as cache:
+        judged = judge_window(
+            CompactedRecords(spark, run.compacted, history.renamed),
+            Hours(hours, before_window, inputs.changed_before, damaged),
+            Tasks(observed.tasks, history.coverage, coverage_before, observed.periods, earlier_tasks),
+            None if opened is None else rename_tasks(opened, history.renamed),
+            problems,
+            last_opened=last_opened,
+            start=window.start,
+            end=end,
+            settings=run.settings,
+            cache=cache,
+            progress=progress,
+        )
+        # Report
+        figures = count(judged.counts, judged.verdicts)
+        summary = _summarize(
+            run,
+            summarize_tasks(observed.tasks, figures, history.coverage),
+            [*problems, *judged.problems],
+            end,
+            previous,
+        )
+        summary.notes = sorted([*judged.notes, *previous_notes, *history.notes, *observed.notes])
+        summary.renamed = history.renamed
+        summary.watches = {
+            task: {target: period.to_dict() for target, period in by_target.items()}
+            for task, by_target in observed.periods.items()
+        }
+        summary.inputs = {
+            "files": sum(len(inputs.hours[hour].files) for hour in hours),
+            "hours": len(hours),
+            "messages_looked_at": figures.messages_looked_at,
+        }
+        progress("writing the results")
+        frames = tables_of_counts(spark, summary)
+        if judged.records is not None and judged.verdicts is not None:
+            frames |= tables_of_messages(run, summary, judged.records, judged.verdicts, end)
+        return Result(summary, write_tables(storage, run, summary, frames))
+
+
+def _opened(
+    session: Session, storage: Storage, run: Run, previous: Summary | None
+) -> tuple[DataFrame | None, int | None]:
+    """Return what read_open() returns, and when the last of these messages was enqueued."""
+    opened = read_open(session.spark, storage, run, previous)
+    return opened, last_enqueued(opened)
+
+
+def _lost_open_messages(run: Run, previous: Summary | None, *, is_there: bool) -> list[Problem]:
+    """Return a problem if *previous* left messages open and its table of them no longer *is_there*."""
+    left = 0 if previous is None else sum(previous.counts.get(verdict, 0) for verdict in OPEN)
+    if previous is None or is_there or not left:
+        return []
+    text = f"the table of the {left} messages that this run left open is gone: no later run looks for them"
+    return [Problem("not-reconciled", f"{run.out}/runs/{previous.run}/open", text)]
+
+
+def _summarize(
+    run: Run, tasks: list[TaskSummary], problems: list[Problem], end: datetime, previous: Summary | None
+) -> Summary:
+    problems = sorted(set(problems), key=lambda each: (each.kind, each.where, each.text))
+    code, verdict, sentence = conclude(tasks, problems)
+    settings = {
+        name: value.total_seconds() if isinstance(value, timedelta) else value
+        for name, value in asdict(run.settings).items()
+        if name != "refreeze"
+    }
+    return Summary(
+        run=run.window.run,
+        start=run.window.start.isoformat(),
+        end=run.window.end.isoformat(),
+        counted_until=end.isoformat(),
+        exit_code=code,
+        verdict=verdict,
+        sentence=sentence,
+        settings=settings,
+        tasks=tasks,
+        problems=[{**each._asdict(), "hours": list(each.hours)} for each in problems],
+        notes=[],
+        inputs={},
+        previous_run=previous.run if previous else None,
+        renamed={},
+        tables={name: f"runs/{run.window.run}/{name}" for name in TABLES},
+    )
