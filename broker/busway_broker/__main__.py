@@ -5,7 +5,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from busway_broker.process import DEFAULT_ADMIN_PORT, DEFAULT_PORT, Options, PortTaken, StorageError, run_broker
+from busway_broker.process import (
+    DEFAULT_ADMIN_PORT,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    Options,
+    PortTaken,
+    StorageError,
+    run_broker,
+)
 from shared.errors import ConfigError
 from shared.printable import printable
 
@@ -49,6 +57,13 @@ def _read(arguments: Sequence[str] | None) -> Options:
         "--create-entities",
         action="store_true",
         help="create queues, topics with subscriptions, and event hubs when a client first uses them",
+    )
+    parser.add_argument(
+        "--host",
+        default=DEFAULT_HOST,
+        metavar="ADDRESS",
+        help="the address to listen on; 0.0.0.0, as a container needs it, lets everyone in the network use the broker "
+        f"and its administration (default: {DEFAULT_HOST})",
     )
     parser.add_argument(
         "--port",
@@ -110,6 +125,7 @@ def _read(arguments: Sequence[str] | None) -> Options:
         parser.exit()
     return Options(
         configs=found.config,
+        host=found.host,
         port=found.port,
         admin_port=found.admin_port,
         tls=found.tls,

@@ -31,7 +31,7 @@ from shared.errors import BuswayError, ConfigError, Problem
 DEFAULT_PORT = 5672
 DEFAULT_ADMIN_PORT = 5300
 
-_HOST = "127.0.0.1"
+DEFAULT_HOST = "127.0.0.1"
 _OBJECTS_PER_COLLECTION = 100_000
 # As in admin.certificate, which imports a package that is an extra of the wheel.
 _AUTHORITY = "busway-ca.pem"
@@ -57,6 +57,7 @@ class Options:
     """
 
     configs: Sequence[Path] = ()
+    host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     admin_port: int | None = None
     tls: Path | None = None
@@ -142,13 +143,13 @@ async def _serve(
             # One server for each namespace: the emulators give all of them the same name.
             numbers[namespace.name] += 1
             data = _folder(options.data, numbers[namespace.name])
-            server = BrokerServer([namespace], clock, data=data, is_synced=options.is_synced, tls=tls)
+            server = BrokerServer([namespace], clock, options.host, data=data, is_synced=options.is_synced, tls=tls)
             servers.append(server)
             with _as_port_error(f"port {namespace.port}: cannot listen for {namespace.name}"):
                 await opened.enter_async_context(server)
             port = first_admin_port + index if first_admin_port else 0
             with _as_port_error(f"--admin-port {port}: cannot listen for the administration of {namespace.name}"):
-                sockets.append(opened.enter_context(socket.create_server((_HOST, port))))
+                sockets.append(opened.enter_context(socket.create_server((options.host, port))))
         for namespace, server in zip(namespaces, servers, strict=True):
             print("ready", namespace.name, server.connection_string(namespace.name), flush=True)
             if tls is not None:
@@ -164,7 +165,7 @@ async def _serve(
         admin = await asyncio.to_thread(importlib.import_module, f"{__package__}.admin.server")
         for namespace, server, each in zip(namespaces, servers, sockets, strict=True):
             ports = {namespace.name: each}
-            await opened.enter_async_context(admin.AdminServer(server, ports, admin_tls, advance_clock=advance_clock))
+            await opened.enter_async_context(admin.AdminServer(server, ports, admin_tls, options.host, advance_clock))
         # Messages form no cycles, and the collector would look through all of them again and again. Connections that
         # have ended are cycles, so it still runs.
         gc.freeze()
@@ -210,4 +211,4 @@ def _as_port_error(what: str) -> Iterator[None]:
         raise PortTaken(f"{what}, {reason}; {_OTHER_PORT}") from error
 
 
-__all__ = ["DEFAULT_ADMIN_PORT", "DEFAULT_PORT", "Options", "PortTaken", "StorageError", "run_broker"]
+__all__ = ["DEFAULT_ADMIN_PORT", "DEFAULT_HOST", "DEFAULT_PORT", "Options", "PortTaken", "StorageError", "run_broker"]

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, exceptions
 
-from busway_broker import errors, fixture
+from broker.tests import broker_of_a_module
+from busway_broker import errors
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
@@ -21,9 +22,9 @@ from shared.amqp.errors import (
 )
 
 # The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
-broker = fixture.broker
-broker_clock = fixture.broker_clock
-running_broker = fixture.running_broker
+broker = broker_of_a_module.broker
+broker_clock = broker_of_a_module.broker_clock
+running_broker = broker_of_a_module.running_broker
 
 EXCEPTIONS = {
     errors.ARGUMENT_ERROR: exceptions.ServiceBusError,

@@ -22,16 +22,17 @@ from azure.servicebus import (
 )
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
-from busway_broker import errors, fixture
+from broker.tests import broker_of_a_module
+from busway_broker import errors
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
 from busway_broker.core.entities import Counts
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import NamespaceFaults, RunningBroker
 
 # The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
-broker = fixture.broker
-broker_clock = fixture.broker_clock
-running_broker = fixture.running_broker
+broker = broker_of_a_module.broker
+broker_clock = broker_of_a_module.broker_clock
+running_broker = broker_of_a_module.running_broker
 
 QUEUE = "orders"
 

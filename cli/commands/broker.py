@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 # The same as in busway_broker.process, which is imported when the command runs.
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 5672
 DEFAULT_ADMIN_PORT = 5300
 
@@ -26,6 +27,13 @@ def broker(
             help="Create queues, topics with subscriptions, and event hubs when a client first uses them.",
         ),
     ] = False,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The address to listen on. 0.0.0.0 lets everyone in the network use broker and administration.",
+        ),
+    ] = DEFAULT_HOST,
     port: Annotated[
         int,
         typer.Option(
@@ -113,6 +121,7 @@ def broker(
 
     options = Options(
         configs=config or (),
+        host=host,
         port=port,
         admin_port=admin_port,
         tls=tls,

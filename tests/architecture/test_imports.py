@@ -89,7 +89,7 @@ ONLY_THESE = {
     "shared.clock": ("shared.clock",),
     "busway_broker.core": BROKER,
     "busway_broker.protocol": BROKER,
-    "busway_broker": (*BROKER, "aiohttp", "cryptography", "defusedxml", "pytest", "uvloop"),
+    "busway_broker": (*BROKER, "aiohttp", "cryptography", "defusedxml", "pytest", "testcontainers", "uvloop"),
 }
 
 

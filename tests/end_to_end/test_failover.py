@@ -22,7 +22,7 @@ from tests.clients.endpoints.zones import ZONE
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
 from tests.impatience import impatient_clients
 
-pytest_plugins = "busway_broker.fixture"
+pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

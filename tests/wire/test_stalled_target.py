@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from busway_broker import fixture
+from broker.tests import broker_of_a_module
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
 from shared.ends.service_bus.clients import service_bus_client
@@ -15,9 +15,9 @@ from shared.errors import TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
 
-broker = fixture.broker
-broker_clock = fixture.broker_clock
-running_broker = fixture.running_broker
+broker = broker_of_a_module.broker
+broker_clock = broker_of_a_module.broker_clock
+running_broker = broker_of_a_module.running_broker
 
 LARGEST_BYTES = 64 << 20
 # More than the buffers of both sockets take.

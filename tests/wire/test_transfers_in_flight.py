@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode
 
-from busway_broker import fixture
+from broker.tests import broker_of_a_module
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
@@ -21,9 +21,9 @@ from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.messages import delivered
 
-broker = fixture.broker
-broker_clock = fixture.broker_clock
-running_broker = fixture.running_broker
+broker = broker_of_a_module.broker
+broker_clock = broker_of_a_module.broker_clock
+running_broker = broker_of_a_module.running_broker
 
 type Answers = list[BuswayError | None]
 type Send = Callable[..., Coroutine[Any, Any, Answers]]

@@ -122,10 +122,8 @@ def _send(call: Call) -> Plain:
 
 def _events(call: Call) -> Plain:
     query = call.query
-    partition = call.namespace.hub(query.get("hub", "")).partition(query.get("partition", "0"))
-    start = max(_number("from", query.get("from", "0")) - partition.begin_sequence_number, 0)
-    limit = _number("limit", query.get("limit", _DEFAULT_LIMIT))
-    return [event_of(each, call.namespace.region) for each in partition.events[start : start + limit]]
+    limit, start = query.get("limit", _DEFAULT_LIMIT), query.get("from", "0")
+    return events(call.namespace, query.get("hub", ""), query.get("partition", "0"), limit, start=start)
 
 
 def _append(call: Call) -> Plain:
@@ -277,6 +275,13 @@ def messages(
     peek = entity.peek if isinstance(entity, Queue | Topic) and is_whole else namespace.store(path).peek
     found = itertools.islice(peek(_number("from", start)), _number("limit", limit))
     return [message_of(each, has_body=has_body) for each in found]
+
+
+def events(namespace: Namespace, hub: str, partition: str, limit: str, *, start: str = "0") -> list[dict[str, object]]:
+    """Return the first events of a partition from a sequence number on."""
+    found = namespace.hub(hub).partition(partition)
+    first = max(_number("from", start) - found.begin_sequence_number, 0)
+    return [event_of(event, namespace.region) for event in found.events[first : first + _number("limit", limit)]]
 
 
 def _number(name: str, text: str) -> int:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
-from busway_broker.admin.inspection import messages
+from busway_broker.admin.inspection import events, messages
 from busway_broker.config import HubConfig, QueueConfig, SubscriptionConfig
 from busway_broker.core.administration import Administration
 from busway_broker.core.entities import Counts
@@ -53,16 +53,16 @@ class ServiceBus(str):
             self._look(lambda namespace: namespace.entity(path))
         return found[path.lower()]
 
-    def messages(self, path: str) -> list[dict[str, object]]:
+    def messages(self, path: str) -> list[dict[str, Any]]:
         """Return the messages of a queue, a subscription or `…/$DeadLetterQueue`, without receiving them."""
-        return self._look(lambda namespace: messages(namespace, path, _ALL))
+        return self._look(lambda namespace: messages(namespace, path, _ALL, has_body=True))
 
     def _look[Result](self, look: Callable[[Namespace], Result]) -> Result:
         return self._broker.inspect(SERVICE_BUS, look)
 
 
 class EventHubs(str):
-    """The connection string of an Event Hubs namespace, with a method that creates hubs."""
+    """The connection string of an Event Hubs namespace, with methods that create hubs and look at events."""
 
     __slots__ = ("_broker",)
     _broker: RunningBroker
@@ -78,6 +78,10 @@ class EventHubs(str):
         config = HubConfig(name=name, partition_count=partitions, consumer_groups=tuple(consumer_groups))
         self._broker.inspect(EVENT_HUBS, lambda namespace: Administration(namespace).create_hub(config))
         return name
+
+    def events(self, hub: str, partition: int = 0) -> list[dict[str, Any]]:
+        """Return the events of a partition with their bodies."""
+        return self._broker.inspect(EVENT_HUBS, lambda namespace: events(namespace, hub, str(partition), _ALL))
 
 
 class BrokerClock:

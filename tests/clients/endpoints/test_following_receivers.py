@@ -21,7 +21,7 @@ from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.following import DOMAIN, FreshWatch, Register, endpoint, held, put
 from tests.clients.endpoints.name_server import NameServer
 
-pytest_plugins = "busway_broker.fixture"
+pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

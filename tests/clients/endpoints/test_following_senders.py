@@ -23,7 +23,7 @@ from busway_clients.endpoints.sender import FollowingSender
 from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, endpoint, held, ids
 
-pytest_plugins = "busway_broker.fixture"
+pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -18,7 +18,7 @@ from busway_clients.aio.endpoints.sender import FollowingSender as AsyncSender
 from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
 from tests.clients.endpoints.following import Register, endpoint, held, put
 
-pytest_plugins = "busway_broker.fixture"
+pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

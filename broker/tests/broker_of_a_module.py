@@ -1,7 +1,7 @@
 """
 Fixtures for pytest: a broker on free ports, in a thread of its own, reset to its configuration before each test.
 
-A test module enables them with `pytest_plugins = "busway_broker.fixture"` and defines the entities it needs:
+A test module enables them with `pytest_plugins = "broker.tests.broker_of_a_module"` and defines the entities it needs:
 
     @pytest.fixture(scope="module")
     def broker_namespaces():
