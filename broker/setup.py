@@ -27,6 +27,8 @@ class BuildPackage(build_py):
         super().run()
         if self.editable_mode:
             return
+        if not SHARED.is_dir():
+            raise SystemExit(f"{SHARED}: is missing; build the wheel in a checkout, not from a source distribution")
         for source in (file for pattern in CARRIED for file in SHARED.glob(pattern)):
             target = package / "shared" / source.relative_to(SHARED)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,15 @@ def test_the_architecture_names_existing_files() -> None:
     )
     assert len(paths) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_map_of_the_houses_has_every_folder() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()  # noqa: S607 - of the developer
+    folders = {name.partition("/")[0] for name in listed if "/" in name and not name.startswith(".")}
+    section = text_of(ROOT / "CONTRIBUTING.md").partition("## The houses")[2].partition("\n## ")[0]
+    mapped = {
+        name.partition("/")[0]
+        for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE)
+        for name in re.findall(r"`([\w/]+/)`", row)
+    }
+    assert folders - {"tools"} == mapped
