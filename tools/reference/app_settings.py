@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from busway_reconcile.delete_raw import CONNECTION_SETTING
 from cli.silence import FIRST_SECONDS
 from cli.silence import SETTING as SILENCE
 from functions.dead_letters import BODIES, RESEND
 from functions.startup import SECOND_TELEMETRY
-from jobs.reconcile.delete_raw import CONNECTION_SETTING
 from shared.access.secrets import SETTING_PREFIX, VAULT_SETTING
 from shared.access.setting_form import SettingForm
 from shared.assembly.journals import SETTING as JOURNAL
