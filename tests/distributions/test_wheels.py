@@ -234,7 +234,9 @@ def test_uv_installs_and_runs_the_command(wheels: dict[str, Path], tmp_path: Pat
     assert re.fullmatch(
         r"busway 0\.\d+\.\d+(\.dev\d+(\+g[0-9a-f]{9})?)?\n", run("bin/busway --version", tmp_path, **settings)
     )
-    demo = run(f"{uv} tool run --quiet --python {python} --from {wheel} busway demo --count 100", tmp_path, **settings)
+    demo = run(
+        f"{uv} tool run --quiet --python {python} --from {wheel} busway demo --count 100 2>&1", tmp_path, **settings
+    )
     assert "Not reconciled" in demo
     assert "pip install 'busway[night]'" in demo
 

@@ -42,7 +42,7 @@ def text_of(file: str) -> str:
         (TUNING, "`[4.38.0, 4.39.0)`"),
         (OPTIONS, "`pairedRegion`"),
         ("docs/amqp.md", "`keys: true`"),
-        (RECONCILIATION, "Databricks takes no zip as a library"),
+        (RECONCILIATION, "a Python wheel task"),
         (RECONCILIATION, "None of them has a schedule or an identity"),
         (RECONCILIATION, "`not-captured`"),
         (AZURE, "**data-plane** right"),
