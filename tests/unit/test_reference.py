@@ -15,7 +15,7 @@ from cli.project.new_project import write_project
 from shared.tasks.steps import STEPS
 from tools.reference.__main__ import ROOT, outdated
 from tools.reference.editor_pages import GROUPS
-from tools.reference.golden_example import case_of
+from tools.reference.golden_example import CASES, case_of
 
 
 class _Yaml12(yaml.SafeLoader):
@@ -74,6 +74,14 @@ def test_every_file_in_config_is_valid_by_the_schema_that_it_names() -> None:
     files = sorted((ROOT / "config").rglob("*.yaml"))
     assert len(files) > 40
     assert [problem for path in files for problem in _problems(path)] == []
+
+
+def test_the_task_of_every_golden_case_is_valid_by_the_schema() -> None:
+    validator = Draft202012Validator(json.loads(text("task")))
+    cases = [yaml.load(path.read_text(encoding="utf-8"), _Yaml12) for path in sorted(CASES.glob("*.yaml"))]  # noqa: S506 - a safe one
+    tasks = [task for case in cases for task in (*case.get("tasks", ()), case.get("task")) if isinstance(task, dict)]
+    assert len(tasks) > 30
+    assert [f"{task['task']}: {error.json_path}" for task in tasks for error in validator.iter_errors(task)] == []
 
 
 @pytest.mark.parametrize("example", ["all-active", "active-passive", "event-grid"])

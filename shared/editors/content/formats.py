@@ -213,6 +213,17 @@ def _format_of(value: object) -> str:
     return f"{name} format"
 
 
+type _AsWritten = (
+    Literal["json", "cbor", "messagepack", "avro", "xml"]
+    | JsonFormat
+    | CborFormat
+    | MessagePackFormat
+    | AvroFormat
+    | ProtobufFormat
+    | XmlFormat
+    | TextFormat
+)
+"""In JSON schemas: the name alone is enough for a format that needs nothing else."""
 type Format = Annotated[
     Annotated[JsonFormat, Tag("json format")]
     | Annotated[CborFormat, Tag("cbor format")]
@@ -226,5 +237,5 @@ type Format = Annotated[
         custom_error_type="format",
         custom_error_message="unknown format, expected json, cbor, messagepack, avro, protobuf, xml or text",
     ),
-    BeforeValidator(_written_out),
+    BeforeValidator(_written_out, json_schema_input_type=_AsWritten),
 ]
