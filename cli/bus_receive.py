@@ -17,7 +17,6 @@ from shared.amqp.errors import NOT_ALLOWED
 from shared.ends.look_error import FORWARDS
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.resend import places
-from shared.resend.peek import peek
 from shared.resend.receiver import Receiver
 from shared.resend.source import LockedMessage
 
@@ -25,6 +24,7 @@ type Show = Callable[[Sequence[str]], None]
 """Prints lines, and returns once they are written."""
 
 _BATCH = 100
+_ANSWER_SECONDS = 10.0
 # After the first message: stop when no other has arrived for this long.
 _QUIET_SECONDS = 1.0
 _RENEWAL_SECONDS = 0.5
@@ -41,22 +41,18 @@ async def receive(place: Place, session: str | None, wait: float, dead_letter: s
     """
     bus_place, settings = _bus_place(place)
     try:
-        async with Receiver(bus_place, settings, session) as receiver:
+        async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                receiver = await stack.enter_async_context(Receiver(bus_place, settings, session))
             return await _Passage(receiver, dead_letter, show).run(wait)
+    except TimeoutError as error:
+        raise TargetUnavailable(f"{place}: no answer in {_ANSWER_SECONDS:.0f} s") from error
     except TargetRefused as error:
         raise _refusal(place, session, error) from error
-
-
-async def peek_at(place: Place, session: str | None, show: Show) -> int:
-    """Print all messages of *place*, or of one session, and leave them there; return how many there were."""
-    count = 0
-    async with contextlib.aclosing(peek(*_bus_place(place))) as found:
-        async for letter, peeked in found:
-            if session is None or letter.session_id == session:
-                state = None if peeked.is_active else "scheduled" if peeked.is_scheduled else "deferred"
-                show([message_line(letter.content, {"state": state})])
-                count += 1
-    return count
+    except TargetUnavailable as error:
+        raise TargetUnavailable(
+            str(error) if str(error).startswith(place.alias) else f"{place.alias}/{error}"
+        ) from error
 
 
 class _Passage:

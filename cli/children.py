@@ -6,17 +6,20 @@ import re
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from shared.errors import BuswayError
-from shared.private_file import PRIVATE_UMASK, open_private
+from shared.private_file import PRIVATE_UMASK, open_private, write_private
 
 _STOP_SECONDS = 15.0
 _TAIL_LINES = 15
 _REMEMBERED_LINES = 1000
 _LONGEST_LINE_BYTES = 1 << 20
+
+
+type _Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
 
 
 class ChildFailed(BuswayError):
@@ -31,11 +34,14 @@ class Child:
     in their order.
     """
 
-    def __init__(self, name: str, log: Path, process: asyncio.subprocess.Process) -> None:
-        """Follow *process*; its output is read from now on."""
+    def __init__(
+        self, name: str, log: Path, process: asyncio.subprocess.Process, again: "_Start | None" = None
+    ) -> None:
+        """Follow *process*; its output is read from now on. If it is killed, *again* starts another one."""
         self.name = name
         self.log = log
         self._process = process
+        self._again = again
         self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._has_ended = False
         self._changed = asyncio.Condition()
@@ -48,22 +54,39 @@ class Child:
 
     @classmethod
     async def start(
-        cls, name: str, command: Sequence[str], log: Path, folder: Path, environment: Mapping[str, str]
+        cls,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        pid_file: Path | None = None,
     ) -> "Child":
-        """Start *command* in *folder*, with *environment* on top of this process's own."""
+        """
+        Start *command* in *folder*, with *environment* on top of this process's own.
+
+        With a *pid_file*, which has its process id, it starts again whenever it is killed.
+        """
         await asyncio.to_thread(log.parent.mkdir, parents=True, exist_ok=True)
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            umask=PRIVATE_UMASK,
-            start_new_session=True,
-            limit=_LONGEST_LINE_BYTES,
-        )
-        return cls(name, log, process)
+
+        async def begin() -> asyncio.subprocess.Process:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                umask=PRIVATE_UMASK,
+                start_new_session=True,
+                limit=_LONGEST_LINE_BYTES,
+            )
+            if pid_file is not None:
+                await asyncio.to_thread(write_private, pid_file, f"{process.pid}\n")
+            return process
+
+        return cls(name, log, await begin(), None if pid_file is None else begin)
 
     async def matches(self, pattern: str, count: int, timeout_seconds: float) -> list[re.Match[str]]:
         """
@@ -97,6 +120,7 @@ class Child:
 
     async def stop(self) -> int:
         """Terminate the process, kill it if it does not end, and return its exit code."""
+        self._again = None
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -113,20 +137,26 @@ class Child:
         return "\n".join(f"  {line}" for line in list(self._lines)[-_TAIL_LINES:])
 
     async def _read(self) -> None:
+        # Lines of a log may name messages.
+        with open_private(self.log) as log:
+            await self._read_one(log)
+            while self._process.returncode == -signal.SIGKILL and self._again is not None:
+                self._process = await self._again()
+                await self._read_one(log)
+        self._has_ended = True
+        await self._notify()
+
+    async def _read_one(self, log: TextIO) -> None:
         stream = self._process.stdout
         if stream is None:
             raise self._failed("was started without a pipe for its output")
-        # Lines of a log may name messages.
-        with open_private(self.log) as log:
-            while line := await stream.readline():
-                text = line.decode(errors="replace").rstrip()
-                log.write(text + "\n")
-                log.flush()
-                self._lines.append(text)
-                await self._notify()
+        while line := await stream.readline():
+            text = line.decode(errors="replace").rstrip()
+            log.write(text + "\n")
+            log.flush()
+            self._lines.append(text)
+            await self._notify()
         await self._process.wait()
-        self._has_ended = True
-        await self._notify()
 
     async def _notify(self) -> None:
         async with self._changed:

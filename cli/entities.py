@@ -76,7 +76,8 @@ def unchecked(entities: Entities, connections: Mapping[str, Connection]) -> list
         for alias, connection in connections.items()
         if connection.is_namespace and entities.namespace(connection) is None
     ]
-    return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}."] if missing else []
+    hint = "`busway export` writes them into config/entities"
+    return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}; {hint}."] if missing else []
 
 
 def _list(names: Iterable[str]) -> str:

@@ -73,12 +73,19 @@ def _paragraph(number: int, hop: Hop) -> list[str]:
 def _step(time: str, passed: str, text: str) -> list[str]:
     start = f"   {time:12} {passed:>10}  "
     return textwrap.wrap(
-        printable(text), _width(), initial_indent=start, subsequent_indent=" " * _TEXT_AT, break_on_hyphens=False
+        printable(text),
+        _width(),
+        initial_indent=start,
+        subsequent_indent=" " * _TEXT_AT,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(printable(text), _width(), subsequent_indent="   ", break_on_hyphens=False)
+    return textwrap.wrap(
+        printable(text), _width(), subsequent_indent="   ", break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _width() -> int:

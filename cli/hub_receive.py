@@ -62,19 +62,43 @@ def _system(letter: Letter, origin: Origin, *, with_position: bool) -> Mapping[s
     arrival = None if letter.message is None else letter.message.arrival
     if not with_position or arrival is None:
         return {"partition": origin.partition}
-    enqueued = None if arrival.enqueued_time is None else datetime.fromtimestamp(arrival.enqueued_time / 1000, UTC)
     return {
         "partition": origin.partition,
         "sequence_number": arrival.sequence_number,
         "offset": arrival.offset,
-        "enqueued_time": None if enqueued is None else enqueued.isoformat(),
+        "enqueued_time": _time_text(arrival.enqueued_time),
     }
+
+
+async def partition_lines(place: Place) -> list[str]:
+    """Return a table with a line for each partition."""
+    site = _site(place)
+    try:
+        ends = await site.partitions(place.path)
+    finally:
+        await site.close()
+    lines = ["partition    events  first event  last event  last enqueued"]
+    for name, end in sorted(ends.items(), key=lambda item: (len(item[0]), item[0])):
+        cells: tuple[object, ...] = (0, "-", "-", "-")
+        if not end.is_empty:
+            cells = (end.last - end.first + 1, end.first, end.last, _time_text(end.last_enqueued))
+        count, first, last, when = cells
+        lines.append(f"{name:>9}  {count:>8}  {first:>11}  {last:>10}  {when}")
+    return lines
+
+
+def _site(place: Place) -> HubSite:
+    setting = required_setting(place.connection.setting, str(place))
+    return HubSite(place.alias, partial(event_hub_client, setting, os.environ))
+
+
+def _time_text(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
 
 
 async def _last_numbers(place: Place, wait: float) -> dict[str, int]:
     """Return the last sequence number of each partition with events, once no others arrive; {} after *wait* seconds."""
-    setting = required_setting(place.connection.setting, str(place))
-    site = HubSite(place.alias, partial(event_hub_client, setting, os.environ))
+    site = _site(place)
     start = changed = time.monotonic()
     seen: dict[str, int] = {}
     try:

@@ -13,6 +13,7 @@ from cli.commands.broker import DEFAULT_ADMIN_PORT
 from cli.entities import beside, entities_of, settings_of
 from cli.files import free_folder
 from cli.host_file import host_file_above
+from cli.local_faults import STACK_SETTING
 from cli.signals import run_until_signalled
 from cli.stack import Replacements, Stack, running_stack
 from cli.topology.deployment import storage_settings
@@ -128,7 +129,8 @@ async def _start(
         namespaces, logs, replacements, app=app, folder=folder, port=port, storage=storage
     ) as stack:
         settings = logs / "settings"
-        exports = [*_exports(stack), f"export BUSWAY_CONFIG={shlex.quote(str(folder))}", ""]
+        names = {"BUSWAY_CONFIG": folder, STACK_SETTING: here / logs}
+        exports = [*_exports(stack), *(f"export {name}={shlex.quote(str(path))}" for name, path in names.items()), ""]
         write_private(settings, "\n".join(exports))
         print(introduction(stack, here / logs), flush=True)
         print(f"To set all of these in another terminal: . {shlex.quote(str(settings))}")

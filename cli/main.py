@@ -23,63 +23,70 @@ class _Entry(NamedTuple):
 
 # A module is imported when its command runs or prints its own help: all of them take seconds, because of the SDKs and
 # the models that they need.
+_PARTS = "Parts"
+"""Commands that others run, or that few need: `busway --help` only names them."""
 GROUPS: dict[str, dict[str, _Entry]] = {
     "Start on this machine": {
         "demo": _Entry("Run two sites, send 2,000 messages to them, and check what arrives.", "demo", "demo"),
         "new": _Entry("Write a project that holds only a configuration.", "new", "new"),
         "start": _Entry("Run the function app and two sites on this machine.", "start", "start"),
+        "fault": _Entry("Let something fail in the running stack.", "fault", "fault"),
         "send": _Entry("Send messages to a queue, topic or event hub.", "send", "send"),
         "receive": _Entry(
             "Print and complete the messages of a queue, subscription or event hub.", "receive", "receive"
         ),
-        "broker": _Entry("Run Service Bus and Event Hubs namespaces on this machine.", "broker", "broker"),
-        "host": _Entry("Run the function app in the current folder.", "host", "host"),
     },
     "Configure": {
         "check": _Entry("Report every problem in the configuration.", "check", "check"),
         "try": _Entry("Show what a task would do with messages, without sending any.", "dry_run", "try_task", 2),
-        "schema": _Entry("Print the JSON schema of task files.", "schema", "schema"),
     },
     "Deploy": {
         "plan": _Entry("Compare the entities that tasks need with those that exist.", "plan", "plan"),
         "apply": _Entry("Create and change entities as the tasks need them.", "apply", "apply"),
         "export": _Entry("Print what a namespace has as Config.json.", "export", "export"),
         "package": _Entry("Write the app with a project's configuration.", "package", "package"),
-        "functions": _Entry("Wait until Azure knows the functions of a published app.", "functions", "functions"),
         "smoke": _Entry("Send a marked message through each route, and wait for it.", "smoke", "smoke", 2),
     },
     "Watch": {
         "status": _Entry("Show what every task does now, how far behind it is, and why.", "status", "status", 2),
         "trace": _Entry("Show every hop of one message, from the journals.", "trace", "trace", 2),
         "reconcile": _Entry("Reconcile the journals of one day: one verdict per message.", "reconcile", "reconcile", 2),
-        "delete-raw": _Entry("Delete raw journal files that are compacted.", "delete_raw", "delete_raw", 2),
     },
     "Operate": {
         "pause": _Entry("Stop tasks; their messages stay at the sources.", "pause", "pause", 2),
-        "drain": _Entry("Pause tasks, and wait for what they have in hand.", "pause", "drain", 2),
-        "resume": _Entry("Undo pause and drain.", "pause", "resume", 2),
+        "resume": _Entry("Start paused tasks again.", "pause", "resume", 2),
         "failover": _Entry("Show or change the site that applications use.", "failover", "app"),
         "forward": _Entry("Send the records of a Kafka topic to an event hub.", "forward", "forward"),
     },
     "Repair": {
-        "dead": _Entry("List, show, resend, export or drop dead letters.", "dead", "dead"),
-        "rejects": _Entry("The same for messages that tasks have rejected.", "dead", "rejects"),
+        "messages": _Entry("List, show, resend, export or drop messages of any entity.", "messages", "messages"),
+        "dead": _Entry("The same for dead letters.", "messages", "dead"),
+        "rejects": _Entry("The same for messages that tasks have rejected.", "messages", "rejects"),
         "repair": _Entry("Find and send the messages that a reconciliation reports missing.", "repair", "repair"),
         "replay": _Entry("Send messages of a task again, by time or position.", "replay", "replay"),
+        "evacuate": _Entry("Move the messages of an entity or a namespace to another one.", "evacuate", "evacuate"),
+    },
+    _PARTS: {
+        "broker": _Entry("Run Service Bus and Event Hubs namespaces on this machine.", "broker", "broker"),
+        "host": _Entry("Run the function app in the current folder.", "host", "host"),
+        "schema": _Entry("Print the JSON schema of task files.", "schema", "schema"),
+        "functions": _Entry("Wait until Azure knows the functions of a published app.", "functions", "functions"),
         "checkpoints": _Entry(
             "Show how far a hub was read; reset it after the hub was created again.", "checkpoints", "checkpoints"
         ),
-        "evacuate": _Entry("Move the messages of an entity or a namespace to another one.", "evacuate", "evacuate"),
-        "purge": _Entry("Delete messages of a queue or subscription, by rule and age.", "purge", "purge"),
+        "delete-raw": _Entry("Delete raw journal files that are compacted.", "delete_raw", "delete_raw", 2),
     },
 }
+
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 class _Deferred(TyperCommand):
     """A subcommand whose module is imported when it runs or prints its own help."""
 
     def __init__(self, name: str, entry: _Entry, group: str) -> None:
-        super().__init__(name, short_help=entry.summary, rich_help_panel=group)
+        super().__init__(name, short_help=entry.summary, rich_help_panel=group, hidden=group == _PARTS)
         self.entry = entry
 
     def make_context(
@@ -90,8 +97,9 @@ class _Deferred(TyperCommand):
     def _load(self) -> Command:
         found = getattr(import_module(f"cli.commands.{self.entry.module}"), self.entry.function)
         if isinstance(found, typer.Typer):
+            found.info.context_settings = HELP_OPTIONS
             return get_command(found)
-        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown", context_settings=HELP_OPTIONS)
         alone.command(self.name)(found)
         return get_command(alone)
 
@@ -124,26 +132,16 @@ app = typer.Typer(
     name="busway",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=HELP_OPTIONS,
     # Locals can hold connection strings.
     pretty_exceptions_show_locals=False,
     rich_markup_mode="markdown",
+    epilog=f"Parts: {', '.join(f'`{name}`' for name in GROUPS[_PARTS])}; `busway COMMAND --help`.",
     help="""
 Replicate messages between Azure Service Bus and Event Hubs namespaces.
 
-Every file in `config/tasks` is a replication task and becomes one Azure Function. To work with tasks on this machine:
-
-- `busway demo` runs two sites, sends 2,000 messages to them, and checks what arrives;
-- `busway start` runs two sites and the function app while you write a task;
-- `busway check` reports every problem in your tasks before you deploy them;
-- `busway plan` and `busway apply` create the entities that your tasks need;
-- `busway status` shows what every task does now and how far behind it is;
-- `busway pause` and `busway resume` stop tasks and start them again;
-- `busway try` shows what a task would do with messages, and sends nothing;
-- `busway reconcile` gives one verdict for each message of a day, from the journals.
-
-`busway send` and `busway receive` act as the applications at both ends. `busway start` runs `busway broker` and
-`busway host`; you can also run them separately.
+Every file in `config/tasks` is a replication task and becomes one Azure Function. Begin with `busway demo`, then
+`busway new` and `busway start`. Commands that act show what they would do; `--yes` does it.
 """,
 )
 

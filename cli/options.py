@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from shared.errors import ConfigError, Problem
 from shared.resend.options import Unclear
 
 RECONCILIATIONS = Path("build/reconcile")
@@ -21,7 +20,7 @@ Where = Annotated[
 OlderThan = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Only messages enqueued longer ago, such as 90s, 2h or 7d.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it, the command only shows what it would do.")]
 Rate = Annotated[float | None, typer.Option(min=0.01, metavar="N", help="Send at most N messages per second.")]
 UnclearChoice = Annotated[
     Unclear,
@@ -58,10 +57,3 @@ Prune = Annotated[
         "and nothing needs any more.",
     ),
 ]
-
-
-def is_applied(choice: bool | None, command: str) -> bool:
-    """Return whether `--apply` was chosen; raises ConfigError if neither it nor `--dry-run` was."""
-    if choice is None:
-        raise ConfigError([Problem(command, "choose --dry-run or --apply")])
-    return choice

@@ -1,8 +1,10 @@
 """How commands print: results to standard output, problems to standard error."""
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,8 +28,19 @@ def console() -> "Console":
 def print_problems(problems: Iterable[object]) -> None:
     """Print each of *problems* to standard error, on a line of its own."""
     for problem in problems:
-        # What it quotes may come from a message.
-        typer.echo("\n".join(map(printable, str(problem).split("\n"))), err=True)
+        for line in str(problem).split("\n"):
+            print_wrapped(line, err=True)
+
+
+def print_wrapped(line: str, *, err: bool = False) -> None:
+    """Print a line, which may quote a message, broken between words where a terminal ends; a command stays whole."""
+    text = printable(line)
+    stream = sys.stderr if err else sys.stdout
+    width = shutil.get_terminal_size().columns if stream.isatty() else 0
+    if width and len(text) > width and not text.lstrip().startswith("az "):
+        indent = " " * (len(text) - len(text.lstrip()) + 2)
+        text = textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    typer.echo(text, err=err)
 
 
 def problems_of(error: BuswayError) -> Sequence[object]:
@@ -35,7 +48,6 @@ def problems_of(error: BuswayError) -> Sequence[object]:
     return error.problems if isinstance(error, ConfigError) else [error]
 
 
-def fail(problems: Iterable[object]) -> NoReturn:
-    """Print *problems* to standard error and end the command with exit code 1."""
-    print_problems(problems)
-    raise typer.Exit(1)
+def print_only_shown() -> None:
+    """Print that a command has done nothing, and how it does it."""
+    typer.echo("Nothing was changed: --yes does it.", err=True)

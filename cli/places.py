@@ -7,6 +7,7 @@ from pathlib import Path
 
 from azure.core.exceptions import AzureError
 
+from cli.silence import waits_for
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.tasks.files import load
@@ -37,6 +38,7 @@ class Place:
 def open_place(text: str, folder: Path) -> Iterator[Place]:
     """Yield the entity that *text* names; raises ConfigError, and TargetUnavailable for an SDK's error in the block."""
     entity = _parse(text, load(folder).connections)
+    waits_for(text)
     try:
         yield entity
     except _sdk_errors() as error:

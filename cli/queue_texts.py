@@ -17,7 +17,8 @@ from shared.printable import printable
 _POLL_SECONDS = 0.2
 _QUIET_SECONDS = 1.0
 _INVISIBLE_SECONDS = 60
-_MOST = 32
+MOST_PEEKED = 32
+"""What the service shows or gives at once."""
 
 
 def send_texts(place: Place, texts: Sequence[str]) -> None:
@@ -30,15 +31,18 @@ def send_texts(place: Place, texts: Sequence[str]) -> None:
             queue.send_message(text)
 
 
-def text_lines(place: Place, wait: float, *, is_peek: bool) -> Iterator[str]:
-    """Yield one line for each message, which is deleted unless *is_peek*."""
+def peeked_texts(place: Place) -> Iterator[str]:
+    """Yield one line for each message that a peek shows, MOST_PEEKED at most."""
     with _client(place) as queue:
-        if is_peek:
-            yield from map(_line, queue.peek_messages(_MOST))
-            return
+        yield from map(_line, queue.peek_messages(MOST_PEEKED))
+
+
+def text_lines(place: Place, wait: float) -> Iterator[str]:
+    """Yield one line for each message, which is then deleted."""
+    with _client(place) as queue:
         deadline = time.monotonic() + wait
         while time.monotonic() < deadline:
-            messages = list(queue.receive_messages(max_messages=_MOST, visibility_timeout=_INVISIBLE_SECONDS))
+            messages = list(queue.receive_messages(max_messages=MOST_PEEKED, visibility_timeout=_INVISIBLE_SECONDS))
             for message in messages:
                 yield _line(message)
                 queue.delete_message(message)

@@ -13,28 +13,40 @@ from shared.errors import ConfigError, Problem
 SETTING = "BUSWAY_SILENCE_SECONDS"
 FIRST_SECONDS = 2.0
 _NEXT_SECONDS = 5.0
+_LOOK_SECONDS = 0.25
 
-_subject = ""
+
+class _Silence:
+    """What the command waits for, and since when it has said nothing; None: it has spoken, and waits for nothing."""
+
+    subject = ""
+    since: float | None = None
 
 
 def waits_for(what: str) -> None:
     """Name what the command waits for from now on."""
-    global _subject  # noqa: PLW0603 - a process runs one command
-    _subject = what
+    _Silence.subject = what
+    if _Silence.since is None:
+        _Silence.since = time.monotonic()
 
 
 @contextlib.contextmanager
 def broken_silence(command: Callable[[], str | None]) -> Iterator[None]:
-    """Print after two seconds, and then every five, that *command* waits, until it has printed something itself."""
+    """
+    Print after two seconds, and then every five, that *command* waits, until it has printed something itself.
+
+    After that it does so again whenever the command `waits_for` something.
+    """
     first = _seconds()
     streams = sys.stdout, sys.stderr
-    is_heard = threading.Event()
-    sys.stdout, sys.stderr = (_Listener(stream, is_heard) for stream in streams)
-    threading.Thread(target=_speak, args=(command, streams[1], is_heard, first), daemon=True).start()
+    has_ended = threading.Event()
+    _Silence.subject, _Silence.since = "", time.monotonic()
+    sys.stdout, sys.stderr = map(_Listener, streams)
+    threading.Thread(target=_speak, args=(command, streams[1], has_ended, first), daemon=True).start()
     try:
         yield
     finally:
-        is_heard.set()
+        has_ended.set()
         sys.stdout, sys.stderr = streams
 
 
@@ -50,24 +62,29 @@ def _seconds() -> float:
 class _Listener:
     """A stream that notes that something was written."""
 
-    def __init__(self, stream: TextIO, is_heard: threading.Event) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._is_heard = is_heard
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        self._is_heard.set()
+        if text.strip():
+            _Silence.since = None
         return self._stream.write(text)
 
 
-def _speak(command: Callable[[], str | None], stream: TextIO, is_heard: threading.Event, seconds: float) -> None:
-    started = time.monotonic()
-    while not is_heard.wait(seconds):
-        # The command may have ended with its stream.
-        with contextlib.suppress(ValueError, OSError):
-            state = f"waits for {_subject}" if _subject else "is at work"
-            stream.write(f"busway {command() or ''}: {state}, {time.monotonic() - started:.0f} s\n")
-            stream.flush()
-        seconds = _NEXT_SECONDS
+def _speak(command: Callable[[], str | None], stream: TextIO, has_ended: threading.Event, first: float) -> None:
+    due = first
+    while not has_ended.wait(min(max(first, 0.02), _LOOK_SECONDS)):
+        since = _Silence.since
+        quiet = 0.0 if since is None else time.monotonic() - since
+        if since is None:
+            due = first
+        elif quiet >= due:
+            due = quiet + _NEXT_SECONDS
+            # The command may have ended with its stream.
+            with contextlib.suppress(ValueError, OSError):
+                state = f"waits for {_Silence.subject}" if _Silence.subject else "is at work"
+                stream.write(f"busway {command() or ''}: {state}, {quiet:.0f} s\n")
+                stream.flush()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from busway import IS_CHECKOUT, PACKAGES
+from cli.silence import waits_for
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.private_file import PRIVATE_UMASK, open_private
 
@@ -63,6 +64,7 @@ def run_job(
     }
     folders = ["--out", str(out.resolve()), "--staging", str((out / "journal").resolve())]
     command = [sys.executable, "-m", program, "--journal", journal, *folders, *options]
+    waits_for("the job on Spark")
     with open_private(out / "spark.log") as log:
         # Its results name messages.
         code = subprocess.run(command, env=environment, stderr=log, umask=PRIVATE_UMASK, check=False).returncode  # noqa: S603 - our own job

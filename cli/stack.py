@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
@@ -15,6 +16,7 @@ from urllib.parse import quote
 from busway import PACKAGES, ROOT
 from cli.children import Child
 from cli.concurrency import beside, together
+from cli.local_faults import PID_FILE
 from cli.node_packages import node_modules
 from shared.ends.namespace import ADMINISTRATION_SUFFIX
 
@@ -92,8 +94,10 @@ async def running_stack(
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
 
-        async def started(name: str, command: Sequence[str], place: Path, environment: dict[str, str]) -> Child:
-            child = await Child.start(name, command, logs / f"{name}.log", place, environment)
+        async def started(
+            name: str, command: Sequence[str], place: Path, environment: dict[str, str], pid_file: Path | None = None
+        ) -> Child:
+            child = await Child.start(name, command, logs / f"{name}.log", place, environment, pid_file=pid_file)
             ends.push_async_callback(child.stop)
             return child
 
@@ -128,8 +132,9 @@ async def running_stack(
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, **packages}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
-        ports = [] if port else ["--http-port", "0"]
-        host = await started("host", [*busway("host"), *ports], app, environment)
+        # A host that was killed starts again at the same address.
+        ports = [] if port else ["--http-port", str(_free_port())]
+        host = await started("host", [*busway("host"), *ports], app, environment, logs / PID_FILE)
         (line,) = await host.matches(r"^ready(.*)$", 1, _READY_SECONDS)
         http = host.match(r"^http (\S+)$")
         address = "" if http is None else http[1]
@@ -138,6 +143,12 @@ async def running_stack(
                 await grid.subscribe_at(name, f"{address}/api/events/{name}")
         status = None if http is None else f"{http[1]}/api/status"
         yield Stack((azurite, broker, *others, host), settings, storage_string, line[1].split(), administration, status)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def amqp_url(connection_string: str) -> str:

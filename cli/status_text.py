@@ -37,7 +37,7 @@ def status_text(status: Status, width: int, *, everything: bool, has_color: bool
 
 
 def _lines(status: Status, width: int, *, everything: bool, has_color: bool) -> Iterator[str]:
-    yield from textwrap.wrap(printable(status.sentence), width, break_on_hyphens=False)
+    yield from textwrap.wrap(printable(status.sentence), width, break_on_hyphens=False, break_long_words=False)
     yield ""
     tasks = sorted(status.tasks, key=lambda each: (_ORDER.index(each.state), -(each.backlog or 0), each.task))
     quiet = [] if everything or len(tasks) <= _MOST_IDLE else [each for each in tasks if _is_quiet(each)]
@@ -111,10 +111,11 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everyth
     for each in tasks:
         if each.reason and each.state not in (State.RUNNING, State.IDLE) and each.reason not in general:
             alike.setdefault((each.state, each.reason), []).append(each)
-    blocks = [
-        f"{_names(same)} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}"
-        for (state, reason), same in alike.items()
-    ]
+    blocks = []
+    for (state, reason), same in alike.items():
+        blocks.append(f"{_names(same)} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}")
+        if same[0].remedy is not None:
+            blocks.append(f"  What to do: {same[0].remedy}.")
     blocks += [
         f"{each.task} lost {each.losses.messages:,}, found at {each.losses.found}: "
         f"sequence numbers {each.losses.sequence_numbers} (docs/losses.md)"
@@ -144,7 +145,10 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everyth
     if blocks:
         yield ""
     for block in blocks:
-        yield from textwrap.wrap(printable(block), width, subsequent_indent="  ", break_on_hyphens=False)
+        indent = "    " if block.startswith(" ") else "  "
+        yield from textwrap.wrap(
+            printable(block), width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        )
 
 
 def _heartbeats(tasks: Sequence[TaskStatus], status: Status, *, everything: bool) -> Iterator[str]:

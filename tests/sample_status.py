@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from shared.remedies import remedy_for
 from shared.status.model import (
     Counts,
     DeadLetters,
@@ -41,6 +42,7 @@ def sample_status(
     """Return a status with a task of each state, some that are idle, and some that run as they should."""
     held = _task("payments-west-to-east", State.HELD, backlog=1204, lag=312.0, in_hand=100, rate=0.0)
     held.reason = "east/payments: the target refuses to take messages, it is disabled: " + HOSTILE[0]
+    held.remedy = remedy_for(held.reason).of(held.task)
     held.since = (NOW - timedelta(minutes=5)).strftime(TIME)
     held.obstacles = [Obstacle("east/payments", "refused", held.reason, held.since)]
     held.recent_rejects = [RecentReject(NOW.strftime(TIME), name, f"too large {name}") for name in HOSTILE]

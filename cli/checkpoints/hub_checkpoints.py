@@ -65,8 +65,8 @@ class HubCheckpoints(NamedTuple):
             problem = "" if one is None or one.problem is None else f"  of an earlier hub: {one.problem}"
             yield printable(f"{name:>9}  {number:>10}  {first:>11}  {last:>10}{problem}")
 
-    def reset(self, store: CheckpointStore, partitions: Sequence[str], *, dry_run: bool) -> Iterator[str]:
-        """Delete the checkpoints of *partitions*, by default those of an earlier hub; yield what was done."""
+    def reset(self, store: CheckpointStore, partitions: Sequence[str], *, yes: bool) -> Iterator[str]:
+        """With *yes*, delete checkpoints of *partitions*, by default those of an earlier hub; yield what is done."""
         known = {each.checkpoint.partition for each in self.judged}
         unknown = [name for name in partitions if name not in known]
         if unknown:
@@ -80,12 +80,12 @@ class HubCheckpoints(NamedTuple):
         if owned:
             text = f"the app reads partition {', '.join(owned)}, or did less than two minutes ago"
             hint = "stop it, for example with the command that `busway pause TASK --az` prints, then reset again"
-            if not dry_run:
+            if yes:
                 raise TargetRefused(f"checkpoints: {text}; {hint}")
             yield f"{text}: {hint}"
         names = ", ".join(_in_order(wanted))
-        if dry_run:
-            yield f"would delete the checkpoints of partition {names}; nothing was changed"
+        if not yes:
+            yield f"would delete the checkpoints of partition {names}"
             return
         for each in self.judged:
             if each.checkpoint.partition in wanted:

@@ -1,12 +1,10 @@
 """`busway apply`: create and change entities until they are as the tasks need them."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, Connections, Folder, Prune
+from cli.options import AdminAddresses, Authority, Connections, Folder, Prune, Yes
 
 _CANCELLED = 130
 
@@ -18,26 +16,28 @@ def apply(
     admin: AdminAddresses = None,
     admin_ca: Authority = None,
     prune: Prune = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; for scripts.")] = False,
+    yes: Yes = False,
 ) -> None:
     """
-    Show the plan, ask, and take its steps: create and change queues, topics, subscriptions and rules.
+    Take the steps of the plan: create and change queues, topics, subscriptions and rules.
 
-    `busway plan` shows the same and changes nothing. Each step is one request. If one fails, the others that do not
+    Without --yes it is `busway plan`. Each step is one request. If one fails, the others that do not
     need it are taken all the same; run the command again for what is left, also after Ctrl-C or a crash. What is sent
     to is created before what sends, and a new subscription has only its own rule from its first message on. Event hubs
     are not changed: the commands for them are printed.
 
-    Exit code 0: every entity is as needed. 1: a step failed, a namespace cannot be read, or nobody agreed. 4: all steps
-    are taken, and only a person can remove what is left. 130: cancelled with Ctrl-C. 2: unknown options.
+    Exit code 0: every entity is as needed. 1: a step failed, or a namespace cannot be read. 3: there are steps to take,
+    with --yes. 4: all steps are taken, and only a person can remove what is left. 130: cancelled with Ctrl-C. 2:
+    unknown options.
 
     Example:
     busway apply west east --yes
 
     """
+    from cli.output import print_only_shown
     from cli.topology.application import Application
     from cli.topology.plan import load_needs, make_plan
-    from cli.topology.plan_text import print_plan
+    from cli.topology.plan_text import exit_code, print_plan
     from cli.topology.sites import Access
 
     configuration, needs = load_needs(config, connections or [])
@@ -46,8 +46,9 @@ def apply(
     print_plan(found, prune=prune)
     if not found.steps and not (prune and found.extras):
         raise typer.Exit(found.exit_code)
-    if not yes and not _is_agreed():
-        raise typer.Exit(1)
+    if not yes:
+        print_only_shown()
+        raise typer.Exit(exit_code(found, prune=prune))
     typer.echo("")
     application = Application(found, access, prune=prune)
     try:
@@ -60,13 +61,3 @@ def apply(
     if application.failed or application.skipped or left.has_errors or left.steps:
         raise typer.Exit(1)
     raise typer.Exit(left.exit_code)
-
-
-def _is_agreed() -> bool:
-    if not sys.stdin.isatty():
-        typer.echo("Nothing was changed: there is nobody to ask (add --yes)", err=True)
-        return False
-    is_agreed = typer.confirm("\nTake these steps?")
-    if not is_agreed:
-        typer.echo("Nothing was changed.", err=True)
-    return is_agreed

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder
+from cli.options import Folder, Yes
 
 
 def checkpoints(
@@ -19,7 +19,7 @@ def checkpoints(
         list[str] | None,
         typer.Option(help="With --reset: delete the checkpoint of this partition, whatever it is. Can be repeated."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --reset: only show what would be deleted.")] = False,
+    yes: Yes = False,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -33,7 +33,7 @@ def checkpoints(
 
     Exit code 0: all checkpoints belong to the hub, or were reset. 1: some do not. Example:
 
-        busway checkpoints telemetry-west-to-east --reset --dry-run
+        busway checkpoints telemetry-west-to-east --reset --yes
     """
     import asyncio
     import logging
@@ -42,6 +42,7 @@ def checkpoints(
     from cli.checkpoints.blobs import opened_store
     from cli.checkpoints.hub_checkpoints import HubCheckpoints
     from cli.hub_reader import hub_of
+    from cli.output import print_only_shown
     from shared.errors import ConfigError, Problem
     from shared.resend.places import task_named
     from shared.tasks.files import load
@@ -52,8 +53,8 @@ def checkpoints(
     if file is None or file.source.hub is None:
         known = ", ".join(each.task for each in configuration.tasks if each.source.hub) or "a task with a hub"
         raise ConfigError([Problem(task, "is not a task that reads an event hub", f"expected one of {known}")])
-    if (partition or dry_run) and not reset:
-        option = "--partition" if partition else "--dry-run"
+    if (partition or yes) and not reset:
+        option = "--partition" if partition else "--yes"
         raise ConfigError([Problem(option, "only goes with --reset", "add --reset, or leave it out")])
     hub = hub_of(configuration, file, os.environ)
     with opened_store(os.environ, hub.namespace, hub.name, hub.consumer_group) as store:
@@ -62,7 +63,9 @@ def checkpoints(
         for line in found.lines():
             typer.echo(line)
         if reset:
-            for line in found.reset(store, partition or [], dry_run=dry_run):
+            for line in found.reset(store, partition or [], yes=yes):
                 typer.echo(line)
+            if not yes:
+                print_only_shown()
     if not reset and not found.are_current:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import RECONCILIATIONS, JournalFolder, SparkMemory, is_applied
+from cli.options import RECONCILIATIONS, JournalFolder, SparkMemory, Yes
 
 
 def delete_raw(
@@ -14,9 +14,7 @@ def delete_raw(
     before: Annotated[
         datetime, typer.Option(formats=["%Y-%m-%d"], help="Only hours before this day, in UTC. It must be over.")
     ],
-    apply: Annotated[
-        bool | None, typer.Option("--apply/--dry-run", help="Delete the files, or only compare and count them.")
-    ] = None,
+    yes: Yes = False,
     journal: Annotated[
         str | None,
         typer.Option(
@@ -38,14 +36,12 @@ def delete_raw(
 
     Exit code 0: done. 2: not done; what was compared before is deleted. Repeat it then. Example:
 
-    busway delete-raw --before 2026-10-01 --dry-run
+    busway delete-raw --before 2026-10-01 --yes
     """
-    is_deleting = is_applied(apply, "busway delete-raw")
-
     from cli.journal import journal_at
     from cli.spark import check_spark, run_job
 
     check_spark()
     source, storage = journal_at(journal, folder)
-    options = ["--before", f"{before:%Y-%m-%d}", "--memory", memory, *["--apply"] * is_deleting]
+    options = ["--before", f"{before:%Y-%m-%d}", "--memory", memory, *["--yes"] * yes]
     raise typer.Exit(run_job(source, out, options, storage, program="busway_reconcile.delete_raw"))

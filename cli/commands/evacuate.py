@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, DryRun, Folder, Rate, UnclearChoice, Wait
+from cli.options import AdminAddresses, Authority, Folder, Rate, UnclearChoice, Wait, Yes
 from shared.resend.options import PATIENCE_SECONDS, Options, Unclear
 
 
@@ -24,7 +24,7 @@ def evacuate(
             help="The namespace to move to, where the entities have the same names; or one entity, for one entity.",
         ),
     ],
-    dry_run: DryRun = False,
+    yes: Yes = False,
     rate: Rate = None,
     unclear: UnclearChoice = Unclear.LEAVE,
     wait: Wait = PATIENCE_SECONDS,
@@ -37,26 +37,33 @@ def evacuate(
 
     Active messages, deferred ones, scheduled ones with their time, sessions with their state, and dead letters with
     their reason. Each is sent, recorded in a ledger, and only then removed, so a run that was stopped or killed can be
-    repeated. The entities must exist at the target. It needs the right Manage at both ends.
+    repeated. The entities must exist at the target. It needs the right Manage at both ends. A source that `busway pause
+    --close-source` has closed is opened meanwhile, and closed again.
 
     Exit code 0: nothing is left. 1: some messages were left; the output says which and why. Example:
 
-        busway evacuate west/orders --to east --dry-run
+        busway evacuate west/orders --to east --yes
     """
     import asyncio
+    import os
 
     from cli.evacuation import report
     from cli.evacuation.pairs import pairs_of
+    from cli.evacuation.pauses import pauses_of
+    from cli.output import print_only_shown
     from cli.topology.sites import Access
     from shared.tasks.files import load
 
     configuration = load(config)
     access = Access.of(admin or [], authority, configuration.connections)
-    pairs = pairs_of(source, to, configuration, access)
+    pairs = pairs_of(source, to, configuration, access, asyncio.run(pauses_of(configuration, os.environ)))
     moving = (
-        report.show(pairs, configuration)
-        if dry_run
-        else report.evacuate(pairs, configuration, access, Options(rate, unclear, wait))
+        report.evacuate(pairs, configuration, access, Options(rate, unclear, wait))
+        if yes
+        else report.show(pairs, configuration, rate)
     )
-    if not asyncio.run(moving):
+    is_complete = asyncio.run(moving)
+    if not yes:
+        print_only_shown()
+    if not is_complete:
         raise typer.Exit(1)

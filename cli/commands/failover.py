@@ -1,19 +1,17 @@
-"""The commands `busway failover show`, `plan`, `switch`, `failback` and `drill`."""
+"""The commands `busway failover show`, `switch`, `failback` and `drill`."""
 
 import asyncio
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import Folder
+from cli.options import Folder, Yes
 
 if TYPE_CHECKING:
     from cli.failover.configuration import Failover
-    from cli.failover.register import RegisterState
 
 _NOT_YET = 2
 """Exit code of a failback that must be run again, or forced."""
@@ -35,7 +33,6 @@ Role = Annotated[
     list[str] | None, typer.Option(metavar="send|receive", help="The role to move; may be repeated. [default: both]")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 
 
 @app.command()
@@ -61,15 +58,6 @@ def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
 
 
 @app.command()
-def plan(site: Site, *, role: Role = None, config: Folder = Path("config"), as_json: AsJson = False) -> None:
-    """Show what `switch` would change, without changing it; exit code 1 if it would refuse. As `switch --dry-run`."""
-    state = _switch(site, role, config, force=False, as_json=as_json, dry_run=True)
-    if state is not None:
-        command = shlex.join(["busway", "failover", "switch", site, *(f"--role={name}" for name in role or ())])
-        typer.echo(f"Applications follow within {state.ttl_seconds} s; to do it, run `{command}`.")
-
-
-@app.command()
 def switch(
     site: Site,
     *,
@@ -83,18 +71,37 @@ def switch(
             "--renew-serial", metavar="SERIAL", help="Sign a document again that has expired, if this is its serial."
         ),
     ] = None,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     config: Folder = Path("config"),
     as_json: AsJson = False,
 ) -> None:
     """
     Switch publishers and consumers to SITE; applications follow when they next look it up.
 
-    The other site is not contacted, since it may be unavailable. To return, use `busway failover failback`.
+    The other site is not contacted, since it may be unavailable. To return, use `busway failover failback`. Exit code
+    1: it refuses, and says why. Example:
+
+        busway failover switch east --yes
     """
-    state = _switch(site, role, config, force=force, as_json=as_json, dry_run=dry_run, renewed_serial=renewed_serial)
-    if state is not None and not dry_run:
-        typer.echo(f"Applications follow within {state.ttl_seconds} s.")
+    from cli.failover.report import print_changes, print_reload
+    from cli.output import print_only_shown
+
+    failover = _opened(config, renewed_serial)
+    roles = _roles(role, failover.site(site))
+    state = failover.register.read()
+    lines = failover.changes(site, roles, state, force=force)
+    if yes:
+        state = failover.register.write(roles, state)
+    if as_json:
+        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
+    else:
+        print_changes(failover, lines, "changed" if yes else "would change")
+        if lines and yes:
+            print_reload(failover)
+        if lines:
+            typer.echo(f"Applications follow within {state.ttl_seconds} s.")
+    if not yes:
+        print_only_shown()
 
 
 @app.command()
@@ -107,7 +114,7 @@ def failback(
         ),
     ] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until consumers can move.")] = 0.0,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     config: Folder = Path("config"),
     as_json: AsJson = False,
 ) -> None:
@@ -120,11 +127,12 @@ def failback(
     from cli.failover.failback import Failback, FailbackSteps, wait_until_done
     from cli.failover.register import DryRegister, Register, RegisterState
     from cli.failover.report import local_as_json, print_changes, print_failback, print_local, print_reload
+    from cli.output import print_only_shown
     from shared.clock import SystemClock
 
     failover, clock = _opened(config), SystemClock()
     dry = DryRegister(failover.register, clock)
-    register: Register[Any] = dry if dry_run else failover.register
+    register: Register[Any] = failover.register if yes else dry
     before = register.read()
     steps = FailbackSteps(
         register,
@@ -140,16 +148,16 @@ def failback(
         await check_primary(failover)
         return await (steps.forced() if force else steps.step(known))
 
-    back = asyncio.run(step(None) if force or dry_run else wait_until_done(step, clock, wait))
-    dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done and not dry_run else {}
+    back = asyncio.run(step(None) if force or not yes else wait_until_done(step, clock, wait))
+    dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done and yes else {}
     left = local_as_json(back.found)
-    if as_json and dry_run:
+    if as_json and not yes:
         more = {"changes": dry.noted, "waits_for": back.waits_for, "left_behind": left}
         typer.echo(json.dumps({**failover.document(before), **more}))
     elif as_json:
         more = {"waits_for": back.waits_for, "left_behind": left if back.is_done else []}
         typer.echo(json.dumps({**failover.document(back.state), **more, "dead_lettered": local_as_json(dead)}))
-    elif dry_run:
+    elif not yes:
         print_changes(failover, dry.noted, "would change")
         if back.waits_for is not None:
             typer.echo(f"Then it would wait: {back.waits_for}.")
@@ -159,6 +167,8 @@ def failback(
         print_failback(failover, back, dead)
         if back.is_done and back.state.version != before.version:
             print_reload(failover)
+    if not yes:
+        print_only_shown()
     if not back.is_done:
         raise typer.Exit(_NOT_YET)
 
@@ -188,7 +198,6 @@ def drill(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object instead of the events and the table.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what the drill would do.")] = False,
 ) -> None:
     """
     Simulate an outage on this machine and report its effects; exit code 1 if an objective is not met.
@@ -200,48 +209,17 @@ def drill(
     in east.
     """
     from cli.failover.drill.drill import Plan, run
-    from cli.failover.drill.report import WORK, Objectives, print_plan, report
+    from cli.failover.drill.report import WORK, Objectives, report
     from cli.files import free_folder
     from cli.output import console
     from cli.signals import run_until_signalled
 
     planned = Plan(messages, rate, decide, disaster)
     objectives = Objectives(max_lost, max_duplicates, max_order_breaks, max_switch)
-    if dry_run:
-        print_plan(planned, objectives, as_json=as_json)
-        return
     with free_folder(WORK) as work:
         result = run_until_signalled(run(planned, work, (lambda _: None) if as_json else console().print))
     if result is None or not report(result, objectives, as_json=as_json):
         raise typer.Exit(1)
-
-
-def _switch(
-    site: str,
-    role: Sequence[str] | None,
-    config: Path,
-    *,
-    force: bool,
-    as_json: bool,
-    dry_run: bool,
-    renewed_serial: int | None = None,
-) -> "RegisterState | None":
-    """Switch and print the changes; return the state of the register if there are changes to explain to a person."""
-    from cli.failover.report import print_changes, print_reload
-
-    failover = _opened(config, renewed_serial)
-    roles = _roles(role, failover.site(site))
-    state = failover.register.read()
-    lines = failover.changes(site, roles, state, force=force)
-    if not dry_run:
-        state = failover.register.write(roles, state)
-    if as_json:
-        typer.echo(json.dumps({**failover.document(state), "changes": list(lines)}))
-        return None
-    print_changes(failover, lines, "would change" if dry_run else "changed")
-    if lines and not dry_run:
-        print_reload(failover)
-    return state if lines else None
 
 
 def _opened(folder: Path, renewed_serial: int | None = None) -> "Failover":

@@ -1,4 +1,4 @@
-"""`busway pause`, `busway drain` and `busway resume`."""
+"""`busway pause` and `busway resume`."""
 
 import getpass
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, DryRun, Folder
+from cli.options import AdminAddresses, Authority, Folder, Yes
 
 if TYPE_CHECKING:
     from cli.pause.steering import Steering
@@ -21,7 +21,6 @@ Az = Annotated[
         "--az", help="Only print the command of the Azure CLI that does it by app settings; it restarts the app."
     ),
 ]
-Timeout = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long batches in progress may take.")]
 CloseSource = Annotated[
     bool,
     typer.Option(
@@ -30,8 +29,6 @@ CloseSource = Annotated[
         "several times a second.",
     ),
 ]
-_PAUSE_SECONDS = 30.0
-_DRAIN_SECONDS = 600.0
 
 
 def pause(
@@ -39,10 +36,17 @@ def pause(
     *,
     reason: Reason = None,
     by: By = None,
-    timeout: Timeout = _PAUSE_SECONDS,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="How long batches in progress may take; before an upgrade or the removal of a namespace, 600.",
+        ),
+    ] = 30.0,
     az: Az = False,
     close_source: CloseSource = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
@@ -61,46 +65,36 @@ def pause(
     Exit code 0: nothing is in hand. 1: a task is not paused, or a batch did not end in time; then the task is paused,
     and its messages are delivered again after the resume. 2: the configuration has problems. Example:
 
-    busway pause orders-west-to-east --reason "maintenance of east"
+    busway pause orders-west-to-east --reason "maintenance of east" --yes
     """
     if az:
         _print_switches(tasks, config, is_pause=True)
         return
-    _pause(tasks, config, reason, by, timeout, admin=admin, authority=authority, closes=close_source, dry_run=dry_run)
 
+    async def pause_task(steering: "Steering") -> bool:
+        if not yes:
+            await steering.show_pause()
+            return True
+        return not await steering.pause(by or getpass.getuser(), reason, wait)
 
-def drain(
-    tasks: Tasks,
-    *,
-    reason: Reason = None,
-    by: By = None,
-    timeout: Timeout = _DRAIN_SECONDS,
-    close_source: CloseSource = False,
-    dry_run: DryRun = False,
-    admin: AdminAddresses = None,
-    authority: Authority = None,
-    config: Folder = Path("config"),
-) -> None:
-    """
-    Pause tasks, and wait longer for what is in hand: before an upgrade, or the removal of a namespace.
-
-    As `busway pause`, with more time for batches in progress, such as those that wait for a target. `busway resume`
-    ends it. Exit code 0 only if nothing is in hand.
-    """
-    _pause(tasks, config, reason, by, timeout, admin=admin, authority=authority, closes=close_source, dry_run=dry_run)
+    code = _steer(tasks, config, pause_task, admin, authority, uses_source=close_source, closes=close_source, yes=yes)
+    if yes and not close_source:
+        typer.echo("\nFor more than some minutes, switch them off: that restarts the app, and costs nothing.")
+        _print_switches(tasks, config, is_pause=True)
+    raise typer.Exit(code)
 
 
 def resume(
     tasks: Tasks,
     *,
     az: Az = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
 ) -> None:
     """
-    Undo `busway pause` and `busway drain`: a source that they have closed gets the status that it had before.
+    Undo `busway pause`: a source that it has closed gets the status that it had before.
 
     A status that someone else has set meanwhile stays. Exit code 0: the tasks are resumed. 1: not all of them. 2: the
     configuration has problems.
@@ -110,35 +104,10 @@ def resume(
         return
 
     async def resume_task(steering: "Steering") -> bool:
-        await (steering.show_resume() if dry_run else steering.resume())
+        await (steering.resume() if yes else steering.show_resume())
         return True
 
-    raise typer.Exit(_steer(tasks, config, resume_task, admin=admin, authority=authority, uses_source=True))
-
-
-def _pause(
-    tasks: list[str],
-    config: Path,
-    reason: str | None,
-    by: str | None,
-    seconds: float,
-    *,
-    admin: list[str] | None,
-    authority: Path | None,
-    closes: bool,
-    dry_run: bool,
-) -> None:
-    async def pause_task(steering: "Steering") -> bool:
-        if dry_run:
-            await steering.show_pause()
-            return True
-        return not await steering.pause(by or getpass.getuser(), reason, seconds)
-
-    code = _steer(tasks, config, pause_task, admin=admin, authority=authority, uses_source=closes, closes=closes)
-    if not closes and not dry_run:
-        typer.echo("\nFor more than some minutes, switch them off: that restarts the app, and costs nothing.")
-        _print_switches(tasks, config, is_pause=True)
-    raise typer.Exit(code)
+    raise typer.Exit(_steer(tasks, config, resume_task, admin, authority, uses_source=True, yes=yes))
 
 
 def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:
@@ -154,12 +123,14 @@ def _steer(
     tasks: list[str],
     config: Path,
     work: "Callable[[Steering], Awaitable[bool]]",
-    *,
     admin: list[str] | None,
     authority: Path | None,
+    *,
     uses_source: bool,
     closes: bool = False,
+    yes: bool,
 ) -> int:
+    from cli.output import print_only_shown
     from cli.pause.tasks import steer
     from cli.tasks import tasks_named
     from cli.topology.sites import Access
@@ -168,4 +139,7 @@ def _steer(
     configuration = load(config)
     files = tasks_named(tasks, configuration)
     access = Access.of(admin or [], authority, configuration.connections)
-    return steer(configuration, files, access, work, uses_source=uses_source, closes=closes)
+    code = steer(configuration, files, access, work, uses_source=uses_source, closes=closes)
+    if not yes:
+        print_only_shown()
+    return code

@@ -35,7 +35,7 @@ def plan(
         typer.Option(
             metavar="FOLDER",
             help="Write a Config.json for Microsoft's emulators for each connection, and a compose.yaml that runs "
-            "them, into FOLDER; read nothing.",
+            "them, into FOLDER; what a file has besides stays. Read no namespace.",
         ),
     ] = None,
 ) -> None:
@@ -77,7 +77,7 @@ def plan(
         typer.echo(parameters_of(configuration, needs), nl=False)
         return
 
-    from cli.topology.plan_text import document_of, print_az, print_plan
+    from cli.topology.plan_text import document_of, exit_code, print_az, print_plan
 
     access = Access.of(admin or [], admin_ca, configuration.connections)
     found = make_plan(configuration, needs, access, entities or [])
@@ -88,5 +88,5 @@ def plan(
     else:
         print_plan(found, prune=prune)
         if found.steps or (prune and found.extras):
-            typer.echo("\nNothing was changed. To take the steps: busway apply")
-    raise typer.Exit(found.exit_code or (3 if prune and found.extras else 0))
+            typer.echo("\nNothing was changed. To take the steps: busway apply --yes")
+    raise typer.Exit(exit_code(found, prune=prune))

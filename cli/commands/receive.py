@@ -26,7 +26,6 @@ def receive(
     session: Annotated[
         str | None, typer.Option(help="Receive this session; required if the entity has sessions.")
     ] = None,
-    peek: Annotated[bool, typer.Option("--peek", help="Leave the messages in the entity.")] = False,
     dead_letter: Annotated[
         str | None, typer.Option(metavar="REASON", help="Dead-letter the messages instead of completing them.")
     ] = None,
@@ -37,7 +36,7 @@ def receive(
     config: Folder = Path("config"),
 ) -> None:
     """
-    Receive and complete all messages of an entity, and print one line for each.
+    Receive and complete all messages of an entity, and print one line for each; `busway messages list` leaves them.
 
     A line is the body, then the properties; what is not text or a number has its type behind it, and bytes are
     hexadecimal digits. Only what was printed is completed. For an event hub, all events that it holds are printed. App
@@ -49,14 +48,12 @@ def receive(
 
     with open_place(place, config) as entity:
         check_session(entity, session)
-        found = _receive(entity, session, wait, dead_letter, is_peek=peek, with_position=position)
+        found = _receive(entity, session, wait, dead_letter, with_position=position)
     if not found:
         typer.echo(f"nothing in {place}")
 
 
-def _receive(
-    place: "Place", session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool, with_position: bool
-) -> int:
+def _receive(place: "Place", session: str | None, wait: float, dead_letter: str | None, *, with_position: bool) -> int:
     from shared.ends.kind import Holds
 
     holds = place.connection.end.holds
@@ -65,7 +62,7 @@ def _receive(
         from cli.queue_texts import text_lines
 
         found = 0
-        for line in text_lines(place, wait, is_peek=is_peek) if holds is Holds.TEXTS else records(place, wait):
+        for line in text_lines(place, wait) if holds is Holds.TEXTS else records(place, wait):
             typer.echo(line)
             found += 1
         return found
@@ -75,8 +72,6 @@ def _receive(
         return asyncio.run(hub_receive.receive_events(place, wait, _show, with_position=with_position))
     from cli import bus_receive
 
-    if is_peek:
-        return asyncio.run(bus_receive.peek_at(place, session, _show))
     return asyncio.run(bus_receive.receive(place, session, wait, dead_letter, _show))
 
 

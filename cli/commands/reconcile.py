@@ -36,13 +36,15 @@ def reconcile(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="The folder for the results. Use a folder of its own for each journal.")
     ] = RECONCILIATIONS,
-    grace: Annotated[
-        float, typer.Option(help="Minutes for which a message that has not arrived counts as in flight.")
+    grace_minutes: Annotated[
+        float, typer.Option(help="How long a message that has not arrived counts as in flight.")
     ] = 120,
-    late_after: Annotated[float, typer.Option(help="Minutes after which an arriving message counts as late.")] = 15,
-    stopped: Annotated[
+    late_minutes: Annotated[float, typer.Option(help="The lag from which a message counts as late.")] = 15,
+    writers_stopped: Annotated[
         bool,
-        typer.Option("--stopped", help="Count the current hour too, because nothing writes to the journal any longer."),
+        typer.Option(
+            "--writers-stopped", help="Count the current hour too, because nothing writes to the journal any longer."
+        ),
     ] = False,
     refreeze: Annotated[
         bool,
@@ -71,7 +73,7 @@ def reconcile(
 
     busway reconcile --date 2026-11-20 --journal https://account.blob.core.windows.net/journal
     """
-    for name, is_used in (("--date", day is not None), ("--stopped", stopped)):
+    for name, is_used in (("--date", day is not None), ("--writers-stopped", writers_stopped)):
         if hourly and is_used:
             raise ConfigError([Problem(f"--hourly and {name}", "exclude each other", "use only one of them")])
 
@@ -82,7 +84,7 @@ def reconcile(
     source, storage = journal_at(journal, folder)
     when = datetime.now(UTC) - timedelta(days=1) if day is None else day
     options = ["--hourly"] if hourly else ["--date", f"{when:%Y-%m-%d}"]
-    options += ["--grace-minutes", str(grace), "--late-minutes", str(late_after)]
+    options += ["--grace-minutes", str(grace_minutes), "--late-minutes", str(late_minutes)]
     options += [f"--removed-tap={tap}" for tap in [*(removed_tap or []), *removed_taps(folder)]]
-    options += ["--memory", memory, *["--writers-stopped"] * stopped, *["--refreeze"] * refreeze]
+    options += ["--memory", memory, *["--writers-stopped"] * writers_stopped, *["--refreeze"] * refreeze]
     raise typer.Exit(run_job(source, out, options, storage))

@@ -5,15 +5,13 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder, is_applied
+from cli.options import Folder, Yes
 
 
 def repair(
     manifest: Annotated[Path, typer.Argument(help="The repair.jsonl of a run of `busway reconcile`.")],
     *,
-    apply: Annotated[
-        bool | None, typer.Option("--apply/--dry-run", help="Send the messages, or only show what would be sent.")
-    ] = None,
+    yes: Yes = False,
     copies: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,14 +56,13 @@ def repair(
 
     Exit code 0: nothing is left to do. 1: some messages were not found or not sent.
     """
-    is_sending = is_applied(apply, "busway repair")
-
     import asyncio
     import os
     from collections import Counter
 
     from cli.letters.ledger_file import LedgerFile
     from cli.letters.report import print_end
+    from cli.output import print_only_shown
     from cli.repair.copies import place_of
     from cli.repair.manifest import ledger_of, read
     from cli.repair.repair import GOOD, Repair, Report, State, ledger_in
@@ -82,13 +79,15 @@ def repair(
         counts[each.state] += 1
         typer.echo(printable(f"{each.state:12} {each.message.name}: {each.text}"))
 
-    records = ledger_in(file, apply=is_sending)
+    records = ledger_in(file, is_sending=yes)
     repairing = Repair(configuration, os.environ, places, records, report, sends_expired=expired)
-    error = asyncio.run(repairing.run(messages, apply=is_sending))
+    error = asyncio.run(repairing.run(messages, is_sending=yes))
     for state, count in sorted(counts.items()):
         typer.echo(f"{count:6} {state}")
-    if is_sending:
+    if yes:
         typer.echo(f"the ledger of sent messages is {file.path}")
+    else:
+        print_only_shown()
     if more:
         typer.echo(f"{more} more messages are missing than the manifest has: reconcile again after this repair")
     print_end(error, is_stopped=False)

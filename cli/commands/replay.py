@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, DryRun, Folder, Rate
-from shared.errors import ConfigError, Problem
+from cli.options import AdminAddresses, Folder, Rate, Yes
 
 
 def replay(
@@ -56,7 +55,7 @@ def replay(
     ] = False,
     rate: Rate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the replay that was interrupted.")] = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     admin: AdminAddresses = None,
     config: Folder = Path("config"),
 ) -> None:
@@ -69,12 +68,14 @@ def replay(
 
     Exit code 0: all were sent, or withheld by the task. 1: some were not. Example:
 
-        busway replay telemetry-west-to-east --from 2h --dry-run
+        busway replay telemetry-west-to-east --from 2h --yes
     """
     import asyncio
+    import contextlib
 
     from cli.files import locked
     from cli.letters.selection import filter_of
+    from cli.output import print_only_shown
     from cli.replay import report
     from cli.replay.plan import check_finished, lock_of, new_plan, resumed_plan
     from cli.tasks import single_task
@@ -85,8 +86,6 @@ def replay(
     file = single_task(task, configuration)
     if where is not None:
         filter_of(where)
-    if dry_run and resume:
-        raise ConfigError([Problem("--dry-run", "does not go with --resume", "choose one of them")])
     selected = {
         "where": where,
         "partitions": partition or [],
@@ -94,21 +93,22 @@ def replay(
         "journal": journal,
         "new_ids": new_ids,
     }
-    if dry_run:
-        access = Access.of(admin or [], None, configuration.connections)
-        plan = new_plan(file.task, first, last, consumer_group=consumer_group, **selected)
-        is_complete = asyncio.run(report.show(plan, file, configuration, config, access))
-    else:
-        with locked(lock_of(file.task)):
-            if resume:
-                options = ("--where", "--partition", "--copies", "--journal", "--new-ids")
-                given = zip(("--from", "--to", *options), (first, last, *selected.values()), strict=True)
-                plan = resumed_plan(file.task, [option for option, value in given if value])
-                plan.consumer_group = consumer_group or plan.consumer_group
-            else:
+    with locked(lock_of(file.task)) if yes else contextlib.nullcontext():
+        if resume:
+            options = ("--where", "--partition", "--copies", "--journal", "--new-ids")
+            given = zip(("--from", "--to", *options), (first, last, *selected.values()), strict=True)
+            plan = resumed_plan(file.task, [option for option, value in given if value])
+            plan.consumer_group = consumer_group or plan.consumer_group
+        else:
+            if yes:
                 check_finished(file.task)
-                plan = new_plan(file.task, first, last, consumer_group=consumer_group, **selected)
+            plan = new_plan(file.task, first, last, consumer_group=consumer_group, **selected)
+        if yes:
             plan.write()
             is_complete = asyncio.run(report.replay(plan, file, configuration, config, rate))
+        else:
+            access = Access.of(admin or [], None, configuration.connections)
+            is_complete = asyncio.run(report.show(plan, file, configuration, config, access))
+            print_only_shown()
     if not is_complete:
         raise typer.Exit(1)

@@ -51,6 +51,7 @@ def status(
     import msgspec
 
     from cli.signals import run_until_signalled
+    from cli.silence import waits_for
     from cli.status_text import status_text
     from cli.tasks import tasks_named
     from shared.assembly.status import StatusReader
@@ -78,6 +79,7 @@ def status(
         typer.echo((_CLEAR if watch and is_terminal else "") + shown, color=has_color)
 
     async def run() -> None:
+        waits_for("the namespaces and the storage")
         try:
             show(await reader.read(names))
             while watch:

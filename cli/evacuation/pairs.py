@@ -12,6 +12,8 @@ from azure.servicebus.management import (
     TopicProperties,
 )
 
+from cli.evacuation.pauses import Pause, Pauses, pause_of
+from cli.silence import waits_for
 from cli.topology.sites import Access, open_client
 from shared.ends.service_bus.administration import queue_or_topic, translated
 from shared.errors import ConfigError, Problem
@@ -51,6 +53,8 @@ class Pair:
     """Messages that stay because they cannot be seen."""
     problems: list[str] = field(default_factory=list)
     """Why it cannot be moved."""
+    pause: Pause | None = None
+    """Of the task that takes from the source."""
 
     @property
     def is_gated(self) -> bool:
@@ -61,12 +65,13 @@ class Pair:
         return f"{self.source} → {self.target}"
 
 
-def pairs_of(source: str, target: str, configuration: Configuration, access: Access) -> list[Pair]:
+def pairs_of(source: str, target: str, configuration: Configuration, access: Access, pauses: Pauses) -> list[Pair]:
     """Return what CONNECTION or CONNECTION/ENTITY in *source* and *target* name; raises BuswayError."""
     source_alias, _, path = source.partition("/")
     target_alias, _, other = target.partition("/")
     check_end(source)
     check_end(f"--to {target}")
+    waits_for(f"{source_alias} and {target_alias}")
     _check(source, source_alias, configuration)
     _check(f"--to {target}", target_alias, configuration)
     with (
@@ -80,7 +85,7 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
             raise ConfigError([Problem(source, "is not an entity of this namespace", hint)])
         if other and len(found) > 1:
             raise ConfigError([Problem(f"--to {target}", "names one entity for several", f"expected {target_alias}")])
-        made = [_pair(each, other or None, *ends) for each in found]
+        made = [_pair(each, other or None, *ends, pauses) for each in found]
         for each in made:
             if each.forwards and not each.problems:
                 each.unseen += ends[0].unseen(each.source.entity)
@@ -152,7 +157,7 @@ class _End:
             yield f"{topic.name}{SUBSCRIPTIONS}{each.name}", each
 
 
-def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _End) -> Pair:
+def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _End, pauses: Pauses) -> Pair:
     path, properties = found
     wanted = other or path
     topic, is_subscription, name = _split(wanted)
@@ -164,6 +169,7 @@ def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _E
         requires_session=not isinstance(properties, TopicProperties) and bool(properties.requires_session),
         is_topic=isinstance(properties, TopicProperties),
     )
+    pair.pause = pause_of(pair.source, pauses)
     there = target.entity(wanted)
     if there is None:
         pair.problems.append(f"{place} does not exist: create it, for example with busway apply")
@@ -197,8 +203,13 @@ def _problems(pair: Pair, source: _Found, target: _Found, takes: _Found | None) 
         (pair.target, _of(target, "status"), (EntityStatus.RECEIVE_DISABLED, EntityStatus.DISABLED)),
         (pair.destination, _of(takes, "status"), (EntityStatus.SEND_DISABLED, EntityStatus.DISABLED)),
     ):
-        if status in closed:
-            yield f"{end} has the status {getattr(status, 'value', status)}, expected Active"
+        is_paused = end is pair.source and pair.pause is not None and pair.pause.explains(_text(status))
+        if status in closed and not is_paused:
+            yield f"{end} has the status {_text(status)}, expected Active"
+
+
+def _text(status: object) -> str:
+    return str(getattr(status, "value", status))
 
 
 def _of(properties: _Found | None, name: str) -> object:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from cli.evacuation.estimate import Estimate
 from cli.evacuation.evacuation import Evacuation, EvacuationResult
 from cli.evacuation.gate import Gate
 from cli.evacuation.pairs import Pair
@@ -17,6 +19,7 @@ from cli.evacuation.verdicts import verdicts_path, write_verdicts
 from cli.letters.report import print_end, print_left
 from cli.progress import progress
 from cli.signals import stopped_by_signals
+from cli.silence import waits_for
 from cli.topology.sites import Access, open_client
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError
@@ -28,18 +31,23 @@ from shared.tasks.files import Configuration
 FOLDER = Path("build/evacuation")
 
 
-async def show(pairs: Sequence[Pair], configuration: Configuration) -> bool:
-    """Print what would be moved; return whether every pair can be."""
-    is_possible = True
+async def show(pairs: Sequence[Pair], configuration: Configuration, rate: float | None) -> bool:
+    """Print what would be moved, and what that takes; return whether every pair can be."""
+    is_possible, estimate = True, Estimate()
     for pair in pairs:
         _print_problems(pair)
         is_possible = is_possible and not pair.problems
+        waits_for(str(pair.source))
+        start = time.monotonic()
         found = await survey(pair, os.environ)
+        estimate.add(found, time.monotonic() - start)
         for line in _lines(found):
             typer.echo(line)
         _print_unseen(pair)
         for text in _advice(pair, found, configuration):
             typer.echo(f"  {text}")
+    if estimate.messages:
+        typer.echo(estimate.text(rate))
     return is_possible
 
 
@@ -68,6 +76,9 @@ def _advice(pair: Pair, found: Survey, configuration: Configuration) -> Iterator
         yield "deferred messages get other sequence numbers; the file of verdicts has both"
     if pair.is_gated and found.count:
         yield f"the rules of all subscriptions of {pair.destination} are extended meanwhile"
+    if pair.pause is not None:
+        yield pair.pause.advice
+        return
     for task in configuration.tasks:
         if (configuration.site(task.source.connection), task.source.entity) == (pair.source.site, pair.source.entity):
             yield f"the task {task.task} receives from {pair.source} too: stop the app, or it takes some of them"
@@ -95,7 +106,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
                         results.append(False)
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER, progress=progress)
-                    with stopped_by_signals(evacuation.stop):
+                    with _pause_lifted(pair, configuration, access), stopped_by_signals(evacuation.stop):
                         async with evacuation.opened():
                             result = await evacuation.run(outputs)
                             results.append(result.is_complete and not pair.unseen)
@@ -130,6 +141,10 @@ def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[
     yield from groups.items()
 
 
+def _pause_lifted(pair: Pair, configuration: Configuration, access: Access) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration, access)
+
+
 @contextlib.contextmanager
 def _gate(topic: Destination | None, configuration: Configuration, access: Access, *, closes: bool) -> Iterator[None]:
     if topic is None:
@@ -156,6 +171,8 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
         typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
     print_left((key, reason) for (_, key), reason in result.left.items())
     _print_unseen(pair)
+    if pair.pause is not None and result.left:
+        typer.echo(f"  {pair.pause.advice}")
     for session_id, reason in result.left_states.items():
         typer.echo(f"{'':>8} the state of session {printable(session_id)} stays: {printable(reason)}")
     try:

@@ -239,7 +239,7 @@ async def pause(scene: Scene) -> Found:
     passage = scene.passages[0]
     admin = [f"--admin={alias}={address}" for alias, address in scene.access.addresses.items()]
     options = [passage.task.task, "--config", str(scene.folder), *admin]
-    code, said = await _ran("busway", "pause", *options, "--reason", "first hour")
+    code, said = await _ran("busway", "pause", *options, "--reason", "first hour", "--yes")
     if code != 0:
         return Found(False, said)
     try:
@@ -247,7 +247,7 @@ async def pause(scene: Scene) -> Found:
         await asyncio.sleep(scene.minute)
         waiting = await passage.at_source()
     finally:
-        code, resumed = await _ran("busway", "resume", *options)
+        code, resumed = await _ran("busway", "resume", *options, "--yes")
     arrived = await passage.all_arrived(scene.patience)
     deliveries = most_deliveries(waiting)
     lines = [

@@ -13,6 +13,7 @@ from cli.dry_run.changes import BODY, view
 from cli.durations import age_text
 from cli.hop_text import as_text
 from cli.journal import hours_between, journal_files
+from cli.silence import waits_for
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.journal.hops import hops
 from shared.journal.search import search
@@ -27,6 +28,7 @@ _BEFORE, _AFTER = timedelta(hours=1), timedelta(hours=2)
 
 async def print_letter(place: Place, number: int, folder: Path, *, with_body: bool, with_journal: bool) -> None:
     """Print one message, and what the journals have about it; raises ConfigError if no message has this *number*."""
+    waits_for(str(place))
     letter: Letter | None = None
     async with contextlib.aclosing(peek(place, os.environ, number, most=1)) as found:
         async for each, _ in found:

@@ -18,6 +18,7 @@ import typer
 from cli.explorer_file import explorer_messages
 from cli.files import whole_file
 from cli.letters.report import messages, print_unevaluated
+from cli.silence import waits_for
 from shared.errors import ConfigError, Problem
 from shared.resend.groups import document
 from shared.resend.letters import Letter
@@ -32,6 +33,7 @@ WHERE = "dead_letter"
 async def export(place: Place, selection: Selection, path: Path) -> None:
     """Write the selected messages of *place* to a file, and print how many; raises ConfigError."""
     count = 0
+    waits_for(str(place))
     try:
         # Nobody may drop messages because of half a file.
         with whole_file(path) as file:

@@ -1,7 +1,7 @@
 """The removal of messages: received and completed, or in batches that the service deletes."""
 
 import os
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import typer
@@ -10,6 +10,7 @@ from azure.core.exceptions import AzureError
 from cli.letters.report import announce, print_end, print_rest
 from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
+from cli.silence import waits_for
 from shared.ends.service_bus.internals import condition_of
 from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import TargetUnavailable
@@ -30,20 +31,33 @@ _TIMEOUT_SECONDS = 60.0
 _CANNOT = ("amqp:not-implemented", "amqp:not-allowed", "com.microsoft:operation-not-supported")
 
 
-async def remove(
+async def drop(
     place: Place,
     configuration: Configuration,
     selection: Selection,
     *,
     keys: set[str] | None = None,
     wait: float = PATIENCE_SECONDS,
-    dry_run: bool,
+    yes: bool,
 ) -> bool:
     """Remove the selected messages of *place*, only those with *keys* if given; return whether none is left."""
+    waits_for(str(place))
+    if yes and keys is None and selection.is_by_age:
+        age = timedelta() if selection.older_than is None else selection.older_than
+        deleted = await _batches_deleted(place, datetime.now(UTC) - age)
+        if deleted is not None:
+            typer.echo(f"{deleted:>8,} dropped")
+            # What came after the start is not among these.
+            left = await inventory_of(place, os.environ, selection)
+            count = len(left.sessions) + left.unreachable.total()
+            if count:
+                typer.echo(f"{count:>8,} left: locked by a receiver, deferred or scheduled")
+            return not count
+        typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     found = await inventory_of(place, os.environ, selection, keys=keys)
     if not announce(found, "drop"):
         return not found.unevaluated
-    if dry_run:
+    if not yes:
         return True
     scene = Scene(place, configuration, os.environ)
     make = partial(entity_run, scene, Removal(), found.sessions, Options(patience=wait))
@@ -54,7 +68,7 @@ async def remove(
     return not result.left and result.error is None and not found.unreachable
 
 
-async def batches_deleted(place: Place, before: datetime) -> int | None:
+async def _batches_deleted(place: Place, before: datetime) -> int | None:
     """Let the service delete the messages enqueued *before* a time; return their number, None if it cannot."""
     deleted, is_stopped = 0, False
 

@@ -1,17 +1,23 @@
 """What is printed of messages: of an entity, of those that a command selects, and of the run over them."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
 
 import typer
 
 from cli.durations import age_text
+from cli.message_lines import message_line
 from cli.output import print_problems, problems_of
+from cli.progress import progress
 from cli.silence import waits_for
 from shared.errors import BuswayError
+from shared.message.peeked import PeekedMessage
 from shared.printable import json_line, printable
-from shared.resend.groups import Group, Groups, document
+from shared.resend.groups import Group, Groups, document, state_of
 from shared.resend.inventory import Inventory
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
@@ -22,11 +28,21 @@ from shared.resend.selection import Selection
 _LONGEST_REASON = 32
 _LONGEST_ID = 24
 _LONGEST_SESSION = 12
-_LONGEST_IN_A_LINE = 22
+_LONGEST_LAST = 22
+_LONGEST_NAME = 40
+_MOST_SHOWN = 20
 _LEFT_SHOWN = 10
 
 
-async def print_list(places: Sequence[Place], selection: Selection, *, singly: bool, as_json: bool) -> None:
+class Form(Enum):
+    """How a list is printed."""
+
+    LINES = "lines"
+    BODIES = "bodies"
+    JSON = "json"
+
+
+async def print_list(places: Sequence[Place], selection: Selection, form: Form, *, singly: bool) -> None:
     """Print the groups of each entity, or *singly* each message; end with code 1 if one cannot be read."""
     now = datetime.now(UTC)
     has_failed = False
@@ -34,61 +50,95 @@ async def print_list(places: Sequence[Place], selection: Selection, *, singly: b
         groups = Groups(place, now)
         waits_for(str(place))
         try:
-            async for letter, _ in peek(place, os.environ):
-                if not selection.takes(letter):
-                    continue
-                if singly:
-                    if not groups.count and not as_json:
-                        typer.echo(f"{place}\n{_HEADING}")
-                    typer.echo(json_line(document(letter, place)) if as_json else _line(letter, now))
-                groups.add(letter)
+            with progress("read", None) as advance:
+                async with contextlib.aclosing(peek(place, os.environ)) as found:
+                    async for letter, peeked in found:
+                        advance(1)
+                        if selection.is_complete:
+                            break
+                        if selection.takes(letter):
+                            if singly:
+                                _print_singly(letter, peeked, groups, form, now)
+                            groups.add(letter, peeked)
         except BuswayError as error:
             if len(places) == 1:
                 raise
             print_problems(problems_of(error))
             has_failed = True
             continue
-        if as_json and not singly:
+        if form is Form.JSON and not singly:
             typer.echo(json_line(groups.document()))
-        elif not as_json and not (singly and groups.count):
+        elif form is not Form.JSON and not (singly and groups.count):
             typer.echo("\n" * (number > 0) + "\n".join(lines(groups)))
     print_unevaluated(selection.unevaluated)
     if has_failed:
         raise typer.Exit(1)
 
 
+def _print_singly(letter: Letter, peeked: PeekedMessage, groups: Groups, form: Form, now: datetime) -> None:
+    place = groups.place
+    if form is Form.JSON:
+        typer.echo(json_line({**document(letter, place), "state": state_of(peeked)}))
+        return
+    if not groups.count:
+        heading = _HEADING + ("reason" if place.has_reasons else "state")
+        typer.echo(str(place) + ("" if form is Form.BODIES else f"\n{heading}"))
+    if form is Form.BODIES:
+        state = None if peeked.is_active else state_of(peeked)
+        typer.echo(message_line(letter.content, {"number": letter.number, "state": state}))
+        return
+    typer.echo(_line(letter, now) + _cut(letter.reason if place.has_reasons else _state(letter, peeked), _LONGEST_LAST))
+
+
+def _state(letter: Letter, peeked: PeekedMessage) -> str:
+    """Return the state of a message, of a scheduled one the time at which it is due."""
+    due = None if letter.message is None else letter.message.arrival.scheduled_time
+    if not peeked.is_scheduled or due is None:
+        return state_of(peeked)
+    return f"due {datetime.fromtimestamp(due / 1000, UTC):%m-%d %H:%M} UTC"
+
+
 def lines(found: Groups) -> Iterator[str]:
     """Yield the groups as text of 80 columns, if the names allow it."""
-    groups = found.ordered()
-    if not groups:
+    if not found.count:
         yield f"{found.place}: no messages"
         return
-    oldest = max((each.oldest for each in groups if each.oldest is not None), default=None)
+    reasons, contents = found.reasons(), found.contents()
+    oldest = max((each.oldest for each in found.every() if each.oldest is not None), default=None)
     age = "" if oldest is None else f", the oldest from {age_text(oldest)} ago"
     yield f"{found.place}: {messages(found.count)}{age}"
-    width = max(len("reason"), *(len(_cut(each.name.reason, _LONGEST_REASON)) for each in groups))
+    if contents:
+        yield f"{'count':>8}  {'age':<15}  {'state':<9}  session"
+        for content in contents[:_MOST_SHOWN]:
+            state, session = content.name
+            shown = "-" if session is None else _cut(session, _LONGEST_NAME)
+            yield f"{content.count:>8,}  {_ages(content):<15}  {state:<9}  {shown}"
+        more = contents[_MOST_SHOWN:]
+        if more:
+            yield f"{sum(each.count for each in more):>8,}  in {len(more):,} smaller sessions (--each lists them)"
+        return
+    width = max(len("reason"), *(len(_cut(each.name.reason, _LONGEST_REASON)) for each in reasons))
     yield f"{'count':>8}  {'age':<15}  {'reason':<{width}}  from"
-    for each in groups:
+    for each in reasons:
         where = "(unknown)" if each.name.source is None else each.name.source
         by = "" if each.name.task is None else f", task {each.name.task}"
         reason = _cut(each.name.reason, _LONGEST_REASON)
         yield f"{each.count:>8,}  {_ages(each):<15}  {reason:<{width}}  {printable(where + by)}"
 
 
-_HEADING = f"{'number':>8}  {'age':<6}  {'message id':<{_LONGEST_ID}}  {'session':<{_LONGEST_SESSION}}  reason"
+_HEADING = f"{'number':>8}  {'age':<6}  {'message id':<{_LONGEST_ID}}  {'session':<{_LONGEST_SESSION}}  "
 
 
 def _line(letter: Letter, now: datetime) -> str:
-    """Return one message as a line of a list."""
+    """Return one message as a line of a list, without its last column."""
     age = letter.age(now)
     number = "-" if letter.number is None else str(letter.number)
     identity, session = _cut(letter.message_id or "-", _LONGEST_ID), _cut(letter.session_id or "-", _LONGEST_SESSION)
     ago = "-" if age is None else age_text(age)
-    reason = _cut(letter.reason, _LONGEST_IN_A_LINE)
-    return f"{number:>8}  {ago:<6}  {identity:<{_LONGEST_ID}}  {session:<{_LONGEST_SESSION}}  {reason}"
+    return f"{number:>8}  {ago:<6}  {identity:<{_LONGEST_ID}}  {session:<{_LONGEST_SESSION}}  "
 
 
-def _ages(group: Group) -> str:
+def _ages(group: Group[Any]) -> str:
     if group.oldest is None or group.newest is None:
         return "unknown"
     oldest, newest = age_text(group.oldest), age_text(group.newest)

@@ -13,6 +13,7 @@ from cli.letters.export_file import exported_letters
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.letters.report import announce, messages, print_end, print_rest
 from cli.progress import run_to_end
+from cli.silence import waits_for
 from shared.assembly.outputs import closing_outputs
 from shared.assembly.status import open_status_container
 from shared.printable import printable
@@ -41,7 +42,7 @@ async def resend(
     *,
     file: Path | None,
     ledger: str | None,
-    dry_run: bool,
+    yes: bool,
 ) -> bool:
     """
     Send the selected messages again, or those in an exported *file*; return whether nothing is left to do.
@@ -51,10 +52,11 @@ async def resend(
     place, configuration, settings = scene
     async with contextlib.AsyncExitStack() as opened:
         records = _ledger(scene, ledger, opened)
-        if not dry_run:
+        if yes:
             await opened.enter_async_context(records)
         is_reachable = True
         if file is None:
+            waits_for(str(place))
             found = await inventory_of(place, settings, selection, routing)
             wanted, is_reachable = found.sessions, not found.unreachable
             if not announce(found, "resend"):
@@ -68,7 +70,7 @@ async def resend(
             wanted = {each.key or "": each.session_id for each in letters(replace(selection))}
             typer.echo(f"{messages(len(wanted))} of {place} in {file}")
             make = partial(Run, lambda _: CopySource(_pages(letters(replace(selection)))))
-        if dry_run or not wanted:
+        if not yes or not wanted:
             return bool(wanted)
         outputs = await opened.enter_async_context(closing_outputs(configuration, settings))
         delivery = TargetDelivery(scene, records, edits, routing, outputs)

@@ -11,19 +11,22 @@ from shared.rules.rule import SqlFilter, parse_filter, unknown_system_properties
 
 
 def selection(
+    *,
     where: str | None = None,
     reason: str | None = None,
     older_than: str | None = None,
-    numbers: Sequence[int] | None = None,
+    number: Sequence[int] | None = None,
     limit: int | None = None,
+    session: str | None = None,
 ) -> Selection:
     """Return the selection that the options describe; raises ConfigError."""
     return Selection(
         None if where is None else filter_of(where),
         reason,
         None if older_than is None else duration_of(older_than, "--older-than"),
-        None if not numbers else frozenset(numbers),
+        None if not number else frozenset(number),
         limit,
+        session,
         datetime.now(UTC),
     )
 

@@ -1,1 +1,1 @@
-"""Pausing, draining and resuming tasks."""
+"""Pausing and resuming tasks."""

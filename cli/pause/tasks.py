@@ -11,6 +11,7 @@ from cli.output import print_problems, problems_of
 from cli.pause.entity import Entity
 from cli.pause.steering import Steering
 from cli.signals import run_until_signalled
+from cli.silence import waits_for
 from cli.topology.sites import Access
 from shared.assembly.status import open_store, store_problem
 from shared.errors import BuswayError, ConfigError, Problem
@@ -38,6 +39,7 @@ def steer(
     With *uses_source* the work is also on the status of the queue or subscription, which it *closes* or opens again.
     """
     logging.getLogger("azure").setLevel(logging.CRITICAL)
+    waits_for("the storage of the status")
     _check(configuration, files, closes=closes)
     results = run_until_signalled(_all(configuration, files, access, work, uses_source=uses_source))
     if results is None:

@@ -45,7 +45,7 @@ def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
     found = [each for each in problems if each is not None]
     if found:
         raise ConfigError(found)
-    if not check_folder(config, [], strict=False):
+    if not check_folder(config, [], strict=False, deploys=True):
         raise typer.Exit(1)
     try:
         deployment = _deployment(config)

@@ -86,10 +86,10 @@ class Repair(PipelineDelivery):
         self._failures: Counter[str] = Counter()
         self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
 
-    async def run(self, messages: Iterable[Missing], *, apply: bool, hold: timedelta = HOLD) -> BuswayError | None:
+    async def run(self, messages: Iterable[Missing], *, is_sending: bool, hold: timedelta = HOLD) -> BuswayError | None:
         """Send what is missing, or only show it; return the error that has ended the repair early."""
         async with self.ledger, self.opened(self._configuration, self._settings, hold=hold):
-            if not apply:
+            if not is_sending:
                 await self._show(messages)
                 return None
             return (await Run(lambda _: CopySource(self._copies(messages)), self, None, OPTIONS).run()).error
@@ -249,9 +249,9 @@ class Repair(PipelineDelivery):
         return self._contents_by_place[key]
 
 
-def ledger_in(file: LedgerFile, *, apply: bool) -> Ledger:
+def ledger_in(file: LedgerFile, *, is_sending: bool) -> Ledger:
     """Return the ledger of repairs in *file*; only to be read, unless the repair is to *apply*."""
-    return Ledger(file if apply else file.copy(), "repair")
+    return Ledger(file if is_sending else file.copy(), "repair")
 
 
 def _name(copy: Copy) -> str:

@@ -15,10 +15,11 @@ from cli.progress import run_to_end
 from cli.replay.delivery import ReplayDelivery
 from cli.replay.messages import Messages
 from cli.replay.plan import Plan
+from cli.silence import waits_for
 from cli.topology.sites import Access
 from shared.errors import ConfigError
 from shared.printable import printable
-from shared.resend.ledger import Ledger
+from shared.resend.ledger import DONE, Ledger
 from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import Destination
 from shared.resend.run import Run
@@ -31,12 +32,17 @@ _SHOWN = 10
 
 async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder: Path, access: Access) -> bool:
     """Count what would be replayed; return whether all of it was found."""
+    waits_for(f"the source of {task.task}")
     counts: Counter[str] = Counter()
     ends: dict[str, tuple[int, int]] = {}
-    messages = Messages(plan, task, configuration, os.environ, folder)
-    async with contextlib.aclosing(messages.pages()) as pages:
+    messages, sent_before = Messages(plan, task, configuration, os.environ, folder), 0
+    ledger = Ledger(LedgerFile(plan.ledger).copy(), plan.name)
+    async with ledger, contextlib.aclosing(messages.pages()) as pages:
         async for page in pages:
-            for _, each in page:
+            for key, each in page:
+                if ledger.state(key) in DONE:
+                    sent_before += 1
+                    continue
                 name = "" if each.origin.partition is None else f" in partition {each.origin.partition}"
                 low, high = ends.get(name, (each.number or 0, each.number or 0))
                 ends[name] = min(low, each.number or 0), max(high, each.number or 0)
@@ -44,6 +50,8 @@ async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder:
     typer.echo(f"{task.task}: would replay {counts.total():,} messages")
     for name, count in sorted(counts.items()):
         typer.echo(f"{count:>8,}{name}, sequence numbers {ends[name][0]} to {ends[name][1]}")
+    if sent_before:
+        typer.echo(f"{sent_before:>8,} were sent before the replay was interrupted")
     if messages.not_found:
         typer.echo(f"{len(messages.not_found):>8,} without a copy: name an entity that has them with --copies")
     is_all = _print_problems(messages)

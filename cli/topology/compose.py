@@ -1,10 +1,14 @@
 """The compose file that runs Microsoft's emulators with generated Config.json files."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from busway_broker.commented_json import read_json
+from busway_broker.config_file import load_config
 from cli.topology.config_json import document_of, emulated
+from cli.topology.merged_file import merged
 from cli.topology.model import Kind
 from cli.topology.needs import Needs
 from shared.errors import ConfigError, Problem
@@ -50,8 +54,14 @@ def write_emulators(configuration: Configuration, needs: Needs, folder: Path) ->
             alias = needs.aliases[key]
             namespace, lowered = emulated(needed)
             path = folder / f"{alias}.json"
-            path.write_text(document_of(namespace, for_emulator=True), encoding="utf-8")
-            yield f"{path}: {len(namespace.entities)} entities"
+            document = document_of(namespace, for_emulator=True)
+            kept = path.exists()
+            if kept:
+                load_config([path])
+                before: Any = read_json(path.read_bytes(), dict)
+                document = merged(before, json.loads(document))
+            path.write_text(document, encoding="utf-8")
+            yield f"{path}: {len(namespace.entities)} entities" + (", beside those that it had" if kept else "")
             yield from (f"  {line}, the most of the emulators" for line in lowered)
             is_hubs = any(entity.name.kind is Kind.HUB for entity in namespace.sorted())
             emulators.append(Emulator(alias, configuration.connections[alias].setting or alias.upper(), is_hubs))

@@ -1,14 +1,12 @@
 """Prints plans and their results."""
 
 import json
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import typer
 
+from cli.output import print_wrapped
 from cli.topology.az_commands import az_commands
 from cli.topology.difference import Action, Step
 from cli.topology.model import Setting, text_of
@@ -35,23 +33,17 @@ def print_plan(plan: Plan, *, prune: bool) -> None:
     for site in plan.sites:
         typer.echo(f"\n{site.alias}" + (f" ({printable(site.place)})" if site.place else "") + f": {_summary(site)}")
         for line in _lines(site, prune=prune):
-            _echo(f"  {line}")
+            print_wrapped(f"  {line}")
     if plan.drifts:
         typer.echo("\ndrift between sites, which no task decides:")
         for drift in plan.drifts:
-            _echo(f"  ≠ {drift}")
-        _echo("  Say in topology.yaml what both should have; apply then changes what can be changed.")
+            print_wrapped(f"  ≠ {drift}")
+        print_wrapped("  Say in topology.yaml what both should have; apply then changes what can be changed.")
 
 
-def _echo(line: str) -> None:
-    """Print a line, broken where the terminal ends; a command stays whole, so that it can be copied."""
-    text = printable(line)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    if not width or len(text) <= width or text.lstrip().startswith("az "):
-        typer.echo(text)
-        return
-    indent = " " * (len(text) - len(text.lstrip()) + 4)
-    typer.echo(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+def exit_code(plan: Plan, *, prune: bool) -> int:
+    """Return the exit code of a command that only shows *plan*: 3 if there are steps to take."""
+    return plan.exit_code or (3 if prune and plan.extras else 0)
 
 
 def print_az(plan: Plan, *, prune: bool) -> None:

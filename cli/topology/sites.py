@@ -11,6 +11,7 @@ from azure.core.exceptions import AzureError
 
 from cli.entities import entities_files
 from cli.places import required_setting
+from cli.silence import waits_for
 from cli.topology.config_json import namespace_in
 from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
@@ -67,6 +68,7 @@ def read_site(
     alias: str, connection: Connection, access: Access, needed: Mapping[tuple[Kind, str], Needed] | None
 ) -> Namespace:
     """Return what a namespace has, of *needed* or of everything; raises BuswayError if it cannot be read."""
+    waits_for(alias)
     if not connection.is_namespace:
         raise ConfigError([Problem(alias, f"is of kind {connection.kind}, expected service-bus or event-hubs")])
     if connection.end.has_hubs:

@@ -28,6 +28,7 @@ def page() -> Page:
     text = text.replace("<script></script>", f"<script>{script}</script>")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; connect-src 'self'; "
+        "img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return Page(text.encode(), policy)

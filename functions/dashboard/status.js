@@ -42,13 +42,19 @@ const pairs = () => {
 const drawMap = () => {
   const focused = document.activeElement?.closest('#map g')?.dataset.pair;
   const edges = pairs();
-  const names = [...new Set([...status.tasks.flatMap(task => [task.source.site, ...task.targets.map(each => each.site)])])].sort();
-  const size = { wide: 170, high: 54 };
-  const width = 760, height = names.length <= 2 ? 190 : 240 + 40 * Math.max(0, names.length - 4);
+  const used = new Set(status.tasks.flatMap(task => [task.source.site, ...task.targets.map(each => each.site)]));
+  // Sites stand where the configuration names them first.
+  const names = [...new Set([...status.sites.map(each => each.site), ...used])].filter(each => used.has(each));
+  const width = Math.min(Math.max(at('map').clientWidth, 320), 760), narrow = width < 600;
+  const size = { wide: narrow ? 112 : 170, high: 54, letters: narrow ? 11 : 18 };
+  const few = names.length <= 2;
+  const height = few ? (narrow ? 300 : 190) : (narrow ? 320 : 240) + 40 * Math.max(0, names.length - 4);
   const spot = new Map(names.map((name, index) => {
-    if (names.length <= 2) return [name, [names.length === 1 ? width / 2 : index ? width - 130 : 130, height / 2]];
-    const angle = 2 * Math.PI * index / names.length - Math.PI;
-    return [name, [width / 2 + (width / 2 - 130) * Math.cos(angle), height / 2 + (height / 2 - 45) * Math.sin(angle)]];
+    if (few && narrow) return [name, [width / 2, names.length === 1 ? height / 2 : index ? height - 40 : 40]];
+    if (few) return [name, [names.length === 1 ? width / 2 : index ? width - 130 : 130, height / 2]];
+    const angle = 2 * Math.PI * index / names.length - (narrow ? Math.PI / 2 : Math.PI);
+    const across = width / 2 - (narrow ? size.wide / 2 + 2 : 130);
+    return [name, [width / 2 + across * Math.cos(angle), height / 2 + (height / 2 - 45) * Math.sin(angle)]];
   }));
   const svg = make('svg:svg', { viewBox: `0 -28 ${width} ${height + 28}`, role: 'group', 'aria-label': 'Sites and the tasks between them' });
   for (const [name, tasks] of edges) {
@@ -88,7 +94,7 @@ const drawMap = () => {
   const down = new Map(status.sites.filter(each => each.reachable === false).map(each => [each.site, each.reason]));
   for (const [name, [x, y]] of spot) {
     const box = make('svg:rect', { class: down.has(name) ? 'down' : '', x: x - size.wide / 2, y: y - size.high / 2, width: size.wide, height: size.high, rx: 8 });
-    const shown = name.length > 18 ? `${name.slice(0, 17)}…` : name;
+    const shown = name.length > size.letters ? `${name.slice(0, size.letters - 1)}…` : name;
     svg.append(box, make('svg:text', { x, y: y + (down.has(name) ? -3 : 5), text: shown }));
     if (down.has(name)) svg.append(make('svg:text', { class: 'small', x, y: y + 16, text: 'does not answer' }));
   }
@@ -120,6 +126,7 @@ const chart = (points, label, heights, kind, ranges = []) => {
 const detail = task => {
   const parts = [];
   if (task.reason) parts.push(make('p', { class: 'reason', text: `${task.state}${task.since && !Number.isNaN(Date.parse(task.since)) ? ` for ${ago(task.since)}` : ''}: ${task.reason}` }));
+  if (task.remedy) parts.push(make('p', { class: 'reason remedy', text: `What to do: ${task.remedy}.` }));
   parts.push(make('p', { class: 'reason', text: `${place(task.source)} → ${task.targets.map(place).join(', ')}${task.rejects ? `; rejects: ${place(task.rejects)}` : ''}` }));
   const facts = [
     task.in_hand === null ? null : `${number(task.in_hand)} in progress`,
@@ -164,12 +171,14 @@ const rowOf = task => {
   const row = make('tr', { role: 'row' }, make('th', { scope: 'row', role: 'rowheader' }, toggle), ...LABELS.slice(1).map((label, index) => make('td', { role: 'cell', class: index ? 'n' : 'state', 'data-label': label })));
   const cell = make('td', { role: 'cell', colspan: LABELS.length });
   const more = make('tr', { role: 'row', class: 'detail', hidden: true }, cell);
+  const note = make('td', { role: 'cell', colspan: LABELS.length, class: 'reason' });
+  const why = make('tr', { role: 'row', class: 'detail why', hidden: true }, note);
   toggle.addEventListener('click', () => {
     if (!open.delete(task.task)) open.add(task.task);
     draw();
     readHistory();
   });
-  return { row, more, toggle, cell };
+  return { row, why, note, more, toggle, cell };
 };
 
 const draw = () => {
@@ -191,7 +200,7 @@ const draw = () => {
   for (const task of wanted) {
     if (hidden.has(task)) continue;
     if (!rows.has(task.task)) rows.set(task.task, rowOf(task));
-    const { row, more, toggle, cell } = rows.get(task.task);
+    const { row, why, note, more, toggle, cell } = rows.get(task.task);
     const values = [task.state, waiting(task), lag(task), rate(task), dead(task), rejected(task), lost(task)];
     [...row.children].slice(1).forEach((each, index) => {
       write(each, values[index]);
@@ -201,7 +210,9 @@ const draw = () => {
     toggle.setAttribute('aria-expanded', String(isOpen));
     more.hidden = !isOpen;
     if (isOpen) cell.replaceChildren(...detail(task));
-    order.push(row, more);
+    why.hidden = isOpen || !task.remedy;
+    write(note, task.remedy ? `${task.reason}. What to do: ${task.remedy}.` : '');
+    order.push(row, why, more);
   }
   const body = at('rows');
   if (order.length !== body.children.length || order.some((each, index) => body.children[index] !== each)) {
@@ -264,5 +275,6 @@ for (const state of TROUBLE) at('state').append(make('option', { value: state, t
 at('find').addEventListener('input', draw);
 at('state').addEventListener('change', draw);
 at('quiet').addEventListener('click', () => { all = !all; draw(); });
+addEventListener('resize', draw);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) read(); });
 turn();

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from shared.assembly.pipelines import source_attributes
 from shared.errors import ConfigError, Problem
 from shared.protocols import Measurement
-from shared.status.model import DeadLetters, Status
+from shared.remedies import remedy_for
+from shared.status.model import ATTENTION, DeadLetters, Status
 from shared.tasks.files import Configuration
 from shared.telemetry import names
 
@@ -33,7 +34,10 @@ def measurements(configuration: Configuration, status: Status) -> list[Measureme
     found = []
     for task in status.tasks:
         source = sources[task.task]
-        found.append(Measurement(names.TASK_STATE.name, 1, {**source, names.STATE: task.state.value}))
+        state = {**source, names.STATE: task.state.value}
+        if task.state in ATTENTION and task.reason is not None:
+            state[names.REMEDY] = remedy_for(task.reason).name
+        found.append(Measurement(names.TASK_STATE.name, 1, state))
         if task.lag is not None:
             found.append(Measurement(names.SOURCE_LAG.name, task.lag, source))
         if task.backlog is not None:

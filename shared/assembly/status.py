@@ -242,6 +242,10 @@ class StatusReader:
         """Return the name of a connection's site."""
         return self._configuration.site(alias)
 
+    def site_names(self) -> Iterable[str]:
+        """Return the names of all sites in the order in which the connections name them first."""
+        return dict.fromkeys(map(self._configuration.site, self._configuration.connections))
+
     def end(self, alias: str) -> Kind:
         """Return the kind of a connection."""
         return self._configuration.connections[alias].end
@@ -370,7 +374,8 @@ class _Sites:
         return answer
 
     def statuses(self) -> list[SiteStatus]:
-        return [self._reached[name] for name in sorted(self._reached)]
+        """Return the sites in the order of the configuration."""
+        return [self._reached[name] for name in self._reader.site_names() if name in self._reached]
 
 
 def _of_topic(topic: Place, found: Mapping[str, int]) -> DeadLetters:

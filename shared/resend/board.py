@@ -101,9 +101,9 @@ class Board:
         end = time.monotonic() + _MOST_SECONDS
         try:
             async with contextlib.aclosing(peek(known.place, self._settings, most=MOST_PEEKED)) as letters:
-                async for letter, _ in letters:
+                async for letter, peeked in letters:
                     seen += 1
-                    groups.add(letter)
+                    groups.add(letter, peeked)
                     size += len(letter.content)
                     is_cut = seen >= MOST_PEEKED or size > _MOST_BYTES or time.monotonic() > end
                     if is_cut:
@@ -112,7 +112,7 @@ class Board:
             return DeadEntity(name, str(known.place), known.kind, None, unknown=_reason(error))
         shown = [
             DeadGroup(GroupChoice(*each.name), each.count, each.oldest, each.newest, each.example)
-            for each in groups.ordered()[:MOST_GROUPS]
+            for each in groups.reasons()[:MOST_GROUPS]
         ]
         return DeadEntity(name, str(known.place), known.kind, groups.count, is_cut, shown)
 

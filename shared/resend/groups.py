@@ -1,10 +1,11 @@
-"""What an entity with given-up messages has: groups by reason, source and task; and one message as a document."""
+"""What an entity has: groups by reason, source and task, or by state and session; and one message as a document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter
 from shared.resend.places import Place
 
@@ -17,16 +18,28 @@ class GroupName(NamedTuple):
     task: str | None
 
 
+class ContentName(NamedTuple):
+    """What the messages of a group share that were not given up: the state and the session."""
+
+    state: str
+    session: str | None
+
+
 def group_of(letter: Letter) -> GroupName:
     """Return the group of a message."""
     return GroupName(letter.reason, None if letter.source is None else "/".join(letter.source), letter.task)
 
 
-@dataclass(slots=True)
-class Group:
-    """Messages with one reason, from one source, rejected by one task."""
+def state_of(peeked: PeekedMessage) -> str:
+    """Return the state of a message: active, scheduled or deferred."""
+    return "active" if peeked.is_active else "scheduled" if peeked.is_scheduled else "deferred"
 
-    name: GroupName
+
+@dataclass(slots=True)
+class Group[Name]:
+    """Messages that share what the name says."""
+
+    name: Name
     count: int = 0
     oldest: float | None = None
     newest: float | None = None
@@ -43,27 +56,40 @@ class Group:
 
 
 class Groups:
-    """The groups of an entity."""
+    """The groups of an entity: those of an entity without reasons are by state and session."""
 
     def __init__(self, place: Place, now: datetime) -> None:
         """Start without messages; ages count until *now*."""
         self.place = place
         self._now = now
-        self._groups: dict[GroupName, Group] = {}
+        self._reasons: dict[GroupName, Group[GroupName]] = {}
+        self._contents: dict[ContentName, Group[ContentName]] = {}
 
-    def add(self, letter: Letter) -> None:
+    def add(self, letter: Letter, peeked: PeekedMessage) -> None:
         """Count a message in its group."""
-        name = group_of(letter)
-        self._groups.setdefault(name, Group(name)).add(letter, self._now)
+        if self.place.has_reasons:
+            reason = group_of(letter)
+            self._reasons.setdefault(reason, Group(reason)).add(letter, self._now)
+        else:
+            content = ContentName(state_of(peeked), letter.session_id)
+            self._contents.setdefault(content, Group(content)).add(letter, self._now)
 
     @property
     def count(self) -> int:
         """The number of messages."""
-        return sum(each.count for each in self._groups.values())
+        return sum(each.count for each in self.every())
 
-    def ordered(self) -> list[Group]:
-        """Return the groups, the largest first."""
-        return sorted(self._groups.values(), key=lambda group: (-group.count, group.name.reason))
+    def every(self) -> "list[Group[Any]]":
+        """Return the groups of both kinds, of which an entity has one."""
+        return [*self.reasons(), *self.contents()]
+
+    def reasons(self) -> list[Group[GroupName]]:
+        """Return the groups by reason, the largest first."""
+        return sorted(self._reasons.values(), key=lambda group: (-group.count, group.name.reason))
+
+    def contents(self) -> list[Group[ContentName]]:
+        """Return the groups by state and session, the largest first."""
+        return sorted(self._contents.values(), key=lambda group: (-group.count, group.name.state))
 
     def document(self) -> dict[str, object]:
         """Return the groups as JSON."""
@@ -78,7 +104,7 @@ class Groups:
                     "newest_seconds": each.newest,
                     "example_number": each.example,
                 }
-                for each in self.ordered()
+                for each in self.every()
             ],
         }
 

@@ -55,5 +55,5 @@ async def inventory_of(
             if destination is not None:
                 found.destinations[str(destination)] += 1
             found.sessions[letter.key] = letter.session_id
-            found.groups.add(letter)
+            found.groups.add(letter, each)
     return found._replace(unevaluated=selection.unevaluated)

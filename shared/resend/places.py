@@ -41,6 +41,11 @@ class Place(NamedTuple):
         """Whether it is the dead-letter queue of an entity."""
         return self.entity.lower().endswith(DEAD_LETTER_QUEUES)
 
+    @property
+    def has_reasons(self) -> bool:
+        """Whether its messages were given up, each for a reason."""
+        return self.is_dead_letter_queue or bool(self.rejected)
+
     def dead_letters(self) -> "Place":
         """Return the dead-letter queue of this entity."""
         return self._replace(entity=self.entity + DEAD_LETTERS, rejected=())
@@ -78,12 +83,19 @@ def dead_letter_queue(text: str, configuration: Configuration) -> Place:
     if task is not None and task.source.hub is not None:
         where = f"the source of {task.task}"
         raise ConfigError([Problem(where, "is an event hub, which has no dead-letter queue", "see `busway rejects`")])
-    found = (
-        entity_named(text, configuration)
-        if task is None
-        else _place(task.source.connection, task.source.entity, configuration)
-    )
+    found = queue_of(text, configuration)
     return found if found.is_dead_letter_queue else found.dead_letters()
+
+
+def queue_of(text: str, configuration: Configuration) -> Place:
+    """Return the queue or subscription that *text* names: CONNECTION/ENTITY or a task, for its source."""
+    task = task_named(text, configuration)
+    if task is None:
+        return entity_named(text, configuration)
+    if not configuration.connections[task.source.connection].end.has_dead_letters or task.source.hub is not None:
+        found = f"{task.source.connection}/{task.source.entity}"
+        raise ConfigError([Problem(f"the source of {task.task}", "is not a queue or subscription", f"name {found}")])
+    return _place(task.source.connection, task.source.entity, configuration)
 
 
 def rejects_of(text: str, configuration: Configuration) -> Place:
@@ -103,6 +115,11 @@ def rejects_of(text: str, configuration: Configuration) -> Place:
 
 def dead_letter_queues(configuration: Configuration) -> list[Place]:
     """Return the dead-letter queues of the sources and target queues that the tasks name."""
+    return [each.dead_letters() for each in queues(configuration)]
+
+
+def queues(configuration: Configuration) -> list[Place]:
+    """Return the sources and the target queues that the tasks name."""
     texts: dict[str, None] = {}
     for task in configuration.tasks:
         if task.source.hub is None and configuration.connections[task.source.connection].end.has_dead_letters:
@@ -111,7 +128,7 @@ def dead_letter_queues(configuration: Configuration) -> list[Place]:
             connection = configuration.connections[target.connection]
             if target.queue is not None and connection.setting is not None and connection.end.has_dead_letters:
                 texts[f"{target.connection}/{target.queue}"] = None
-    return [dead_letter_queue(each, configuration) for each in texts]
+    return [entity_named(each, configuration) for each in texts]
 
 
 def rejects_queues(configuration: Configuration) -> list[Place]:

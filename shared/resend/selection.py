@@ -19,6 +19,7 @@ class Selection:
     older_than: timedelta | None = None
     numbers: frozenset[int] | None = None
     limit: int | None = None
+    session: str | None = None
     now: datetime | None = None
     group: GroupName | None = None
     unevaluated: int = 0
@@ -28,7 +29,12 @@ class Selection:
     @property
     def is_everything(self) -> bool:
         """Whether there is no condition."""
-        conditions = (self.where, self.reason, self.older_than, self.numbers, self.limit, self.group)
+        return self.is_by_age and self.older_than is None
+
+    @property
+    def is_by_age(self) -> bool:
+        """Whether there is no condition but the age."""
+        conditions = (self.where, self.reason, self.numbers, self.limit, self.session, self.group)
         return all(each is None for each in conditions)
 
     @property
@@ -44,11 +50,13 @@ class Selection:
         return True
 
     def _meets(self, letter: Letter) -> bool:
-        if self.numbers is not None and letter.number not in self.numbers:
-            return False
-        if self.group is not None and group_of(letter) != self.group:
-            return False
-        if self.reason is not None and letter.reason.lower() != self.reason.lower():
+        is_other = (
+            (self.numbers is not None and letter.number not in self.numbers)
+            or (self.session is not None and letter.session_id != self.session)
+            or (self.group is not None and group_of(letter) != self.group)
+            or (self.reason is not None and letter.reason.lower() != self.reason.lower())
+        )
+        if is_other:
             return False
         if self.older_than is not None:
             age = letter.age(self.now or datetime.now(UTC))

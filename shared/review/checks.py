@@ -211,7 +211,7 @@ ENTITY_MISSING = _check(
     _ERROR,
     "entity-missing",
     "The namespace has no such queue, topic, subscription, hub or consumer group.",
-    "create it, or fix its name",
+    "create it, on this machine with `busway plan --config-json config/entities`, or fix its name",
     needs_entities=True,
 )
 PARTITION_COUNTS = _check(

@@ -8,9 +8,11 @@ from shared.losses.report import Found as Loss
 from shared.losses.report import WatchState, text_of
 from shared.message.waiting import PartitionEnd, Waiting
 from shared.printable import printable
+from shared.remedies import remedy_for
 from shared.status.facts import Look, TaskPlaces
 from shared.status.heartbeats import SeenRoute, heartbeats
 from shared.status.model import (
+    ATTENTION,
     Counts,
     InstanceStatus,
     Losses,
@@ -351,6 +353,8 @@ def _decide_without_batches(status: TaskStatus, reports: Reports, now: datetime)
 
 def _set(status: TaskStatus, state: State, reason: str | None = None, since: str | None = None) -> None:
     status.state, status.reason, status.since = state, reason, since
+    if state in ATTENTION and reason is not None:
+        status.remedy = remedy_for(reason).of(status.task)
 
 
 def _is_recent(time: str | None, now: datetime) -> bool:

@@ -159,6 +159,7 @@ class TaskStatus(Struct, kw_only=True):
     task: str
     state: State
     reason: str | None = None
+    remedy: Annotated[str | None, Meta(description="what to do, of a task that is held or stopped")] = None
     since: Time | None = None
     source: Place
     source_kind: Annotated[str, Meta(description="service-bus or event-hubs")]

@@ -22,12 +22,59 @@ def documents_in(path: Path, problems: list[Problem]) -> Iterator[tuple[str, obj
     except RecursionError:
         problems.append(Problem(str(path), "is nested too deeply, expected at most a few dozen levels"))
     except yaml.YAMLError as error:
-        problems.append(Problem(str(path), f"is not valid YAML: {' '.join(str(error).split())}"))
+        problems.append(_problem(path, error))
+    except ValueError as error:
+        problems.append(Problem(str(path), f"has a date or a number that is none: {error}", _QUOTES))
     else:
         if not documents:
             problems.append(Problem(str(path), "the file is empty"))
         for number, document in enumerate(documents, 1):
             yield (f"{path}: document {number}" if len(documents) > 1 else str(path)), document
+
+
+_QUOTES = "put a text into quotes if it has `: ` or ` #` in it, or begins with a sign such as @ ` % & * ! [ {"
+_WORDS = (
+    ("mapping values are not allowed", "has a second `: ` in the line, or the line is indented too far", _QUOTES),
+    ("tab character", "has a tab", "indent with spaces"),
+    ("',' or ']'", "the list that begins here has no end, or lacks a comma", "close it with ]"),
+    ("',' or '}'", "what begins here with { has no end, or lacks a comma", "close it with }"),
+    (
+        "unexpected end of stream",
+        "the text that begins here has no closing quote",
+        "close it, or leave out both quotes",
+    ),
+    ("expected key", "does not fit the lines above it", "indent it as its neighbours; " + _QUOTES),
+    ("expected <block end>", "does not fit the lines above it", "indent it as its neighbours; " + _QUOTES),
+    ("node content", "lacks a value here", "write one, remove a comma, or close a bracket"),
+    ("unhashable key", "has a list or a mapping as a key", _QUOTES),
+    ("for merging", "has a `<<` with something else than a mapping", "write the keys themselves"),
+    ("base64", "has a value that is not Base64", "leave out !!binary"),
+    ("expected ':'", "is not `key: value`", "add a colon and a space"),
+    ("cannot start any token", "has a text that begins with a character of YAML", _QUOTES),
+    ("alias", "has a text that begins with *", _QUOTES),
+    ("anchor", "has a text that begins with &", _QUOTES),
+    ("alphabetic or numeric", "has a text that begins with * or &", _QUOTES),
+    ("block sequence entries", "has an item `- ` behind something else", "begin a line with it"),
+    ("constructor for the tag", "has a text that begins with !", _QUOTES),
+    ("special characters", "has a character that no text may have", "remove it"),
+    ("control characters", "has a character that no text may have", "remove it"),
+)
+"""What the parser says, in words of people, and what to do."""
+_OPENED = frozenset(("',' or ']'", "',' or '}'", "unexpected end of stream", "expected ':'"))
+"""What is shown where it begins, not where the parser gave up."""
+
+
+def _problem(path: Path, error: yaml.YAMLError) -> Problem:
+    said = str(getattr(error, "problem", None) or error)
+    for phrase, text, hint in _WORDS:
+        if phrase in said:
+            mark = getattr(error, "context_mark" if phrase in _OPENED else "problem_mark", None)
+            return Problem(_place(path, mark), text, hint)
+    return Problem(_place(path, getattr(error, "problem_mark", None)), said)
+
+
+def _place(path: Path, mark: yaml.Mark | None) -> str:
+    return str(path) if mark is None else f"{path}: line {mark.line + 1}, column {mark.column + 1}"
 
 
 _STRING = "tag:yaml.org,2002:str"

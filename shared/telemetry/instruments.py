@@ -16,6 +16,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 
 from shared.errors import BuswayError
 from shared.protocols import BatchReport, Measurement, ReportedMessage
+from shared.remedies import remedy_for
 from shared.telemetry import names
 from shared.telemetry.names import Metric, outcome_of
 from shared.telemetry.trace_context import span_context, trace_context
@@ -110,7 +111,12 @@ class TaskInstruments:
         if standing is not None:
             self._instruments.obstacles.add(-1, standing)
         if error is not None:
-            attributes = {**self._source, names.TARGET: place, names.ERROR_TYPE: type(error).__name__}
+            attributes = {
+                **self._source,
+                names.TARGET: place,
+                names.ERROR_TYPE: type(error).__name__,
+                names.REMEDY: remedy_for(str(error)).name,
+            }
             self._standing[place] = attributes
             self._instruments.obstacles.add(1, attributes)
 

@@ -21,6 +21,7 @@ TARGET: Final = "busway.target"
 OUTCOME: Final = "busway.outcome"
 VERDICT: Final = "busway.verdict"
 STATE: Final = "busway.state"
+REMEDY: Final = "busway.remedy"
 ENTITY: Final = "busway.entity"
 ROUTE: Final = "busway.route"
 SYSTEM: Final = "messaging.system"
@@ -107,7 +108,7 @@ OBSTACLES: Final = Metric(
     "up-down counter",
     "{obstacle}",
     "Targets that batches wait for because they are unavailable or refuse messages.",
-    (TARGET, ERROR_TYPE),
+    (TARGET, ERROR_TYPE, REMEDY),
 )
 BYTES: Final = Metric(
     "busway.io", "counter", "By", "Encoded messages taken from the source and accepted by targets.", (DIRECTION,)
@@ -120,7 +121,9 @@ UNWRITTEN: Final = Metric(
 )
 
 # What one instance measures in the status of all tasks, once a minute.
-TASK_STATE: Final = Metric("busway.task.state", "gauge", "{task}", "1 for the state that the task is in.", (STATE,))
+TASK_STATE: Final = Metric(
+    "busway.task.state", "gauge", "{task}", "1 for the state that the task is in.", (STATE, REMEDY)
+)
 SOURCE_LAG: Final = Metric(
     "busway.source.lag", "gauge", "s", "Age of the oldest message at the source that is not yet carried."
 )

@@ -53,9 +53,9 @@ class EvacuationSite(Site):
         super().__init__(broker, folder)
         self.admin = [f"--admin={name}={admin.address(name)}" for name in ("west", "east")]
 
-    def evacuate(self, source: str, to: str = "east", *options: str) -> Any:
+    def evacuate(self, source: str, to: str = "east", *options: str, yes: bool = True) -> Any:
         """Run the command in this process."""
-        return self.run("evacuate", source, "--to", to, *self.admin, *options)
+        return self.run("evacuate", source, "--to", to, *self.admin, *options, *["--yes"] * yes)
 
     def fill(self, queue: str, count: int, *, sessions: bool = False) -> None:
         """Put *count* messages of each kind into a queue of *west*, with the SDK."""

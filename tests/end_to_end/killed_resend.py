@@ -25,7 +25,7 @@ def resend_with_kills(site: Site, count: int, kills: int, seed: int) -> None:
         delivered(n, session_id=f"s-{n % SESSIONS}", named={"n": long(n)}, body=b"x" * 500) for n in range(count)
     ]
     site.bury("orders", contents)
-    command = ("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--wait", "30")
+    command = ("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--wait", "30", "--yes")
     for number in range(kills):
         arrived = len(site.there("sessions", site="east"))
         process = site.start(*command, "--rate", str(_PER_SECOND), "--unclear", "send" if number % 2 else "leave")

@@ -90,18 +90,19 @@ def test_only_checkpoints_of_an_earlier_hub_are_deleted_and_only_while_the_app_i
     assert lines[2].split() == ["0", "2", "0", "3"]
     assert lines[3].split(maxsplit=4) == ["1", "90", "0", "3", "of an earlier hub: behind the last event, 3"]
     assert "of an earlier hub: the hub has no such partition" in lines[4]
-    refused = site.run("telemetry", "--reset")
+    refused = site.run("telemetry", "--reset", "--yes")
     assert (refused.returncode, "the app reads partition 1" in refused.stderr) == (1, True), refused.stderr
-    dry = site.run("telemetry", "--reset", "--dry-run")
-    assert "would delete the checkpoints of partition 1, 7; nothing was changed" in dry.stdout
+    shown = site.run("telemetry", "--reset")
+    assert "would delete the checkpoints of partition 1, 7\n" in shown.stdout
+    assert shown.stderr == "Nothing was changed: --yes does it.\n"
     assert len(site.names()) == 5
     site.write("ownership/1", ownerid="")
-    done = site.run("telemetry", "--reset")
+    done = site.run("telemetry", "--reset", "--yes")
     assert (done.returncode, "deleted the checkpoints of partition 1, 7" in done.stdout) == (0, True), done.stderr
     assert site.names() == ["checkpoint/0", "ownership/1"]
     assert site.run("telemetry").returncode == 0
     assert "nothing to reset" in site.run("telemetry", "--reset").stdout
-    assert site.run("telemetry", "--reset", "--partition", "0").returncode == 0
+    assert site.run("telemetry", "--reset", "--partition", "0", "--yes").returncode == 0
     assert site.names() == ["ownership/1"]
 
 
@@ -120,7 +121,7 @@ def test_wrong_names_and_a_missing_account_are_reported(site: App) -> None:
     for arguments, text in (
         (("telemetri",), "is not a task that reads an event hub (expected one of telemetry)"),
         (("orders",), "is not a task that reads an event hub"),
-        (("telemetry", "--dry-run"), "--dry-run: only goes with --reset"),
+        (("telemetry", "--yes"), "--yes: only goes with --reset"),
         (("telemetry", "--reset", "--partition", "3"), "--partition 3: has no checkpoint"),
     ):
         failed = site.run(*arguments)

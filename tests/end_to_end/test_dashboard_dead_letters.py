@@ -149,7 +149,7 @@ def test_two_steps_at_once_exclude_each_other_and_the_command_shares_the_ledger(
     assert len(site.dead()) == 2
     assert resent_in_steps(dashboard, order)[-1]["sent"] == 1
     site.settings["AzureWebJobsStorage"] = dashboard.settings["AzureWebJobsStorage"]
-    command = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--ledger", "app")
+    command = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--ledger", "app", "--yes")
     assert (command.returncode, command.stderr) == (0, "")
     assert "busway-status/resend/west/orders" in command.stdout
     assert ids(site.there("orders")) == ["m-0", "m-1"]

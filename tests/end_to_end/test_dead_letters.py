@@ -103,9 +103,10 @@ def test_one_message_is_shown_with_types_and_body(site: Site) -> None:
 def test_what_is_resent_keeps_types_and_sections_and_loses_only_the_reason(site: Site) -> None:
     before = delivered(1, named=TYPES, subject=string("s"), time_to_live=60_000, body=b"\x00\xff")
     site.bury("orders", [before, delivered(2)])
-    dry = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--dry-run")
-    assert (dry.returncode, "2 to west/orders" in dry.stdout, len(site.dead())) == (0, True, 2)
-    done = site.run("dead", "resend", "west/orders", "--where", "sys.MessageId = 'm-1'", "--same-ids")
+    shown = site.run("dead", "resend", "west/orders", "--all", "--same-ids")
+    assert (shown.returncode, "2 to west/orders" in shown.stdout, len(site.dead())) == (0, True, 2)
+    assert shown.stderr == "Nothing was changed: --yes does it.\n"
+    done = site.run("dead", "resend", "west/orders", "--where", "sys.MessageId = 'm-1'", "--same-ids", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     (found,) = site.there("orders")
     assert dict(found.application_properties()) == {
@@ -124,23 +125,23 @@ def test_what_the_entity_would_drop_as_a_duplicate_stays(site: Site, running: Ru
             receiver.dead_letter_message(each, reason="Broken")
     with RunningAdmin(running) as admin:
         where = ("--admin", f"west={admin.address('west')}")
-        left = site.run("dead", "resend", "west/once", "--all", *where)
+        left = site.run("dead", "resend", "west/once", "--all", *where, "--yes")
         assert left.returncode == 1
         assert "2 left: west/once detects duplicates within 0:10:00 and would drop the copy" in left.stdout
         assert (len(site.dead("once")), site.there("once")) == (2, [])
         # The loss that this prevents.
-        dropped = site.run("dead", "resend", "west/once", "--number", "1", "--same-ids")
+        dropped = site.run("dead", "resend", "west/once", "--number", "1", "--same-ids", "--yes")
         assert (dropped.returncode, site.there("once")) == (0, [])
-        assert site.run("dead", "resend", "west/once", "--all", "--new-ids").returncode == 0
+        assert site.run("dead", "resend", "west/once", "--all", "--new-ids", "--yes").returncode == 0
         assert [each.application_property("n") for each in site.there("once")] == [long(1)]
         # This queue detects none.
         site.bury("orders", many(1))
-        assert site.run("dead", "resend", "west/orders", "--all", *where).returncode == 0
+        assert site.run("dead", "resend", "west/orders", "--all", *where, "--yes").returncode == 0
 
 
 def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site) -> None:
     site.bury("orders", many(1))
-    asked = site.run("dead", "resend", "west/orders", "--all")
+    asked = site.run("dead", "resend", "west/orders", "--all", "--yes")
     assert asked.returncode == 1
     assert "west/orders: it is not known whether it detects duplicates" in asked.stderr
     assert "--same-ids" in asked.stderr
@@ -163,7 +164,7 @@ def test_edits_and_a_new_id_and_another_target(site: Site) -> None:
         "--editors",
         "orders-west-to-east",
     )
-    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--new-ids", *options)
+    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--new-ids", *options, "--yes")
     assert done.returncode == 0
     found = site.there("orders", site="east")
     assert [(property_of(each, "priority"), property_of(each, "checked"), each.subject) for each in found] == [
@@ -186,13 +187,13 @@ def test_wrong_options_are_reported_before_anything_is_sent(site: Site) -> None:
         (("--all", "--to", "west/news/Subscriptions/app"), "takes no messages from senders"),
         (("--all", "--editors", "gone"), "unknown task"),
     ):
-        failed = site.run("dead", "resend", "west/orders", *options)
+        failed = site.run("dead", "resend", "west/orders", *options, "--yes")
         assert failed.returncode == 1
         assert expected in failed.stderr
     for place in ("north/orders", "west", "nothing"):
         assert "expected west/ENTITY" in site.run("dead", "list", place).stderr
     # What a shell makes of west/orders/$DeadLetterQueue: the messages of the queue itself.
-    for arguments in (("purge", "west/orders/", "--apply"), ("evacuate", "west/", "--to", "east")):
+    for arguments in (("messages", "drop", "west/orders/", "--all", "--yes"), ("evacuate", "west/", "--to", "east")):
         assert "ends with a slash" in site.run(*arguments).stderr
     assert len(site.dead()) == 1
 
@@ -205,16 +206,16 @@ def test_a_subscription_needs_another_target_because_all_subscriptions_would_get
 
     site.broker.inspect("west", put)
     place = "west/news/Subscriptions/app"
-    refused = site.run("dead", "resend", place, "--all")
+    refused = site.run("dead", "resend", place, "--all", "--yes")
     assert refused.returncode == 1
     assert "all its subscriptions would get them: use --to" in refused.stdout
-    assert site.run("dead", "resend", place, "--all", "--to", "west/news", "--same-ids").returncode == 0
+    assert site.run("dead", "resend", place, "--all", "--to", "west/news", "--same-ids", "--yes").returncode == 0
     assert [len(site.there(f"news/Subscriptions/{name}")) for name in ("app", "b")] == [1, 1]
 
 
 def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Site) -> None:
     site.bury("large", [delivered(1), delivered(2, body=b"x" * 400_000), delivered(3)])
-    done = site.run("dead", "resend", "west/large", "--all", "--to", "east/orders")
+    done = site.run("dead", "resend", "west/large", "--all", "--to", "east/orders", "--yes")
     assert done.returncode == 1
     assert "1 left: the target refuses it: east/orders: the message has" in done.stdout
     assert "(sequence number 2)" in done.stdout
@@ -225,7 +226,7 @@ def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Sit
 def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Site, monkeypatch: Any) -> None:
     monkeypatch.setattr("shared.resend.run._WAITS", (0.01, 0.01))
     site.bury("orders", many(30, body=b"x" * 60_000))
-    full = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small")
+    full = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small", "--yes")
     assert full.returncode == 1
     assert "its quota is exceeded" in full.stderr
     arrived = ids(site.there("small", site="east"))
@@ -233,7 +234,7 @@ def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Si
     assert {*arrived} | {*ids(site.dead())} == {f"m-{n}" for n in range(30)}
     while True:
         site.empty("small", site="east")
-        more = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small")
+        more = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small", "--yes")
         arrived += ids(site.there("small", site="east"))
         if more.returncode == 0:
             break
@@ -243,7 +244,7 @@ def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Si
 def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: Site) -> None:
     """The limit on the size of files cuts a line of the ledger off."""
     site.bury("orders", many(60))
-    again = ("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+    again = ("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
     try:
@@ -260,13 +261,13 @@ def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site:
     site.bury("orders", many(1))
     path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
     with locked(path):
-        second = site.run("dead", "resend", "west/orders", "--all", "--same-ids")
+        second = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes")
     assert second.returncode == 1
     assert "is in use by process" in second.stderr
     assert len(site.dead()) == 1
     # The text of the first one is still in the file of the lock.
     assert path.with_name(path.name + ".lock").read_text().startswith("process")
-    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids").returncode == 0
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
 
 
 class Killed(BaseException):
@@ -292,15 +293,15 @@ def test_an_answer_that_was_lost_and_a_message_that_was_consumed_meanwhile_are_u
 
     monkeypatch.setattr(Ledger, "note", only_sending)
     with pytest.raises(Killed):
-        site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+        site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
     monkeypatch.undo()
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
     site.empty("orders", site="east")
-    again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+    again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
     assert again.returncode == 1
     assert "1 left: unclear: an interrupted run may have sent it to east/orders" in again.stdout
     assert ids(site.dead()) == ["m-1"]
-    known = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "complete")
+    known = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "complete", "--yes")
     assert (known.returncode, "1 completed: an earlier run had sent them" in known.stdout) == (0, True)
     assert ids(site.there("orders", site="east")) == ["m-2"]
 
@@ -339,12 +340,12 @@ def test_a_run_killed_between_the_ledger_and_its_first_send_decides_by_the_numbe
     with monkeypatch.context() as patch:
         patch.setattr(ServiceBusOutput, "send", killed)
         with pytest.raises(Killed):
-            site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}")
+            site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}", "--yes")
     others = [read_content(delivered(None, message_id=f"other-{n}", session_id="other")) for n in range(later)]
     site.broker.inspect("east", lambda each: [each.target(to).publish(one) for one in others])
     if is_consumed:
         site.empty(to, site="east")
-    again = site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}", "--wait", "10")
+    again = site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}", "--wait", "10", "--yes")
     arrived = [each for each in ids(site.there(to, site="east")) if not each.startswith("other")]
     if is_clear:
         assert (again.returncode, len(site.dead())) == (0, 0), again.stdout + again.stderr
@@ -368,13 +369,13 @@ def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behin
     with monkeypatch.context() as patch:
         patch.setattr(ManagementConnection, "cancel_scheduled", killed)
         with pytest.raises(Killed):
-            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions")
+            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
     assert site.broker.counts("east")["sessions"].scheduled == 1
     with monkeypatch.context() as patch:
         patch.setattr(ServiceBusOutput, "send", killed)
         with pytest.raises(Killed):
-            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions")
-    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions")
+            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
+    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
     assert (done.returncode, ids(site.there("sessions", site="east"))) == (0, ["m-1"]), done.stdout
     assert site.broker.counts("east")["sessions"].scheduled == 0
 
@@ -388,19 +389,20 @@ def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: Site) 
     assert (tried.returncode, "would be sent to east/orders" in tried.stdout) == (0, True)
     (template,) = read_templates(file)
     assert (template.body, template.properties["long"]) == (b'{"n": 1}', long(2**40))
-    refused = site.run("dead", "drop", "west/orders", "--all")
-    assert (refused.returncode, "export them first" in refused.stderr) == (1, True)
-    dropped = site.run("dead", "drop", "west/orders", "--exported", str(file))
+    refused = site.run("dead", "drop", "west/orders", "--yes")
+    assert (refused.returncode, "none are selected" in refused.stderr) == (1, True)
+    assert site.run("dead", "drop", "west/orders", "--all").returncode == 0
+    dropped = site.run("dead", "drop", "west/orders", "--exported", str(file), "--yes")
     assert (dropped.returncode, "1 dropped" in dropped.stdout) == (0, True)
     assert ids(site.dead()) == ["m-2"]
     for expected in ("1 sent", "1 not sent: an earlier run had sent them"):
-        again = site.run("dead", "resend", "west/orders", "--all", "--file", str(file), "--to", "east/orders")
+        again = site.run("dead", "resend", "west/orders", "--all", "--file", str(file), "--to", "east/orders", "--yes")
         assert (again.returncode, expected in again.stdout) == (0, True)
     (resent,) = site.there("orders", site="east")
     assert resent.application_property("long") == long(2**40)
     assert resent.application_property("DeadLetterReason") is None
     # An export of another entity says nothing about these.
-    assert site.run("rejects", "drop", "west/rejected", "--exported", str(file)).returncode == 1
+    assert site.run("rejects", "drop", "west/rejected", "--exported", str(file), "--yes").returncode == 1
     assert site.run("dead", "drop", "west/orders", "--older-than", "1h", "--yes").returncode == 0
     assert site.run("dead", "drop", "west/orders", "--all", "--yes").returncode == 0
     assert site.dead() == []
@@ -430,7 +432,7 @@ def test_rejects_go_back_to_the_source_without_their_stamps(site: Site) -> None:
     assert "Bad     west/orders, task gone" in listed.stdout
     shown = site.run("rejects", "show", "west/rejected", "2").stdout
     assert "the message is the body of this one" in shown
-    assert site.run("rejects", "resend", "orders-west-to-east", "--all", "--same-ids").returncode == 0
+    assert site.run("rejects", "resend", "orders-west-to-east", "--all", "--same-ids", "--yes").returncode == 0
     found = site.there("orders")
     assert [{name for name, _ in each.application_properties()} for each in found] == [{"a", "repl-resent-from"}] * 2
     assert ids(found) == ["m-1", "m-2"]
@@ -446,11 +448,11 @@ def forged(number: int, source: str, **options: Any) -> bytes:
 @pytest.mark.parametrize("source", ["west/once", "east/orders", "west/rejected", "west/orders/$DeadLetterQueue", ""])
 def test_a_producer_does_not_choose_where_its_message_is_resent(site: Site, source: str) -> None:
     site.bury("orders", [forged(1, source)])
-    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids").returncode == 0
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
     assert ids(site.there("orders")) == ["m-1"]
     # Nor in an entity whose stamps count: only the sources of its tasks do.
     site.publish("rejected", [forged(2, source), forged(3, "west/orders")])
-    done = site.run("rejects", "resend", "west/rejected", "--all", "--same-ids")
+    done = site.run("rejects", "resend", "west/rejected", "--all", "--same-ids", "--yes")
     assert "1 left: does not say where it came from" in done.stdout
     assert ids(site.there("orders")) == ["m-1", "m-3"]
 
@@ -460,7 +462,7 @@ def test_a_forged_reject_is_neither_unwrapped_nor_shown_with_its_reason(site: Si
     inner = delivered(7, body=b"wrapped")
     site.bury("orders", [forged(1, "west/orders", body=inner, content_type="application/vnd.busway.amqp-message")])
     assert "Broken  west/orders\n" in site.run("dead", "list", "west/orders").stdout
-    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids").returncode == 0
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
     (found,) = site.there("orders")
     assert found.body == inner
 
@@ -480,7 +482,7 @@ def test_a_forged_stamp_does_not_remove_a_message_whose_send_was_interrupted(
     path.write_text("".join(json.dumps(each) + "\n" for each in (head, interrupted)))
     stamp = f"west/orders/$deadletterqueue/{keys[0]}{signature}"
     site.publish("once", [delivered(9, named={"repl-resent-from": string(stamp)})])
-    again = site.run("dead", "resend", "west/orders", "--all", "--to", "west/once", "--same-ids")
+    again = site.run("dead", "resend", "west/orders", "--all", "--to", "west/once", "--same-ids", "--yes")
     assert again.returncode == 1
     assert "2 left: unclear: an interrupted run may have sent it to west/once" in again.stdout
     assert ids(site.dead()) == ["m-1", "m-2"]
@@ -493,7 +495,7 @@ def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(
     site.publish("rejected", [rejected(1, source="gone"), rejected(2)])
     with RunningAdmin(running) as admin:
         where = ("--admin", f"west={admin.address('west')}")
-        done = site.run("rejects", "resend", "west/rejected", "--all", *where)
+        done = site.run("rejects", "resend", "west/rejected", "--all", *where, "--yes")
     assert (done.returncode, "1 left: west/gone does not exist: create it" in done.stdout) == (1, True), done.stdout
     assert (ids(site.there("orders")), ids(site.there("rejected"))) == (["m-2"], ["m-1"])
 
@@ -508,7 +510,7 @@ def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> N
         AutoLockRenewer() as renewer,
     ):
         renewer.register(consumer, consumer.session)  # its lock lasts five seconds, and the command waits for it
-        done = site.run("rejects", "resend", "west/rejected-sessions", "--all", "--same-ids")
+        done = site.run("rejects", "resend", "west/rejected-sessions", "--all", "--same-ids", "--yes")
     assert done.returncode == 1
     assert "2 left: its session is locked by another receiver" in done.stdout
     assert ids(site.there("orders")) == ["m-0", "m-2"]
@@ -518,7 +520,7 @@ def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> N
 
 def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: Site) -> None:
     site.bury("orders", many(60))
-    process = site.start("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--rate", "10")
+    process = site.start("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--rate", "10", "--yes")
     while process.poll() is None and len(site.there("orders", site="east")) < 1:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -527,7 +529,7 @@ def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: Site) -> None:
     arrived = ids(site.there("orders", site="east"))
     assert f"{len(arrived):>8,} sent" in out
     assert arrived + ids(site.dead()) == [f"m-{n}" for n in range(60)]
-    assert site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders").returncode == 0
+    assert site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes").returncode == 0
     assert ids(site.there("orders", site="east")) == [f"m-{n}" for n in range(60)]
 
 
@@ -536,30 +538,39 @@ def test_a_killed_process_loses_and_doubles_nothing(site: Site, monkeypatch: pyt
     resend_with_kills(site, 200, 1, seed=round(datetime.now(UTC).timestamp()))
 
 
-def test_a_purge_counts_first_and_then_lets_the_service_delete(site: Site) -> None:
+def test_a_drop_counts_first_and_then_lets_the_service_delete(site: Site) -> None:
     site.publish("orders", many(1_200))
-    assert site.run("purge", "west/orders").returncode == 1  # neither --dry-run nor --apply
-    counted = site.run("purge", "west/orders", "--dry-run")
-    assert (counted.returncode, "would delete 1,200 messages" in counted.stdout) == (0, True)
-    assert site.run("purge", "west/orders", "--older-than", "1h", "--apply").stdout == "       0 deleted\n"
+    drop = ("messages", "drop", "west/orders", "--all")
+    counted = site.run(*drop)
+    assert (counted.returncode, "west/orders: 1,200 messages" in counted.stdout) == (0, True)
+    assert len(site.there("orders")) == 1_200
+    assert site.run("messages", "drop", "west/orders", "--older-than", "1h", "--yes").stdout == "       0 dropped\n"
     with site.client() as west, west.get_queue_receiver("orders") as receiver:
         (locked,) = receiver.receive_messages(1)
-        purged = site.run("purge", "west/orders", "--apply")
+        dropped = site.run(*drop, "--yes")
         receiver.abandon_message(locked)
-    assert (purged.returncode, purged.stderr) == (1, "")
-    assert "   1,199 deleted\n       1 left: locked by a receiver, deferred or scheduled\n" in purged.stdout
-    assert site.run("purge", "west/orders", "--apply").returncode == 0
+    assert (dropped.returncode, dropped.stderr) == (1, "")
+    assert "   1,199 dropped\n       1 left: locked by a receiver, deferred or scheduled\n" in dropped.stdout
+    assert site.run(*drop, "--yes").returncode == 0
     assert site.there("orders") == []
 
 
-def test_a_purge_by_rule_and_one_of_sessions_receive_the_messages(site: Site) -> None:
+def test_a_drop_by_rule_and_one_of_sessions_receive_the_messages(site: Site) -> None:
     site.bury("orders", many(6))
-    done = site.run("purge", "west/orders/$DeadLetterQueue", "--where", "n < 4", "--apply")
+    done = site.run("messages", "drop", "west/orders/$DeadLetterQueue", "--where", "n < 4", "--yes")
     assert (done.returncode, "4 dropped" in done.stdout) == (0, True)
     assert ids(site.dead()) == ["m-4", "m-5"]
     site.publish("rejected-sessions", many(4))
-    done = site.run("purge", "west/rejected-sessions", "--apply")
+    done = site.run("messages", "drop", "west/rejected-sessions", "--all", "--yes")
     assert (done.returncode, "the service deletes no batches of this entity" in done.stderr) == (0, True)
     assert site.there("rejected-sessions") == []
-    missing = site.run("purge", "west/nothing", "--apply")
+    missing = site.run("messages", "drop", "west/nothing", "--all", "--yes")
     assert (missing.returncode, "west/nothing: its messages cannot be deleted" in missing.stderr) == (1, True)
+
+
+def test_the_messages_of_a_task_are_those_of_its_source(site: Site) -> None:
+    site.publish("orders", many(2))
+    listed = site.run("messages", "list", "orders-west-to-east")
+    assert (listed.returncode, listed.stdout.splitlines()[0][:23]) == (0, "west/orders: 2 messages")
+    everything = site.run("messages", "list")
+    assert (everything.returncode, "west/orders: 2 messages" in everything.stdout) == (0, True), everything.stderr

@@ -1,5 +1,6 @@
 """`busway evacuate` with the local broker and Microsoft's SDK."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,22 @@ from busway_broker.core.content import read_content
 from busway_broker.core.message import State
 from busway_broker.core.namespace import Namespace
 from busway_broker.thread import RunningBroker
+from cli.evacuation import report
+from cli.evacuation.estimate import Estimate
+from cli.evacuation.pairs import pairs_of
+from cli.evacuation.pauses import Pause
+from cli.evacuation.survey import Share, Survey
+from cli.pause.entity import Entity
+from cli.topology.sites import Access
 from shared.amqp.values import timestamp
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend import evidence
+from shared.resend.options import Options
 from shared.resend.receiver import Receiver
 from shared.rules import Rule
 from shared.rules.rule import parse_filter
+from shared.tasks.files import load
+from shared.tasks.models import TaskFile
 from tests.end_to_end.dead_letter_site import property_of
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite
 from tests.impatience import impatient_clients
@@ -53,7 +64,7 @@ def site(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evacu
 def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> None:
     site.fill("orders", 2)
     before = site.names("orders", "west")
-    dry = site.evacuate("west/orders", "east", "--dry-run")
+    dry = site.evacuate("west/orders", yes=False)
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert [" ".join(line.split()) for line in dry.stdout.splitlines()[:5]] == [
         "west/orders → east/orders",
@@ -124,7 +135,7 @@ def test_what_keeps_a_message_or_an_entity_is_reported_and_the_rest_moves(site: 
             ("west/orders", "east/sessions", "east/sessions requires sessions, west/orders does not"),
             ("west/orders", "west/orders", "is the same entity"),
         ):
-            failed = site.evacuate(source, to, "--dry-run")
+            failed = site.evacuate(source, to, yes=False)
             assert (failed.returncode, f"stays: {text}" in failed.stdout) == (1, True), failed.stdout
     for source, to, text in (
         ("north", "east", "expected west or west/ENTITY, east or east/ENTITY"),
@@ -330,6 +341,51 @@ def test_a_dead_letter_that_was_deferred_is_named(site: EvacuationSite) -> None:
     done = site.evacuate("west/sessions")
     assert done.returncode == 1
     assert "1 left: is a dead letter that was deferred" in done.stdout
+
+
+def test_a_source_that_a_pause_has_closed_is_opened_meanwhile_and_closed_again(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.fill("orders", 2)
+    for name, value in site.settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(site.folder)
+    configuration = load(site.folder / "config")
+    access = Access.of([each.removeprefix("--admin=") for each in site.admin], None, configuration.connections)
+    file = TaskFile.model_validate(
+        {
+            "task": "orders",
+            "source": {"connection": "west", "queue": "orders"},
+            "routes": [{"target": {"connection": "east", "queue": "orders"}}],
+        }
+    )
+    source = Entity(file.source, configuration.connections["west"], access)
+    assert source.change("Active", "ReceiveDisabled") == "ReceiveDisabled"
+    refused = site.evacuate("west/orders", yes=False)
+    assert "has the status ReceiveDisabled" in refused.stdout
+    pauses = {("west", "orders"): Pause(file, "Active")}
+    pairs = pairs_of("west/orders", "east", configuration, access, pauses)
+    assert asyncio.run(report.show(pairs, configuration, None))
+    shown = capsys.readouterr().out
+    assert "the task orders is paused, and its app may hold a batch of each lane" in shown
+    assert "In all 8 messages: some seconds from here, and 32 operations, less than 0.01 USD" in shown
+    assert source.status() == "ReceiveDisabled"
+    assert asyncio.run(report.evacuate(pairs, configuration, access, Options()))
+    assert source.status() == "ReceiveDisabled"
+    assert site.names("orders", "west") == []
+    assert len(site.names("orders", "east")) == 6  # and two dead letters
+
+
+@pytest.mark.parametrize(
+    ("count", "rate", "text"),
+    [(100, None, "some seconds"), (100_000, None, "about 3 min"), (100_000, 10, "about 2.8 h")],
+)
+def test_an_evacuation_is_estimated_before_it_starts(count: int, rate: float | None, text: str) -> None:
+    found = Survey()
+    found.shares[Share.ACTIVE] = {str(number): None for number in range(count)}
+    estimate = Estimate()
+    estimate.add(found, 0.4)
+    assert f": {text} from here, and {3 * count:,} operations" in estimate.text(rate)
 
 
 def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: EvacuationSite) -> None:

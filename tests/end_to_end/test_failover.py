@@ -95,14 +95,14 @@ def drain(broker: RunningBroker, site: str, dead_lettering: Any = None) -> None:
 
 
 def test_failover_and_failback(folder: Path, broker: RunningBroker) -> None:
-    code, out, _ = busway(folder, "plan", "east")
+    code, out, _ = busway(folder, "switch", "east")
     assert code == 0
     assert "active.send: west -> east" in out
     assert active(folder) == {"send": "west", "receive": "west"}
 
     # The previous site may be down: the switch does not contact it.
     broker.faults("west").go_down()
-    code, out, _ = busway(folder, "switch", "east")
+    code, out, _ = busway(folder, "switch", "east", "--yes")
     assert code == 0
     assert "serial: 1 -> 2" in out
     assert active(folder) == {"send": "east", "receive": "east"}
@@ -110,26 +110,26 @@ def test_failover_and_failback(folder: Path, broker: RunningBroker) -> None:
     assert code == 0
     assert f"west does not answer: west/{ENTITY}: it cannot be peeked, " in out
     assert "Consumers  east (secondary)" in out
-    code, _, err = busway(folder, "failback")
+    code, _, err = busway(folder, "failback", "--yes")
     assert code == 1
     assert f"west/{ENTITY}: it cannot be peeked" in err
     assert active(folder) == {"send": "east", "receive": "east"}
     broker.faults("west").come_up()
 
     publish(broker, "east", copy("1"), local("2"), copy("3", "north;west"), copy("4", "north"))
-    code, out, _ = busway(folder, "failback")
+    code, out, _ = busway(folder, "failback", "--yes")
     assert code == 2
     assert "Consumers stay: publishers may send to east for" in out
     assert active(folder) == {"send": "west", "receive": "east"}
     settled(folder)
-    code, out, _ = busway(folder, "failback")
+    code, out, _ = busway(folder, "failback", "--yes")
     assert code == 2
     assert "Consumers stay: east holds 2 messages that were published there" in out
     code, out, _ = busway(folder, "show", "--json")
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
     # Consumers in the west never see a message that a consumer in the east could not process.
     drain(broker, "east", dead_lettering="2")
-    code, out, _ = busway(folder, "failback", "--json")
+    code, out, _ = busway(folder, "failback", "--json", "--yes")
     plain = json.loads(out)
     assert (code, plain["waits_for"], plain["left_behind"]) == (0, None, [])
     (dead,) = plain["dead_lettered"]
@@ -139,39 +139,33 @@ def test_failover_and_failback(folder: Path, broker: RunningBroker) -> None:
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_a_dry_run_shows_the_changes_and_makes_none(folder: Path, broker: RunningBroker) -> None:
-    code, out, _ = busway(folder, "switch", "east", "--dry-run")
+def test_without_yes_the_changes_are_shown_and_none_is_made(folder: Path, broker: RunningBroker) -> None:
+    code, out, _ = busway(folder, "switch", "east")
     assert (code, "would change" in out, "active.send: west -> east" in out) == (0, True, True)
     assert active(folder) == {"send": "west", "receive": "west"}
-    busway(folder, "switch", "east")
+    busway(folder, "switch", "east", "--yes")
     publish(broker, "east", local("1"))
-    code, out, _ = busway(folder, "failback", "--dry-run")
+    code, out, _ = busway(folder, "failback")
     assert (code, "active.send: east -> west" in out, "active.receive" in out) == (2, True, False)
     assert "Then it would wait: publishers may send to east for" in out
-    code, out, _ = busway(folder, "failback", "--dry-run", "--force", "--json")
+    code, out, _ = busway(folder, "failback", "--force", "--json")
     plain = json.loads(out)
     assert (code, len(plain["left_behind"]), plain["active"]) == (0, 1, {"send": "east", "receive": "east"})
     assert any(line.startswith("active.receive: east -> west") for line in plain["changes"])
     assert active(folder) == {"send": "east", "receive": "east"}
-    drill = CliRunner().invoke(app, ["failover", "drill", "--dry-run", "--disaster"])
-    assert (drill.exit_code, "and cut west meanwhile" in drill.stdout, "restore west" in drill.stdout) == (
-        0,
-        True,
-        False,
-    )
 
 
 def test_force_reports_the_messages_that_it_leaves_behind(folder: Path, broker: RunningBroker) -> None:
-    busway(folder, "switch", "east")
+    busway(folder, "switch", "east", "--yes")
     publish(broker, "east", copy("1"), local("2"), local("3"))
-    code, out, _ = busway(folder, "failback", "--force")
+    code, out, _ = busway(folder, "failback", "--force", "--yes")
     assert code == 0
     assert f"Left behind in east/{ENTITY}: 2 messages, enqueued 20" in out
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
 def test_locked_and_deferred_messages_are_counted(folder: Path, broker: RunningBroker) -> None:
-    busway(folder, "switch", "east")
+    busway(folder, "switch", "east", "--yes")
     publish(broker, "east", local("1"), local("2"))
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
@@ -184,7 +178,7 @@ def test_locked_and_deferred_messages_are_counted(folder: Path, broker: RunningB
 
 
 def test_more_messages_than_one_request_returns_are_counted(folder: Path, broker: RunningBroker) -> None:
-    busway(folder, "switch", "east")
+    busway(folder, "switch", "east", "--yes")
     publish(broker, "east", *(local(str(number)) for number in range(300)))
     _, out, _ = busway(folder, "show", "--json")
     assert json.loads(out)["sites"]["east"][0] | {"oldest": "", "newest": ""} == {
@@ -200,7 +194,7 @@ def test_more_messages_than_one_request_returns_are_counted(folder: Path, broker
     ("arguments", "expected"),
     [
         (["switch", "north"], "north: unknown site (failover.yaml has west, east)"),
-        (["plan", "east", "--role", "sender"], "'sender': unknown role, expected send or receive"),
+        (["switch", "east", "--role", "sender"], "'sender': unknown role, expected send or receive"),
     ],
 )
 def test_unknown_names_are_reported(arguments: Any, expected: str, folder: Path) -> None:
@@ -212,19 +206,16 @@ def test_unknown_names_are_reported(arguments: Any, expected: str, folder: Path)
 def test_a_switch_back_to_the_primary_refers_to_failback(folder: Path) -> None:
     # A mistake in a task must not prevent a switch.
     (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
-    code, _, _ = busway(folder, "switch", "east")
+    code, _, _ = busway(folder, "switch", "east", "--yes")
     assert code == 0
-    for command in ("plan", "switch"):
-        code, _, err = busway(folder, command, "west")
+    for options in ((), ("--yes",)):
+        code, _, err = busway(folder, "switch", "west", *options)
         assert code == 1
         assert "run `busway failover failback`, which leaves no messages behind" in err
-    code, out, _ = busway(folder, "plan", "west", "--role", "send")
-    assert code == 0
-    assert "to do it, run `busway failover switch west --role=send`." in out
-    code, _, _ = busway(folder, "switch", "west", "--role", "send")
+    code, _, _ = busway(folder, "switch", "west", "--role", "send", "--yes")
     assert code == 0
     assert active(folder) == {"send": "west", "receive": "east"}
-    code, _, _ = busway(folder, "switch", "west", "--force")
+    code, _, _ = busway(folder, "switch", "west", "--force", "--yes")
     assert code == 0
 
 
@@ -306,7 +297,7 @@ def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     zone = folder / "example.test.zone"
     zone.write_text(ZONE)
-    code, out, _ = busway(folder, "switch", "east")
+    code, out, _ = busway(folder, "switch", "east", "--yes")
     assert code == 0
     assert "bus-send.example.test. CNAME west.example.test. -> east.example.test." in out
     assert "SOA serial 2026112101 -> 2026112102" in out
@@ -316,11 +307,11 @@ def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
         ("20", "Consumers stay: publishers do not see the change yet. Now let the name server load the zone"),
         ("0", " s more (time to live). Run it again with --wait SECONDS."),
     ):
-        code, out, _ = busway(folder, "failback", "--wait", seconds)
+        code, out, _ = busway(folder, "failback", "--wait", seconds, "--yes")
         assert code == 2
         assert expected in out
         settled(folder, zone.name)
-    code, out, _ = busway(folder, "failback", "--force", "--json")
+    code, out, _ = busway(folder, "failback", "--force", "--json", "--yes")
     plain = json.loads(out)
     assert (code, plain["active"]) == (0, {"send": "west", "receive": "west"})
     assert plain["version"] == "2026112104"
@@ -331,9 +322,9 @@ def test_with_one_alias_a_failback_waits_while_messages_are_left(folder: Path, b
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))
     (folder / "example.test.zone").write_text(ZONE)
-    busway(folder, "switch", "east")
+    busway(folder, "switch", "east", "--yes")
     publish(broker, "east", local("1"))
-    code, out, _ = busway(folder, "failback")
+    code, out, _ = busway(folder, "failback", "--yes")
     assert code == 2
     assert "Publishers and consumers stay: east holds 1 messages that were published there" in out
 

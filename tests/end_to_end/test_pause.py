@@ -1,4 +1,4 @@
-"""`busway pause`, `drain` and `resume` under traffic: a real host, the local broker, its administration and Azurite."""
+"""`busway pause` and `resume` under traffic: a real host, the local broker, its administration and Azurite."""
 
 import json
 import re
@@ -195,8 +195,11 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
                 assert not sending.done()
                 time.sleep(0.2)
             closing = ("--close-source", "--reason", "east is moved", "--by", "ops")
-            result = site.run("pause", *tasks, *closing)
+            result = site.run("pause", *tasks, *closing, "--yes")
             assert (result.exit_code, result.stderr) == (0, "")
+            east = f"--admin=east={site.admin.address('east')}"
+            shown = site.run("evacuate", "west/orders", "--to", "east", east)
+            assert "  the task orders is paused" in shown.stdout
             arrived = site.arrived()
             time.sleep(3)
             assert site.arrived() == arrived
@@ -220,10 +223,10 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
     assert max(map(len, table.splitlines())) <= 80
 
     first = site.control("orders")
-    assert site.run("drain", "orders", "--close-source", "--by", "someone else", "--timeout", "0").exit_code == 0
+    assert site.run("pause", "orders", "--close-source", "--by", "someone else", "--wait", "0", "--yes").exit_code == 0
     assert site.control("orders") == first
 
-    result = site.run("resume", *tasks)
+    result = site.run("resume", *tasks, "--yes")
     assert (result.exit_code, result.stderr) == (0, "")
     site.until_all_arrived()
     assert {site.entity_status(queue) for queue in ("orders", "payments")} == {"Active"}
@@ -237,12 +240,12 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: Site) -> No
     assert len(by_session) == SESSIONS
     assert all(numbers == sorted(numbers) for numbers in by_session.values())
     assert site.broker.counts("west")["payments"].dead_lettered == 0
-    assert site.run("resume", "orders").stdout == "orders: is not paused\n"
+    assert site.run("resume", "orders", "--yes").stdout == "orders: is not paused\n"
 
 
 def test_a_pause_touches_neither_the_source_nor_its_senders(site: Site) -> None:
     sent = site.sent["payments"]
-    result = site.run("pause", "payments", "dead", "--by", "ops")
+    result = site.run("pause", "payments", "dead", "--by", "ops", "--yes")
     assert (result.exit_code, result.stderr) == (0, "")
     assert " --settings BUSWAY_OFF_payments=true\n" in result.stdout
     assert site.entity_status("payments") == "Active"
@@ -250,7 +253,7 @@ def test_a_pause_touches_neither_the_source_nor_its_senders(site: Site) -> None:
     time.sleep(2)
     assert site.arrived()["payments"] == sent
     assert site.status()["payments"]["state"] == "paused"
-    resumed = site.run("resume", "payments", "dead")
+    resumed = site.run("resume", "payments", "dead", "--yes")
     assert (resumed.exit_code, resumed.stderr) == (0, "")
     site.until_all_arrived()
     assert site.broker.counts("west")["payments"].dead_lettered == 0

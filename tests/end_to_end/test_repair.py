@@ -38,11 +38,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> None:
     rows = dead_letter(site, 5)
     site.missing(rows[:3])
-    dry = site.repair("--dry-run")
-    assert (dry.returncode, dry.stderr) == (0, "")
-    assert dry.stdout.count("in west/orders/$DeadLetterQueue") == 3
+    shown = site.repair()
+    assert (shown.returncode, shown.stderr) == (0, "Nothing was changed: --yes does it.\n")
+    assert shown.stdout.count("in west/orders/$DeadLetterQueue") == 3
     assert site.arrived("orders", 1) == []
-    applied = site.repair_as_process("--apply")
+    applied = site.repair_as_process("--yes")
     assert (applied.returncode, applied.stderr) == (0, "")
     found = site.arrived("orders")
     assert [each.message_id for each in found] == ["o-0", "o-1", "o-2"]
@@ -57,7 +57,7 @@ def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> N
     # In the next night the same messages are still missing, and one more.
     site.manifest = site.folder / "runs" / "second-night" / "repair.jsonl"
     site.missing(rows[:4])
-    again = site.repair("--apply")
+    again = site.repair("--yes")
     assert again.returncode == 0
     assert again.stdout.count("done before") == 3 + 1
     assert f"the ledger of sent messages is {site.ledger}" in again.stdout
@@ -72,7 +72,7 @@ def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: Site) 
     rows[1]["expected"] = 4  # parts, of which nobody knows which one arrived
     rows[2]["arrived"] = ["east/moon"]  # another route at that time
     site.missing(rows)
-    applied = site.repair("--apply")
+    applied = site.repair("--yes")
     assert applied.stdout.count("to east/events only") == 1
     assert applied.stdout.count("would arrive twice") == 2
     events, orders = site.arrived("events"), site.arrived("orders")
@@ -87,7 +87,7 @@ def test_a_message_that_is_in_one_of_its_targets_is_sent_to_the_other(site: Site
     with site.east.get_queue_sender("orders") as sender:
         sender.send_messages(ServiceBusMessage(b"order 0", message_id="o-0", application_properties={"n": 100}))
     site.missing([missing | {"expected": 2}])
-    assert "to east/events only" in site.repair("--apply").stdout
+    assert "to east/events only" in site.repair("--yes").stdout
     assert [len(site.arrived(queue)) for queue in ("orders", "events")] == [1, 1]
 
 
@@ -116,10 +116,10 @@ def test_expired_messages_are_sent_only_if_asked_for_and_live_again(site: Site, 
         "enqueued_time": rows[1]["enqueued_time"] - round(age.total_seconds()) * 1_000_000,
     }
     site.missing([rows[0], rows[1] | ended])
-    first = site.repair("--apply")
+    first = site.repair("--yes")
     assert (first.returncode, first.stdout.count("--expired sends it too")) == (0, 1)
     assert [each.message_id for each in site.arrived("orders")] == ["o-0"]
-    second = site.repair("--apply", "--expired")
+    second = site.repair("--yes", "--expired")
     assert (second.returncode, second.stderr) == (0, "")
     (found,) = site.arrived("orders")
     assert found.message_id == "o-1"
@@ -132,9 +132,9 @@ def test_messages_that_only_a_tap_saw_are_distinguished_by_its_numbers(site: Sit
         del each["src_seq"], each["enqueued_time"]
         each["places"] = [{"in": "tap", "tap": "watch", "partition": 0, "number": 7 + number}]
     site.missing(rows)
-    assert site.repair("--apply").returncode == 0
+    assert site.repair("--yes").returncode == 0
     assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]
-    assert site.repair("--apply").stdout.count("done before") == 3 + 1
+    assert site.repair("--yes").stdout.count("done before") == 3 + 1
 
 
 def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: Site) -> None:
@@ -144,9 +144,9 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: S
 
     found: list[Report] = []
 
-    ledger = ledger_in(LedgerFile(site.ledger), apply=True)
+    ledger = ledger_in(LedgerFile(site.ledger), is_sending=True)
     repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
-    asyncio.run(repair.run(messages, apply=True, hold=timedelta(seconds=2.5)))
+    asyncio.run(repair.run(messages, is_sending=True, hold=timedelta(seconds=2.5)))
     states = [ledger.state(each.key) for each in messages]
     assert [each.state for each in found] == [State.FAILED] * 4
     assert all("east/gone" in each.text for each in found[:3])
@@ -162,10 +162,10 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: S
 def test_a_message_in_its_target_is_not_sent(site: Site) -> None:
     rows = dead_letter(site, 2)
     site.missing(rows)
-    assert site.repair("--apply").returncode == 0
+    assert site.repair("--yes").returncode == 0
     # Without the ledger, the repair still sees the messages in the target queue.
     site.ledger.unlink()
-    again = site.repair("--apply")
+    again = site.repair("--yes")
     assert (again.returncode, again.stdout.count("is in east/orders")) == (0, 2)
     assert len(site.arrived("orders")) == 2
 
@@ -173,16 +173,16 @@ def test_a_message_in_its_target_is_not_sent(site: Site) -> None:
 def test_an_interrupted_repair_sends_its_last_message_again_and_reports_it(site: Site) -> None:
     rows = dead_letter(site, 2)
     site.missing(rows)
-    assert site.repair("--apply").returncode == 0
+    assert site.repair("--yes").returncode == 0
     assert len(site.arrived("orders")) == 2
     lines = [line for line in site.ledger.read_text().splitlines() if line]
     assert len(lines) == 1 + 4
     site.ledger.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])
-    again = site.repair("--apply")
+    again = site.repair("--yes")
     assert again.returncode == 0
     assert again.stdout.count("an earlier repair was interrupted or got no answer") == 1
     assert [each.message_id for each in site.arrived("orders")] == ["o-1"]
-    assert site.repair("--apply").stdout.count("done before") == 2 + 1
+    assert site.repair("--yes").stdout.count("done before") == 2 + 1
 
 
 def found_by_tap(site: Site) -> str:
@@ -200,9 +200,9 @@ def found_by_tap(site: Site) -> str:
 
     found: list[Report] = []
 
-    ledger = ledger_in(LedgerFile(site.ledger), apply=False)
+    ledger = ledger_in(LedgerFile(site.ledger), is_sending=False)
     repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
-    asyncio.run(repair.run([missing], apply=False))
+    asyncio.run(repair.run([missing], is_sending=False))
     for path in (site.folder / "journal.yaml", site.folder / "tasks" / "tap.yaml"):
         path.unlink()
     return found[0].text
@@ -222,11 +222,11 @@ def test_a_copy_in_another_subscription_gets_what_the_rule_sets(site: Site) -> N
     enqueued = round(other.enqueued_time_utc.timestamp() * 1_000_000)
     content = encoded("n-1", b"other news", {})
     site.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
-    without = site.repair("--apply")
+    without = site.repair("--yes")
     assert without.returncode == 1
     assert "not found in west/news/Subscriptions/replication/$DeadLetterQueue" in without.stdout
     assert found_by_tap(site) == "in west/news/Subscriptions/journal"
-    applied = site.repair("--apply", "--copies", "west/news/Subscriptions/journal")
+    applied = site.repair("--yes", "--copies", "west/news/Subscriptions/journal")
     assert (applied.returncode, applied.stderr) == (0, "")
     with site.east.get_subscription_receiver("news", "application") as receiver:
         arrived: Any
@@ -265,7 +265,7 @@ def test_an_event_is_found_among_the_retained_events_of_its_hub(site: Site) -> N
             row("telemetry", "telemetry", 999, encoded=content, src_part=1, enqueued_time=enqueued),
         ]
     )  # fmt: skip
-    applied = site.repair("--apply")
+    applied = site.repair("--yes")
     assert applied.returncode == 1
     assert applied.stderr == ""
     assert [b"".join(each.body) for each in site.arrived("events")] == [b"event 2"]
@@ -303,7 +303,7 @@ def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_h
             }
         ]
     )
-    assert site.repair("--apply").returncode == 0
+    assert site.repair("--yes").returncode == 0
     (arrived,) = site.arrived("events")
     assert arrived.body == [b"before", None]
     assert arrived.message_id == "poison"
@@ -312,26 +312,25 @@ def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_h
 def test_an_incomplete_manifest_is_refused(site: Site) -> None:
     site.missing(dead_letter(site, 2))
     site.manifest.write_text("\n".join(site.manifest.read_text().splitlines()[:2]) + "\n")
-    refused = site.repair("--apply")
+    refused = site.repair("--yes")
     assert refused.returncode == 1
     assert "has 1 of 2 messages (the file is incomplete: copy it again)" in refused.stderr
-    assert site.repair().stderr.startswith("busway repair: choose --dry-run or --apply")
 
 
 def test_a_full_disk_ends_the_repair_before_the_next_message(site: Site) -> None:
     rows = dead_letter(site, 3)
     site.missing(rows[:1])
-    assert site.repair("--apply").returncode == 0
+    assert site.repair("--yes").returncode == 0
     # The limit on the size of files leaves room for the line of the run, and for a part of the next one.
     site.missing(rows)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 160, limits[1]))
     try:
-        ended = site.repair("--apply")
+        ended = site.repair("--yes")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (ended.returncode, ended.stdout.count("done before")) == (1, 1 + 1)
     assert f"ended early: {site.ledger}: cannot be written: File too large" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert site.repair("--apply").returncode == 0
+    assert site.repair("--yes").returncode == 0
     assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]

@@ -48,11 +48,11 @@ def site(running: RunningBroker, tmp_path: Path) -> Site:
     return Site(running, tmp_path)
 
 
-def replay(site: Site, task: str, *options: str) -> subprocess.CompletedProcess[str]:
+def replay(site: Site, task: str, *options: str, yes: bool = True) -> subprocess.CompletedProcess[str]:
     before = Path.cwd()
     os.chdir(site.folder)
     try:
-        arguments = ["replay", task, "--config", str(site.folder), *options]
+        arguments = ["replay", task, "--config", str(site.folder), *options, *["--yes"] * yes]
         result = CliRunner().invoke(app, arguments, env={**site.settings, "COLUMNS": "80"})
     finally:
         os.chdir(before)
@@ -88,10 +88,11 @@ def texts(found: list[Message], name: str) -> list[Any]:
 
 def test_events_between_two_positions_go_through_the_task_again(site: Site) -> None:
     send_events(site, 8)
-    dry = replay(site, "telemetry", "--from", "start", "--where", "n > 1", "--new-ids", "--dry-run")
-    assert dry.returncode == 0, dry.stdout + dry.stderr
-    assert "telemetry: would replay 6 messages" in dry.stdout
-    assert "       3 in partition 1, sequence numbers 1 to 3" in dry.stdout
+    shown = replay(site, "telemetry", "--from", "start", "--where", "n > 1", "--new-ids", yes=False)
+    assert (shown.returncode, shown.stderr) == (0, "Nothing was changed: --yes does it.\n"), shown.stdout
+    assert "telemetry: would replay 6 messages" in shown.stdout
+    assert "       3 in partition 1, sequence numbers 1 to 3" in shown.stdout
+    assert not (site.folder / "build").exists()
     done = replay(site, "telemetry", "--from", "1", "--to", "2", "--partition", "1")
     assert (done.returncode, "2 sent" in done.stdout) == (0, True), done.stdout + done.stderr
     found = copies(site)
@@ -174,7 +175,7 @@ def test_wrong_positions_and_an_unavailable_target_are_reported(site: Site) -> N
         (("--from", "start", "--partition", "7"), "expected 0, 1"),
         (("--from", "start", "--where", "n ="), "--where"),
     ):
-        wrong = replay(site, "telemetry", *options, "--dry-run")
+        wrong = replay(site, "telemetry", *options, yes=False)
         assert (wrong.returncode, text in wrong.stderr) == (1, True), wrong.stderr
     assert "unknown task" in replay(site, "nothing", "--from", "start").stderr
 

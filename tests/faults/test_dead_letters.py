@@ -72,17 +72,19 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
 
         monkeypatch.setattr(Ledger, "_append", dying)
         try:
-            site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+            site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
         except Killed:
             killed += 1
         finally:
             monkeypatch.setattr(Ledger, "_append", append)
         site.broker.faults("west").expire_locks(DEAD)
-        again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders")
+        again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
         if again.returncode:
             # The first send of all has no evidence of earlier ones; nothing consumes here.
             assert "unclear: an interrupted run may have sent it" in again.stdout
-            again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "send")
+            again = site.run(
+                "dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "send", "--yes"
+            )
         assert again.returncode == 0, again.stdout + again.stderr
         arrived = site.there("orders", site="east")
         assert sorted(ids(arrived)) == [f"m-{n}" for n in range(COUNT)]
@@ -146,10 +148,10 @@ def test_a_step_of_the_dashboard_killed_at_any_write_to_its_ledger_loses_and_dou
     ("command", "entity"),
     [
         (("dead", "drop", "west/orders", "--where", "wanted = 1", "--yes"), DEAD),
-        (("purge", "west/orders", "--where", "wanted = 1", "--apply"), "orders"),
-        (("purge", "west/orders", "--apply"), "orders"),
+        (("messages", "drop", "west/orders", "--where", "wanted = 1", "--yes"), "orders"),
+        (("messages", "drop", "west/orders", "--all", "--yes"), "orders"),
     ],
-    ids=["drop", "purge by rule", "purge"],
+    ids=["dead letters", "by rule", "by the service"],
 )
 def test_a_removal_that_is_killed_takes_only_what_is_selected_and_can_be_repeated(
     site: Site, command: tuple[str, ...], entity: str

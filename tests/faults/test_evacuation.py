@@ -82,7 +82,7 @@ def test_processes_killed_at_random_moments_lose_and_double_nothing(site: Evacua
     chance, total = random.Random(22), 120
     site.broker.reset()
     site.fill("sessions", total, sessions=True)
-    command = ("evacuate", "west/sessions", "--to", "east", "--wait", "30", *site.admin, "--rate", "60")
+    command = ("evacuate", "west/sessions", "--to", "east", "--wait", "30", *site.admin, "--rate", "60", "--yes")
     for number in range(5):
         process = site.start(*command, "--unclear", "send" if number % 2 else "leave")
         before = len(site.names("sessions", "east")) + len(site.there("sessions/$DeadLetterQueue", site="east"))

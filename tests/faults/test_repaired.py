@@ -66,7 +66,7 @@ def test_lost_messages_are_repaired_and_the_next_reconciliation_is_clean(tmp_pat
             assert (code, summary["verdict"]) == (1, "findings"), summary["sentence"]
             assert summary["tasks"][0]["verdicts"] == {"delivered": MESSAGES - LOST, "missing": LOST}
             (manifest,) = (tmp_path / "out").glob("runs/*/repair.jsonl")
-            repair = [sys.executable, "-m", "cli", "repair", str(manifest), "--apply", "--config", str(tmp_path)]
+            repair = [sys.executable, "-m", "cli", "repair", str(manifest), "--yes", "--config", str(tmp_path)]
             done = subprocess.run(  # noqa: S603 - the command of this repository
                 repair, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False
             )

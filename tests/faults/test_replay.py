@@ -69,7 +69,7 @@ def send_events(broker: RunningBroker) -> None:
 def start(broker: RunningBroker, folder: Path, *options: str) -> "subprocess.Popen[str]":
     settings = {name.upper(): broker.connection_string(name) for name in ("west", "east")}
     return subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "cli", "replay", "telemetry", "--config", str(folder), *options],
+        [sys.executable, "-m", "cli", "replay", "telemetry", "--config", str(folder), *options, "--yes"],
         env={**os.environ, **settings, "PYTHONPATH": PACKAGES},
         cwd=folder,
         stdout=subprocess.PIPE,

@@ -186,7 +186,7 @@ def test_the_program_counts_and_then_deletes_what_is_compacted(
     assert f"{len(paths)} files of 2 hours" in counted
     assert "would be deleted; nothing was changed" in counted
     assert all(path.exists() for path in paths)
-    assert delete_raw.main(options(tmp_path, "--apply")) == 0
+    assert delete_raw.main(options(tmp_path, "--yes")) == 0
     assert f"{len(paths)} files of 2 hours, 0.0 MB deleted" in capsys.readouterr().out
     assert [path for path in [*paths, kept] if path.exists()] == [kept]
     assert delete_raw.main(["--journal", "j", "--out", "o", "--before", "9999-01-01"]) == 2
@@ -219,7 +219,7 @@ def test_the_program_deletes_blobs_that_have_not_changed(
             return found
 
         monkeypatch.setattr(BlobClient, "get_blob_properties", grown)
-        assert delete_raw.main([*arguments, "--apply"]) == 0
+        assert delete_raw.main([*arguments, "--yes"]) == 0
         assert "1 files stay" in capsys.readouterr().out
         assert list(client.list_blob_names()) == [names[0]]
         client.close()

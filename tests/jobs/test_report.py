@@ -184,7 +184,7 @@ def test_each_kind_of_finding_says_what_to_do(run: Finished) -> None:
         assert box["text"].startswith("What to do:")
         command = next(each["text"] for each in advice[kind] if each["tag"] == "code")
         assert command.startswith(("busway ", "duckdb "))
-    assert f"busway repair runs/{summary.run}/repair.jsonl --dry-run" in text
+    assert f"busway repair runs/{summary.run}/repair.jsonl" in text
     assert "exit code" not in text
 
 

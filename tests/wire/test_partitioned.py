@@ -19,15 +19,15 @@ from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfi
 from busway_broker.core.partition_hash import partition_of_key
 from busway_broker.core.sequence_numbers import PARTITIONS
 from busway_broker.thread import RunningBroker
-from cli.bus_receive import peek_at
-from cli.places import Place
+from cli.letters.report import Form, print_list
 from shared.clock import ManualClock
 from shared.ends.namespace import Namespace
 from shared.ends.service_bus.administration import administration_opener
 from shared.ends.service_bus.clients import client_of
 from shared.ends.service_bus.site import ServiceBusSite
 from shared.message.waiting import Waiting
-from shared.tasks.models import Connection
+from shared.resend.places import Place
+from shared.resend.selection import Selection
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -113,16 +113,17 @@ def test_scheduled_messages_of_a_partitioned_topic_are_cancelled_by_their_number
             receiver.complete_message(message)
 
 
-def test_busway_receive_peeks_at_the_messages_of_all_partitions(
-    client: ServiceBusClient, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+def test_the_messages_of_all_partitions_are_listed(
+    client: ServiceBusClient,
+    broker: RunningBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with client.get_queue_sender("parts") as sender:
         send(sender, messages(30))
     monkeypatch.setenv("WEST", broker.connection_string("n"))
-    place = Place("west", Connection(kind="service-bus", setting="WEST"), "parts")
-    found: list[str] = []
-    assert asyncio.run(peek_at(place, None, found.extend)) == 30
-    assert sorted(int(line.split()[0]) for line in found) == [*range(30)]
+    asyncio.run(print_list([Place("west", "west", "WEST", "parts")], Selection(), Form.BODIES, singly=True))
+    assert sorted(int(line.split()[0]) for line in capsys.readouterr().out.splitlines()[1:]) == [*range(30)]
 
 
 def test_the_oldest_message_of_a_partitioned_entity_is_that_of_all_partitions() -> None:

@@ -1,13 +1,16 @@
 """`busway receive` and `busway send`, in this process, against the local broker."""
 
 import gzip
+import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner, Result
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
@@ -61,10 +64,10 @@ def content(identity: str, body: bytes = data(b"body"), **options: object) -> by
 def broker() -> Iterator[RunningBroker]:
     short = QueueConfig(name="short", lock_duration=timedelta(seconds=1), max_delivery_count=1)
     queues = [*(QueueConfig(name=f"q{number}") for number in range(20)), short]
-    others = [QueueConfig(name="sessions", requires_session=True), QueueConfig(name="onward", forward_to="q0")]
-    with RunningBroker(
-        [NamespaceConfig(name="west", queues=(*queues, *others), hubs=(HubConfig(name="hub", partition_count=2),))]
-    ) as running:
+    hubs = tuple(HubConfig(name=name, partition_count=2) for name in ("hub", "few"))
+    others = [QueueConfig(name=name, requires_session=True) for name in ("sessions", "listed")]
+    others += [QueueConfig(name="onward", forward_to="q0")]
+    with RunningBroker([NamespaceConfig(name="west", queues=(*queues, *others), hubs=hubs)]) as running:
         yield running
 
 
@@ -111,10 +114,10 @@ def test_every_event_is_printed_whatever_its_body(run: Run, broker: RunningBroke
 def test_properties_of_every_type_are_printed(run: Run, broker: RunningBroker) -> None:
     named = {f"{kind}-{number}": each for kind, some in EXAMPLES.items() for number, each in enumerate(some)}
     put(broker, "q1", content("types", named=named))
-    peeked, result = run("receive", "west/q1", "--peek"), run("receive", "west/q1")
+    listed, result = run("messages", "list", "west/q1", "--bodies"), run("receive", "west/q1")
     assert result.exit_code == 0, result.output
     (line,) = result.stdout.splitlines()
-    assert peeked.stdout == result.stdout
+    assert listed.stdout.replace(" number=1", "") == f"west/q1\n{result.stdout}"
     for shown in (
         "decimal-0=12.50 (decimal128)",
         "char-0=A (char)",
@@ -194,15 +197,52 @@ def test_locks_are_kept_while_the_reader_of_the_lines_waits(
     assert broker.counts("west")["short"] == Counts(0, 0, 0, 0, 0)
 
 
-def test_only_the_messages_of_a_session_are_peeked_and_received(run: Run, broker: RunningBroker) -> None:
+def test_only_the_messages_of_a_session_are_listed_and_received(run: Run, broker: RunningBroker) -> None:
     put(broker, "sessions", *(content(name, session_id=name) for name in ("a", "b")))
     refused = run("receive", "west/sessions")
     assert (refused.exit_code, refused.stderr) == (1, "west/sessions: has sessions (name one: --session ID)\n")
     lines = [f"body  message_id={name} session_id={name}\n" for name in ("a", "b")]
-    assert run("receive", "west/sessions", "--peek").stdout == "".join(lines)
-    assert run("receive", "west/sessions", "--peek", "--session", "b").stdout == lines[1]
+    listed = run("messages", "list", "west/sessions", "--session", "b", "--bodies").stdout.splitlines()
+    assert listed == ["west/sessions", "body  number=2 message_id=b session_id=b"]
     assert run("receive", "west/sessions", "--session", "b").stdout == lines[1]
     assert run("receive", "west/sessions", "--session", "b").stdout == "nothing in west/sessions\n"
+
+
+def test_messages_are_listed_by_state_and_session_and_none_is_received(run: Run, broker: RunningBroker) -> None:
+    put(broker, "listed", *(content(f"m{number}", session_id=f"s{number % 3}") for number in range(7)))
+    client = ServiceBusClient.from_connection_string(broker.connection_string("west"))
+    with client, client.get_queue_sender("listed") as sender:
+        later = ServiceBusMessage("body", message_id="later", session_id="s9")
+        sender.schedule_messages(later, datetime.now(UTC) + timedelta(hours=1))
+    listed = run("messages", "list", "west/listed")
+    assert listed.exit_code == 0, listed.output
+    heading, columns, *rows = listed.stdout.splitlines()
+    assert heading.startswith("west/listed: 8 messages, the oldest from ")
+    assert columns.split() == ["count", "age", "state", "session"]
+    assert [(row.split()[0], *row.split()[-2:]) for row in rows] == [
+        ("3", "active", "s0"),
+        ("2", "active", "s1"),
+        ("2", "active", "s2"),
+        ("1", "scheduled", "s9"),
+    ]
+    singly = run("messages", "list", "west/listed", "--each", "--session", "s9").stdout.splitlines()
+    assert re.search(r" later +s9 +due \d\d-\d\d \d\d:\d\d UTC$", singly[-1])
+    assert max(map(len, singly)) <= 80
+    (group, *_) = json.loads(run("messages", "list", "west/listed", "--json").stdout)["groups"]
+    assert (group["state"], group["session"], group["count"]) == ("active", "s0", 3)
+    dropped = run("messages", "drop", "west/listed", "--session", "s1", "--yes")
+    assert (dropped.exit_code, "2 dropped" in dropped.stdout) == (0, True), dropped.output
+    assert broker.counts("west")["listed"].active == 5
+
+
+def test_the_partitions_of_a_hub_are_listed_and_its_events_if_asked_for(run: Run, broker: RunningBroker) -> None:
+    broker.inspect("west", lambda each: each.hub("few").partitions[1].append([read_event(content("a"))] * 3))
+    listed = run("messages", "list", "hubs/few")
+    assert listed.exit_code == 0, listed.output
+    assert [line.split()[:4] for line in listed.stdout.splitlines()[2:]] == [["0", "0", "-", "-"], ["1", "3", "0", "2"]]
+    assert run("messages", "list", "hubs/few", "--bodies").stdout.count("message_id=a") == 3
+    refused = run("messages", "list", "hubs/few", "--each")
+    assert (refused.exit_code, "the only option is --bodies" in refused.stderr) == (1, True)
 
 
 def test_messages_are_dead_lettered_with_a_reason(run: Run, broker: RunningBroker) -> None:
@@ -264,7 +304,6 @@ def test_a_key_beside_its_session_is_sent(run: Run) -> None:
         (["west/q6", "--session", "s"], "west/q6: has no sessions (leave out --session)\n"),
         (["hubs/hub", "--session", "s"], "hubs/hub: has no sessions (leave out --session; what --key names stays"),
         (["west/onward"], "west/onward: it forwards its messages, so that nobody can receive from it\n"),
-        (["west/onward", "--peek"], "west/onward: it cannot be peeked, it forwards its messages"),
     ],
 )
 def test_what_cannot_be_received_is_refused_in_one_line(run: Run, arguments: list[str], problem: str) -> None:

@@ -237,10 +237,10 @@ def test_ctrl_c_says_how_far_it_came(pair: Pair, monkeypatch: pytest.MonkeyPatch
     assert pair.run("apply", "--yes").exit_code == 0
 
 
-def test_nothing_is_changed_without_a_person_or_yes(pair: Pair) -> None:
-    asked = pair.run("apply")
-    assert asked.exit_code == 1
-    assert "there is nobody to ask (add --yes)" in asked.output
+def test_apply_without_yes_is_a_plan(pair: Pair) -> None:
+    shown = pair.run("apply")
+    assert (shown.exit_code, shown.stderr) == (3, "Nothing was changed: --yes does it.\n")
+    assert shown.stdout in pair.run("plan").stdout
     assert list(pair.client("west").list_queues()) == []
 
 
@@ -353,6 +353,31 @@ def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_pa
     images = {each["image"] for each in repository.values()}
     assert {each["image"] for each in services.values()} <= images
     assert not [each for each in images if each.endswith("latest")]
+
+
+def test_config_json_keeps_what_a_file_has_besides(pair: Pair, tmp_path: Path) -> None:
+    own = {"Name": "by-hand", "Properties": {"LockDuration": "PT30S"}, "Rules": []}
+    orders = {"Name": "ORDERS", "Properties": {"DefaultMessageTimeToLive": "PT5M"}, "Subscriptions": [own]}
+    queue = {"Name": "mine", "Properties": {}}
+    namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": [orders], "MaxMessageSizeInKilobytes": 512}
+    document = json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "File"}}})
+    (tmp_path / "west.json").write_text(f"// by hand\n{document}")
+    before = None
+    for _ in range(2):
+        result = pair.run("plan", "--config-json", str(tmp_path))
+        assert result.exit_code == 0, result.output
+        assert "west.json: 4 entities, beside those that it had\n" in result.stdout
+        (read,) = load_config([tmp_path / "west.json"])
+        assert [each.name for each in read.queues] == ["mine", "orders-rejected"]
+        (topic,) = read.topics
+        assert (topic.name, topic.default_message_time_to_live) == ("ORDERS", timedelta(minutes=5))
+        names = [each.name for each in topic.subscriptions]
+        assert names[0] == "by-hand"
+        assert len(names) == 3
+        assert str(topic.subscriptions[-1].rules[0].filter) == "replication IS NULL"
+        assert read.max_message_size == 512 * 1024
+        assert before in (None, (tmp_path / "west.json").read_text())
+        before = (tmp_path / "west.json").read_text()
 
 
 def test_a_hundred_tasks_get_their_entities(pair: Pair) -> None:

@@ -17,6 +17,7 @@ def response() -> web.Response:
     nonce = secrets.token_urlsafe(16)
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
+        "img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     headers = {

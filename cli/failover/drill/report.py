@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 from rich.table import Table
 
-from cli.failover.drill.drill import Plan, Result
+from cli.failover.drill.drill import Result
 from cli.output import console
 
 WORK = Path.cwd() / "build/drill"
@@ -37,27 +37,6 @@ class Line:
     def is_met(self) -> bool:
         """Whether the objective, if there is one, is met; a figure that was not observed meets none."""
         return self.objective is None or (self.observed is not None and self.observed <= self.objective)
-
-
-def print_plan(plan: Plan, objectives: Objectives, *, as_json: bool) -> None:
-    """Print what a drill would do, without starting anything."""
-    if as_json:
-        typer.echo(json.dumps({"plan": asdict(plan), "objectives": asdict(objectives)}))
-        return
-    typer.echo(f"Would start two sites on this machine, west and east, in {WORK}, and then:")
-    typer.echo(f"  publish {plan.messages} messages to west, {plan.rate:g} a second")
-    typer.echo(f"  publish {plan.messages} more, and cut west meanwhile")
-    typer.echo(f"  switch publishers and consumers to east {plan.decide_seconds:g} s after the first failed send")
-    if not plan.is_disaster:
-        typer.echo(f"  restore west, publish {plan.messages} more, and fail back")
-    asked = (
-        ("lost", objectives.max_lost),
-        ("duplicates", objectives.max_duplicates),
-        ("order breaks", objectives.max_order_breaks),
-        ("seconds to publish and consume again", objectives.max_switch_seconds),
-    )
-    limits = ", ".join(f"{name} at most {limit:g}" for name, limit in asked if limit is not None)
-    typer.echo(f"Objectives: {limits}.")
 
 
 def report(result: Result, objectives: Objectives, *, as_json: bool = False) -> bool:

@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> None:
     by_day: dict[str, list[JournalFile]] = defaultdict(list)
     changed = 0
     for each in deletable_raw(spark, storage.absolute(journal.folder), compacted, hours):
-        if options.apply:
+        if options.yes:
             if journal.delete is not None and not journal.delete(each):
                 changed += 1
                 continue
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> None:
     for day, files in sorted(by_day.items()):
         _print(f"{day}: {_amount(files)}")
     every = [each for files in by_day.values() for each in files]
-    verb = "deleted" if options.apply else "would be deleted; nothing was changed"
+    verb = "deleted" if options.yes else "would be deleted; nothing was changed, --yes does it"
     _print(f"{_amount(every)} {verb}")
     if changed:
         _print(f"{changed} files stay: they have changed since they were downloaded")
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--journal", required=True, help="as that of the reconciliation")
     parser.add_argument("--out", required=True, help="as that of the reconciliation")
     parser.add_argument("--before", type=date.fromisoformat, required=True, help="only hours before this day (UTC)")
-    parser.add_argument("--apply", action="store_true", help="delete; without it, only count")
+    parser.add_argument("--yes", action="store_true", help="delete; without it, only count")
     parser.add_argument("--staging", default="build/journal", help="folder to which a container is downloaded")
     parser.add_argument("--memory", default="4g", help="memory of a local session")
     return parser

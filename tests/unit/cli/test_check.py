@@ -3,9 +3,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from cli.check_folder import print_tasks
 from cli.main import app
+from shared.tasks.files import load
 
 TASK = """\
 task: orders-copy
@@ -39,6 +42,20 @@ def test_a_good_folder_is_shown_as_a_table(folder: Path) -> None:
     assert "west/orders" in line
     assert "when [priority] > 5 → far-east/orders-express" in line
     assert "west/orders-rejected" in line
+
+
+def test_the_good_news_comes_first_and_names_fit_or_get_lines_of_their_own(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "orders-of-the-whole-company-from-west-to-far-east"
+    (folder / "tasks/orders.yaml").write_text(TASK.replace("task: orders-copy", f"task: {name}"))
+    assert check(folder).stdout.splitlines()[0].startswith("1 task: no ")
+    for width in (80, 160):
+        print_tasks(load(folder), Console(width=width, highlight=False, markup=False))
+        shown = capsys.readouterr().out
+        assert name in shown
+        assert "→ far-east/orders-express" in shown
+        assert ("┃" in shown) == (width == 160)
 
 
 def test_every_problem_is_printed_with_the_path_of_its_file(folder: Path) -> None:
@@ -77,7 +94,7 @@ def test_an_error_in_the_set_of_tasks_fails_with_its_remedy() -> None:
     assert "tasks/events.yaml: document 2: source.rule.filter: " in first
     assert first.endswith("or connect every site with every other site)")
     assert last.startswith("Not checked without --entities: ")
-    assert last.endswith(" of west, east and north.")
+    assert " of west, east and north; `busway export` writes them" in last
     assert result.stdout == ""
 
 
@@ -103,7 +120,7 @@ def test_given_entities_are_checked(tmp_path: Path) -> None:
     assert "warning default-beside-action: " in result.stderr
     assert "Not checked" not in result.stderr
     half = check(folder, "--entities", west)
-    assert any(line.startswith("Not checked ") and line.endswith(" of east.") for line in half.stderr.splitlines())
+    assert any(line.startswith("Not checked ") and " of east; " in line for line in half.stderr.splitlines())
 
 
 def test_host_file_above_the_folder_is_checked(tmp_path: Path) -> None:
@@ -159,4 +176,4 @@ def test_a_thousand_tasks_are_checked_in_seconds(folder: Path) -> None:
     # A tenth of that on an idle machine. What grows with the square of the number takes minutes.
     assert time.process_time() - began < 10
     assert result.exit_code == 0
-    assert len(result.stdout.splitlines()) == 1001
+    assert len(result.stdout.splitlines()) == 1002

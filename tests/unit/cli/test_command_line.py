@@ -6,12 +6,16 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli import commands
 from cli.main import GROUPS, app
+
+ROOT = Path(__file__).parents[3]
 
 # Help needs none of them, and each takes a tenth of a second to some seconds to import. Typer itself imports pydantic
 # where an option has a range; the models of the configuration are what takes long.
@@ -23,8 +27,8 @@ COMMANDS = [command for group in GROUPS.values() for command in group]
 HELP = (
     (),
     *((command,) for command in COMMANDS),
-    *(("dead", each) for each in ("list", "show", "resend", "export", "drop")),
-    *(("failover", each) for each in ("show", "plan", "switch", "failback", "drill")),
+    *(("messages", each) for each in ("list", "show", "resend", "export", "drop")),
+    *(("failover", each) for each in ("show", "switch", "failback", "drill")),
 )
 
 # In a process of its own, since this one has imported them. All in one process: an import of an earlier command stays.
@@ -52,12 +56,14 @@ def test_help_imports_no_heavy_package() -> None:
 
 
 def test_help_lists_every_command_in_its_group() -> None:
-    result = CliRunner().invoke(app, ["--help"], prog_name="busway")
+    result = CliRunner().invoke(app, ["-h"], prog_name="busway")
     assert result.exit_code == 0
     shown = re.findall(
         r"^[│╭]─* ?([A-Z][\w ]+|[a-z-]+) ", result.output[result.output.index("╭─ Start") :], re.MULTILINE
     )
-    assert [word.strip() for word in shown] == [word for group, names in GROUPS.items() for word in (group, *names)]
+    *listed, (_, parts) = GROUPS.items()
+    assert [word.strip() for word in shown] == [word for group, names in listed for word in (group, *names)]
+    assert f"Parts: {', '.join(parts)}" in " ".join(result.output.split())
 
 
 def test_each_command_has_a_module_and_each_module_a_command() -> None:
@@ -85,6 +91,31 @@ def test_an_error_ends_a_command_with_a_line_for_each_problem(
     assert "Traceback" not in result.stderr
 
 
+def options_of(*command: str) -> set[str]:
+    """Return the options of a command, those of a group of its commands."""
+    found: Any = get_command(app)
+    context = found.make_context("busway", ["--help"], resilient_parsing=True)
+    for name in command:
+        context = found.commands[name].make_context(name, [], context, resilient_parsing=True)
+        found = context.command
+    return {option for each in found.params for option in each.opts}
+
+
+def test_the_page_names_every_command_that_acts_with_yes() -> None:
+    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8").partition("## The messages")[0]
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    named = {
+        tuple(each.removeprefix("busway ").split(" --")[0].split()) for each in re.findall(r"`([^`]+)`", " ".join(rows))
+    }
+    subcommands: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(("messages", "dead", "rejects"), ("list", "show", "resend", "export", "drop")),
+        "failover": ("show", "switch", "failback", "drill"),
+    }
+    every: set[tuple[str, ...]] = {(each, name) for each, names in subcommands.items() for name in names}
+    every |= {(each,) for each in COMMANDS if each not in subcommands}
+    assert {command for command in every if "--yes" in options_of(*command)} == named
+
+
 def test_version_is_that_of_the_distribution_and_names_the_commit_of_a_checkout() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert result.exit_code == 0
@@ -98,7 +129,18 @@ def test_unknown_command_suggests_a_similar_one() -> None:
     assert "No such command 'chek'. Did you mean 'check'" in result.output
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("busway mess", "messages"), ("busway messages li", "list"), ("busway dead drop --ol", "--older-than")],
+)
+def test_the_shell_completes_commands_and_their_options(typed: str, completed: str) -> None:
+    setting = {"_BUSWAY_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    result = CliRunner().invoke(app, [], prog_name="busway", env=setting)
+    assert result.stdout.split() == [completed]
+
+
 @pytest.mark.parametrize("arguments", HELP, ids=" ".join)
 def test_help_fits_a_terminal_of_80_columns(arguments: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(app, [*arguments, "-h"], env={"COLUMNS": "80"})
+    assert "Usage:" in result.output
     assert max(map(len, result.output.splitlines())) <= 80

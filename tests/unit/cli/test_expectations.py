@@ -1,4 +1,5 @@
 import io
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -6,16 +7,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from busway import ROOT
 from busway_broker.config_file import load_config
 from cli.demo.expectations import MAX_DELIVERY_COUNT, Verdict, foreign_receipts, judge, way_of
 from cli.demo.fidelity import PAYMENT_LIFE
 from cli.demo.messages import PAIR, Pattern, Sample, Template, samples
 from cli.demo.observations import AUXILIARY, Delivery, Observations, Place, Receipt, deliveries
+from cli.demo.reconciliation import with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import encoded
 from shared.amqp.values import Value, int_, long, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
+from shared.tasks.files import load
 
 TEMPLATE = Template(b'{"action":"opened"}', "octo/repo", {"event": string("issues")}, "issues", "application/json", "c")
 
@@ -247,3 +251,12 @@ def test_foreign_messages_are_reported() -> None:
     assert foreign_receipts(observations) == [
         "west/events/Subscriptions/application: a message arrived that the demo did not send"
     ]
+
+
+def test_the_demo_leaves_out_the_tasks_that_somebody_has_written_beside_its_own(tmp_path: Path) -> None:
+    config = Path(shutil.copytree(ROOT / "config", tmp_path / "config"))
+    (config / "tasks" / "mine.yaml").write_text("task: no task at all\n")
+    (config / "topology.yaml").write_text("no: topology\n")
+    found = load(with_journal(tmp_path / "logs", config))
+    assert {each.source.topic or each.source.queue for each in found.tasks} == {"events", "jobs", "payments"}
+    assert found.journal is not None

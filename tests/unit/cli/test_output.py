@@ -95,7 +95,7 @@ def test_lines_of_a_repair_quote_nothing_that_acts(tmp_path: Path) -> None:
     )
     result = CliRunner().invoke(
         app,
-        ["repair", str(tmp_path / "repair.jsonl"), "--dry-run", "--config", str(tmp_path)],
+        ["repair", str(tmp_path / "repair.jsonl"), "--config", str(tmp_path)],
         env=dict.fromkeys(("WEST", "EAST"), "Endpoint=sb://127.0.0.1;SharedAccessKeyName=a;SharedAccessKey=b"),
     )
     assert not {"Cc", "Cf", "Zl", "Zp"} & {unicodedata.category(each) for each in result.output.replace("\n", "")}

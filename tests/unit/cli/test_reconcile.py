@@ -1,7 +1,9 @@
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app
@@ -79,7 +81,7 @@ def test_the_job_gets_the_options_of_the_command(
         str(tmp_path / "journal"),
         "--out",
         str(tmp_path / "out"),
-        "--stopped",
+        "--writers-stopped",
     ]
     result = RUNNER.invoke(app, ["reconcile", *options])
     assert result.exit_code == 1
@@ -95,8 +97,18 @@ def test_the_job_gets_the_options_of_the_command(
     assert "--date" not in words
 
 
-@pytest.mark.parametrize("other", [["--date", "2026-11-20"], ["--stopped"]])
+@pytest.mark.parametrize("other", [["--date", "2026-11-20"], ["--writers-stopped"]])
 def test_hours_are_reconciled_without_a_day_and_while_tasks_run(other: list[str]) -> None:
     result = RUNNER.invoke(app, ["reconcile", "--hourly", *other])
     assert result.exit_code == 2
     assert f"--hourly and {other[0]}: exclude each other" in result.stderr
+
+
+@pytest.mark.parametrize(("command", "module"), [("reconcile", "__main__"), ("delete-raw", "delete_raw")])
+def test_the_command_and_the_job_have_the_same_options(command: str, module: str) -> None:
+    group = get_command(app)
+    context = group.make_context("busway", ["--help"], resilient_parsing=True)
+    found = group.commands[command].make_context(command, [], context, resilient_parsing=True).command  # type: ignore[attr-defined]
+    own = {option for each in found.params for option in each.opts} - {"--config"}
+    job = import_module(f"jobs.reconcile.{module}")._parser()
+    assert own <= {option for action in job._actions for option in action.option_strings}

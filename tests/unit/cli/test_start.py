@@ -43,7 +43,10 @@ def test_a_missing_queue_is_reported_before_the_start(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["start", str(folder), "--port", "0"])
     assert result.exit_code == 1
     assert "all-active.yaml: document 1: routes[0].target" in result.stderr
-    assert "east has no topic orders (create it, or fix its name)" in result.stderr
+    assert (
+        "east has no topic orders (create it, on this machine with `busway plan --config-json config/entities`"
+        in result.stderr
+    )
     assert "Starting" not in result.stdout
 
 

@@ -158,6 +158,32 @@ def test_all_text_can_be_read(tab: Tab, app: App, width: int, dark: bool, show: 
     assert contrast >= 4.5, where
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_map_fits_the_screen_and_has_the_sites_as_the_configuration_names_them(
+    tab: Tab, app: App, width: int
+) -> None:
+    shown(tab, app, width=width, details=False)
+    assert tab.evaluate("document.querySelector('#map').scrollWidth") <= width
+    boxes = tab.evaluate("""[...document.querySelectorAll('#map text')].map(each => each.getBoundingClientRect())
+      .flatMap(each => [each.left, each.right])""")
+    assert min(boxes) >= 0
+    assert max(boxes) <= width
+    texts = tab.evaluate("[...document.querySelectorAll('#map rect + text')].map(each => each.textContent)")
+    assert texts == ["west", "east", "north"]
+
+
+def test_a_held_task_says_what_to_do(tab: Tab, app: App) -> None:
+    shown(tab, app, details=False)
+    visible = tab.evaluate("[...document.querySelectorAll('.why:not([hidden])')].map(each => each.innerText)")
+    assert len(visible) == 1
+    assert visible[0].endswith(". What to do: set the entity to Active; batches then go on.")
+    tab.evaluate(f"{HELD}.click()")
+    until(tab, "document.querySelector('.remedy')")
+    assert tab.evaluate("document.querySelector('.remedy').textContent") == (
+        "What to do: set the entity to Active; batches then go on."
+    )
+
+
 def test_a_hostile_name_is_only_text(tab: Tab, app: App) -> None:
     app.page = "javascript:window.hacked = 1"
     shown(tab, app)
@@ -240,7 +266,7 @@ def test_losses_are_drawn_and_a_task_with_some_leads(tab: Tab, app: App) -> None
     first = "document.querySelector('#rows tr').querySelector('[data-label=\"Lost (1 d)\"]').textContent"
     assert tab.evaluate(first) == "4"
     assert "sequence number 21 to 23: enqueued between 2026-11-23T09:28:00Z" in tab.evaluate(
-        "document.querySelector('.detail').textContent"
+        "document.querySelector('.detail:not(.why)').textContent"
     )
 
 

@@ -64,7 +64,7 @@ class App:
         }
         more = {
             "dead": {names.ENTITY: "east/orders/Subscriptions/billing"},
-            "state": {names.STATE: str(measured.get("state"))},
+            "state": {names.STATE: str(measured.get("state")), names.REMEDY: str(measured.pop("remedy", ""))},
             "missed": {names.ROUTE: "0", names.TARGET: "east/orders"},
         }
         looked = [
@@ -173,23 +173,31 @@ def test_the_lag_of_a_paused_task_is_quiet_until_ten_minutes_after_the_resume(ap
 def test_a_stopped_task_fires_and_one_that_stops_for_a_moment_does_not(app: App) -> None:
     app.minute(state="running")
     for _ in range(9):
-        app.minute(state="stopped")
+        app.minute(state="stopped", remedy="no instance")
     assert app.fired() == {}
-    app.minute(state="stopped")
-    assert app.fired() == {"stopped": ORDERS}
+    app.minute(state="stopped", remedy="no instance")
+    assert app.fired() == {"stopped": [{"Task": "orders", "Remedy": "no instance"}]}
     app.minute(state="idle", lag=0)
     assert app.fired() == {}
 
 
-@pytest.mark.parametrize("error", [TargetRefused("full"), TargetUnavailable("away")])
-def test_a_target_that_keeps_batches_waiting_fires_until_it_has_recovered(app: App, error: BuswayError) -> None:
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (TargetRefused("east/orders: the target refuses to take messages, its quota is exceeded"), "full"),
+        (TargetUnavailable("east/orders: the target cannot be reached"), "away"),
+    ],
+)
+def test_a_target_that_keeps_batches_waiting_fires_until_it_has_recovered(
+    app: App, error: BuswayError, remedy: str
+) -> None:
     app.orders.outage("east/orders", error)
     for _ in range(7):
         app.minute(state="held", lag=1)
     assert app.fired() == {}
     app.minute(state="held", lag=1)
     assert app.fired() == {
-        "held": [{"Task": "orders", "Target": "east/orders", "Reason": type(error).__name__}],
+        "held": [{"Task": "orders", "Target": "east/orders", "Reason": type(error).__name__, "Remedy": remedy}],
     }
     app.orders.outage("east/orders", None)
     for _ in range(8):

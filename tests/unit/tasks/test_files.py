@@ -124,7 +124,7 @@ def test_all_problems_of_all_files_are_reported_together(problems: Callable[...,
         "tasks/b.yaml: rejects.connection",
         "tasks/b.yaml: routes[0].target",
         "tasks/b.yaml: routes[0].targets",
-        "tasks/c.yaml",
+        "tasks/c.yaml: line 2, column 1",
         "tasks/d.yaml",
     ]
 
@@ -178,9 +178,8 @@ def test_connections_are_looked_at(problems: Callable[..., Any], connection: str
     [
         ("task: a\ntask: b\n", "duplicate key 'task'"),
         ("source: {queue: a, queue: b}\n", "duplicate key 'queue'"),
-        ("task: [", "is not valid YAML"),
-        ("task: !!python/object:os.system x", "is not valid YAML"),
-        ("? [a]\n: b\n", "is not valid YAML"),
+        ("task: [", "lacks a value here"),
+        ("task: !!python/object:os.system x", "begins with !"),
         ("", "the file is empty"),
         ("# only a comment\n---\n", "the file is empty"),
         ("- 1\n", "expected a mapping"),
@@ -188,7 +187,7 @@ def test_connections_are_looked_at(problems: Callable[..., Any], connection: str
 )
 def test_file_that_is_not_a_task_is_reported(problems: Callable[..., Any], content: str, problem: str) -> None:
     (found,) = problems(copy=content)
-    assert found[0] == "tasks/copy.yaml"
+    assert found[0].partition(": line ")[0] == "tasks/copy.yaml"
     assert problem in found[1]
 
 

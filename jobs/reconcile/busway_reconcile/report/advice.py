@@ -36,15 +36,15 @@ _OF_MESSAGES = {
     "missing": Advice(
         "The message entered, nothing withheld it, and it did not arrive.",
         "Send the copies that still exist, before a dead-letter queue or an event hub drops them. The command shows "
-        "what it would send; with --apply instead of --dry-run it sends.",
-        "busway repair {repair} --dry-run",
+        "what it would send; with --yes it sends.",
+        "busway repair {repair}",
     ),
     "expired-unsent": Advice(
         "The time to live of the message ended before the task sent it: the target does not have it.",
         "Find the outage at that time: the task or its target was away for longer than the message lived. Then decide "
         "whether the receivers still want it. If so, the command shows which copies still exist, for example in the "
-        "source's dead-letter queue; with --apply instead of --dry-run it sends them.",
-        "busway repair {repair} --expired --dry-run",
+        "source's dead-letter queue; with --yes it sends them.",
+        "busway repair {repair} --expired",
     ),
     "orphan": Advice(
         "The message arrived, but no record shows that it entered.",

@@ -1,4 +1,4 @@
-"""`busway dead` and `busway rejects`: messages that were given up."""
+"""`busway messages`, `busway dead` and `busway rejects`: what is in an entity, and what to do with it."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import AdminAddresses, DryRun, Folder, OlderThan, Rate, UnclearChoice, Wait, Where
+from cli.options import AdminAddresses, Folder, OlderThan, Rate, UnclearChoice, Wait, Where, Yes
 from shared.errors import ConfigError, Problem
 from shared.resend.options import PATIENCE_SECONDS, Unclear
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shared.resend.selection import Selection
     from shared.tasks.files import Configuration
 
-_DEAD = "dead"
+_MESSAGES = "messages"
 
 Entity = Annotated[
     str,
@@ -24,7 +24,8 @@ Entity = Annotated[
         help="A queue or TOPIC/Subscriptions/NAME, or a task.",
     ),
 ]
-Reason = Annotated[str | None, typer.Option(help="Only messages with this reason.")]
+Reason = Annotated[str | None, typer.Option(help="Only messages that were given up for this reason.")]
+Session = Annotated[str | None, typer.Option(metavar="ID", help="Only messages of this session.")]
 Numbers = Annotated[
     list[int] | None, typer.Option("--number", help="Only the message with this sequence number. Can be repeated.")
 ]
@@ -37,8 +38,9 @@ def list_(
     entity: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONNECTION/ENTITY|TASK]",
-            help="A queue or TOPIC/Subscriptions/NAME, or a task. [default: those of all tasks]",
+            metavar="CONNECTION/ENTITY|TASK",
+            help="A queue or TOPIC/Subscriptions/NAME, or a task; of messages also a hub, a storage queue or a Kafka "
+            "topic. [default: those of all tasks]",
         ),
     ] = None,
     *,
@@ -47,25 +49,45 @@ def list_(
     older_than: OlderThan = None,
     number: Numbers = None,
     limit: Limit = None,
+    session: Session = None,
     each: Annotated[bool, typer.Option("--each", help="One line per message instead of groups.")] = False,
+    bodies: Annotated[
+        bool, typer.Option("--bodies", help="The body and all properties of each message, as `busway receive` does.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     config: Folder = Path("config"),
 ) -> None:
-    """Count the messages by reason, source and age; nothing is received. No body is shown."""
-    from cli.letters.report import print_list
-    from shared.resend.places import dead_letter_queues, rejects_queues
+    """
+    Count messages, those that were given up by reason and source, others by state and session; nothing is received.
+
+    Exit code 0: counted. 1: an entity cannot be read. Example:
+
+        busway messages list west/orders --session customer-17 --each
+    """
+    from cli.letters.report import Form, print_list
+    from cli.letters.selection import selection
+    from cli.letters.streams import is_stream, print_stream
+    from shared.resend import places
     from shared.tasks.files import load
 
-    chosen, configuration = _selection(where, reason, older_than, number, limit), load(config)
+    chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
+    configuration = load(config)
+    if entity is not None and _command(context) == _MESSAGES and is_stream(entity, configuration):
+        if not chosen.is_everything or each or as_json:
+            raise ConfigError([Problem(entity, "is not a queue or subscription", "the only option is --bodies")])
+        print_stream(entity, config, with_bodies=bodies)
+        return
     if entity is None:
-        places = (dead_letter_queues if _command(context) == _DEAD else rejects_queues)(configuration)
-        if not places:
+        of_all = {_MESSAGES: places.queues, "dead": places.dead_letter_queues, "rejects": places.rejects_queues}
+        found = of_all[_command(context)](configuration)
+        if not found:
             raise ConfigError(
                 [Problem(f"busway {_command(context)} list", "no task has one", "name CONNECTION/ENTITY")]
             )
     else:
-        places = [_place(context, entity, configuration)]
-    asyncio.run(print_list(places, chosen, singly=each, as_json=as_json))
+        found = [_place(context, entity, configuration)]
+    form = Form.JSON if as_json else Form.BODIES if bodies else Form.LINES
+    asyncio.run(print_list(found, chosen, form, singly=each or bodies))
 
 
 def show(
@@ -82,7 +104,7 @@ def show(
     ] = True,
     config: Folder = Path("config"),
 ) -> None:
-    """Show one message: why it was given up, its properties with their types, its body, its journal records."""
+    """Show one message: its state and reason, its properties with their types, its body, its journal records."""
     from cli.letters.detail import print_letter
     from shared.tasks.files import load
 
@@ -99,8 +121,9 @@ def resend(
     older_than: OlderThan = None,
     number: Numbers = None,
     limit: Limit = None,
+    session: Session = None,
     everything: All = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     to: Annotated[
         str | None,
         typer.Option(
@@ -154,7 +177,7 @@ def resend(
 
     Exit code 0: nothing selected is left. 1: some messages were left; the output says which and why. Example:
 
-        busway dead resend west/orders --reason MaxDeliveryCountExceeded --dry-run
+        busway dead resend west/orders --reason MaxDeliveryCountExceeded --yes
     """
     import os
     from datetime import UTC, datetime
@@ -162,13 +185,15 @@ def resend(
     from cli.letters.duplicates import window_by_administration
     from cli.letters.edits import edits_of
     from cli.letters.resend import resend as resend_letters
+    from cli.letters.selection import selection
     from cli.topology.sites import Access
     from shared.resend.options import Options
     from shared.resend.places import Scene
     from shared.resend.routing import guarded, routing_of
     from shared.tasks.files import load
 
-    chosen, configuration = _selection(where, reason, older_than, number, limit), load(config)
+    chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
+    configuration = load(config)
     _check_chosen(chosen, everything=everything)
     place = _place(context, entity, configuration)
     routing = routing_of(place, configuration, to, "use --to")
@@ -184,10 +209,9 @@ def resend(
         Options(rate, unclear, wait),
         file=file,
         ledger=ledger,
-        dry_run=dry_run,
+        yes=yes,
     )
-    if not asyncio.run(resending):
-        raise typer.Exit(1)
+    _end(is_complete=asyncio.run(resending), yes=yes)
 
 
 def export(
@@ -200,6 +224,7 @@ def export(
     older_than: OlderThan = None,
     number: Numbers = None,
     limit: Limit = None,
+    session: Session = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -208,9 +233,10 @@ def export(
     `busway try TASK --messages FILE` and `busway demo --file FILE` read the file. Only its owner may read it.
     """
     from cli.letters.export_file import export as export_letters
+    from cli.letters.selection import selection
     from shared.tasks.files import load
 
-    chosen = _selection(where, reason, older_than, number, limit)
+    chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
     asyncio.run(export_letters(_place(context, entity, load(config)), chosen, file))
 
 
@@ -223,59 +249,64 @@ def drop(
     older_than: OlderThan = None,
     number: Numbers = None,
     limit: Limit = None,
+    session: Session = None,
     everything: All = False,
     exported: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Drop only the messages that an export has written to FILE.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Drop messages that were not exported.")] = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
     wait: Wait = PATIENCE_SECONDS,
     config: Folder = Path("config"),
 ) -> None:
     """
-    Remove messages for good: those of an export, or with --yes any.
+    Remove messages for good; export them first, to keep a copy.
 
-    Exit code 0: nothing selected is left. 1: some messages were left; the output says which and why.
+    If they are selected by nothing but their age, the service deletes them itself, in batches, except messages that
+    came after the start; otherwise, and where the service deletes no batches (partitioned entities), they are received
+    and completed. Deferred and scheduled messages stay.
+
+    Exit code 0: nothing selected is left. 1: some messages were left; the output says which and why. Example:
+
+        busway messages drop west/orders --older-than 7d --yes
     """
     from cli.letters.export_file import exported_keys
-    from cli.letters.removal import remove
+    from cli.letters.removal import drop as drop_letters
+    from cli.letters.selection import selection
     from shared.tasks.files import load
 
-    chosen = _selection(where, reason, older_than, number, limit)
+    chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
     _check_chosen(chosen, everything=everything or exported is not None)
-    if exported is None and not yes and not dry_run:
-        hint = f"busway {_command(context)} export {entity} FILE, then --exported FILE; or --yes"
-        text = "removes messages for good: export them first"
-        raise ConfigError([Problem(f"busway {_command(context)} drop", text, hint)])
     configuration = load(config)
     place = _place(context, entity, configuration)
     keys = None if exported is None else exported_keys(exported, place)
-    if not asyncio.run(remove(place, configuration, chosen, keys=keys, wait=wait, dry_run=dry_run)):
+    dropping = drop_letters(place, configuration, chosen, keys=keys, wait=wait, yes=yes)
+    _end(is_complete=asyncio.run(dropping), yes=yes)
+
+
+def _end(*, is_complete: bool, yes: bool) -> None:
+    from cli.output import print_only_shown
+
+    if not yes:
+        print_only_shown()
+    if not is_complete:
         raise typer.Exit(1)
 
 
-def _command(context: typer.Context) -> str | None:
-    """Return the command that a subcommand was called of: `dead` or `rejects`."""
-    return None if context.parent is None else context.parent.info_name
+def _command(context: typer.Context) -> str:
+    """Return the command that a subcommand was called of: `messages`, `dead` or `rejects`."""
+    return _MESSAGES if context.parent is None else context.parent.info_name or _MESSAGES
 
 
 def _place(context: typer.Context, text: str, configuration: "Configuration") -> "Place":
-    from shared.resend.places import dead_letter_queue, rejects_of
+    from shared.resend.places import dead_letter_queue, queue_of, rejects_of
 
-    return (dead_letter_queue if _command(context) == _DEAD else rejects_of)(text, configuration)
-
-
-def _selection(
-    where: str | None, reason: str | None, older_than: str | None, numbers: list[int] | None, limit: int | None
-) -> "Selection":
-    from cli.letters.selection import selection
-
-    return selection(where, reason, older_than, numbers, limit)
+    named = {_MESSAGES: queue_of, "dead": dead_letter_queue, "rejects": rejects_of}
+    return named[_command(context)](text, configuration)
 
 
 def _check_chosen(chosen: "Selection", *, everything: bool) -> None:
     if chosen.is_everything and not everything:
-        hint = "choose --where, --reason, --older-than, --number, --limit or --all"
+        hint = "choose --where, --reason, --older-than, --number, --session, --limit or --all"
         raise ConfigError([Problem("messages", "none are selected", hint)])
 
 
@@ -287,16 +318,24 @@ def _group(about: str) -> typer.Typer:
     return group
 
 
+messages = _group(
+    """
+List, show, resend, export and drop the messages of any queue or subscription.
+
+CONNECTION/ENTITY is a queue or TOPIC/Subscriptions/NAME, either with `/$DeadLetterQueue`. TASK means its source.
+`busway dead` and `busway rejects` are the same for the messages that were given up.
+"""
+)
 dead = _group(
     """
-Work on dead letters: list, show, resend, export and drop them.
+The same as `busway messages`, for dead letters.
 
-CONNECTION/ENTITY is a queue or TOPIC/Subscriptions/NAME; `/$DeadLetterQueue` is added. TASK means its source.
+`/$DeadLetterQueue` is added to CONNECTION/ENTITY. TASK means the dead letters of its source.
 """
 )
 rejects = _group(
     """
-Work on messages that tasks have rejected: list, show, resend, export and drop them.
+The same as `busway messages`, for messages that tasks have rejected.
 
 CONNECTION/ENTITY is the queue or subscription with the messages. TASK means the queue in its `rejects`.
 """
