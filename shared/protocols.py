@@ -268,10 +268,19 @@ class Record(Struct, gc=False):
     """It was sent inside another message, or as another copy of it, and has no copy of its own at the target."""
     is_handed_over: bool = False
     """It was given to the host, which sends it after the function has returned: its target may not have it."""
+    identity: bytes | None = None
+    """Of a copy or part with a result that holds at every delivery: what another instance recognizes it by."""
 
 
 type Flush = Callable[[], Awaitable[None]]
 """Writes to a journal; raises TargetUnavailable or TargetRefused if a required record cannot be kept."""
+
+
+class Recorded(NamedTuple):
+    """Results that a journal has, by the identities of copies and parts, and why it may have more, if it may."""
+
+    results: Mapping[bytes, Outcome]
+    problem: str | None = None
 
 
 class Journal(Protocol):
@@ -300,6 +309,10 @@ class Journal(Protocol):
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         """Return a writer of the outcomes of the batch *batch_id*."""
+        ...
+
+    async def recorded(self, since: datetime, now: datetime, timeout_seconds: float) -> Recorded:
+        """Return the results of copies and parts from *since* on that have come on record since the last call."""
         ...
 
 

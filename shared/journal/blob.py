@@ -134,6 +134,10 @@ class BlobSink:
         """Keep a small document by name, beside the journal; raises as `append`."""
         await self._opened().replace(_mark(name), content)
 
+    def container(self) -> BlobContainer:
+        """Return the container, to read what all instances have written."""
+        return self._opened()
+
     def _opened(self) -> BlobContainer:
         if self._container is None:
             self._container = self._open_container()

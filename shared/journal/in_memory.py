@@ -1,10 +1,11 @@
 """The journal of dry runs, in memory."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from shared.message.message import Message
-from shared.protocols import Entry, Flush, Imprint, Record
+from shared.protocols import Entry, Flush, Imprint, Record, Recorded
 
 
 class MemoryJournal:
@@ -33,6 +34,10 @@ class MemoryJournal:
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         """Return a flush that keeps the records."""
         return partial(self._keep, records)
+
+    async def recorded(self, since: datetime, now: datetime, timeout_seconds: float) -> Recorded:  # noqa: ARG002 - required by the protocol
+        """Return nothing: a dry run has no earlier instance."""
+        return Recorded({})
 
     async def _keep(self, records: Sequence[Record]) -> None:
         self.records += records

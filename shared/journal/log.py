@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from shared.message.message import Message
 from shared.printable import json_line
-from shared.protocols import Entry, Flush, Imprint, Outcome, Record
+from shared.protocols import Entry, Flush, Imprint, Outcome, Record, Recorded
 
 _GOING_ON = (Outcome.SENT, Outcome.RETRY)
 _HEARTBEAT_STAGE = "received"
@@ -40,6 +41,10 @@ class LogJournal:
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - required by the protocol
         """Log every record of a message that was withheld or rejected."""
         return partial(_logged, records)
+
+    async def recorded(self, since: datetime, now: datetime, timeout_seconds: float) -> Recorded:  # noqa: ARG002 - required by the protocol
+        """Return nothing: what other instances have logged cannot be read."""
+        return Recorded({}, "the task has no journal that can be read")
 
 
 def log_withheld(records: Sequence[Record]) -> None:

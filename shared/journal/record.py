@@ -82,6 +82,7 @@ FIELDS = (
     Field("handed_over", "boolean", "boolean"),
     Field("stage", "string", "string"),
     Field("reason", "string", "string"),
+    Field("identity", "hex", "string"),
     Field("given_up_by", "string", "string"),
     Field("dead_letter_reason", "string", "string"),
     Field("locked_until", "int", "timestamp"),

@@ -58,6 +58,7 @@ class OutcomeLine(Line):
     stage: str | None = None
     reason: str | None = None
     locked_until: int | None = None
+    identity: str | None = None
 
 
 def received_line(entry: Entry) -> ReceivedLine:
@@ -114,6 +115,7 @@ def _outcome_line(record: Record, ordinal: int, check: str | None) -> OutcomeLin
         part=record.part,
         stage=record.stage,
         reason=record.reason,
+        identity=None if record.identity is None else record.identity.hex(),
     )
     if outcome is Outcome.EXPIRED:
         line.locked_until = microseconds(record.arrival.locked_until)

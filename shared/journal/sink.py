@@ -1,8 +1,9 @@
 """The place to which a journal writes."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from shared.journal.record import Role
+from shared.stores.blobs import Listing
 
 
 class Stream(NamedTuple):
@@ -30,4 +31,29 @@ class Sink(Protocol):
 
     async def close(self) -> None:
         """Close the connection."""
+        ...
+
+
+class Container(Protocol):
+    """The part of `shared.stores.container.BlobContainer` that is needed; it raises as that one."""
+
+    async def folders(self, prefix: str) -> list[str]:
+        """Return the beginnings of names, up to the next slash, that start with *prefix*."""
+        ...
+
+    async def listed(self, prefix: str) -> Listing:
+        """Return the blobs that start with *prefix*."""
+        ...
+
+    async def part(self, name: str, position: int, length: int) -> bytes:
+        """Return up to *length* bytes of a blob from *position* on."""
+        ...
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A sink whose records can be read, also those of other instances."""
+
+    def container(self) -> Container:
+        """Return the container that they are in."""
         ...

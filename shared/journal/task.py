@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -11,11 +12,12 @@ from shared.journal.imprints import Imprinter, of_unreadable
 from shared.journal.lines import Line, member
 from shared.journal.log import log_withheld
 from shared.journal.record import GAP, RECEIVED, VERSION, Observer, Role
+from shared.journal.recorded_results import RecordedResults
 from shared.journal.recording import OutcomeLine, outcome_lines, place_of, received_line
-from shared.journal.sink import Sink, Stream
+from shared.journal.sink import Readable, Sink, Stream
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import Entry, Flush, Imprint, Record, Telemetry
+from shared.protocols import Entry, Flush, Imprint, Record, Recorded, Telemetry
 from shared.rules import Action
 
 _LOGGER = logging.getLogger("busway.journal")
@@ -54,6 +56,7 @@ class TaskJournal:
         self._clock = clock or SystemClock()
         self._telemetry = telemetry
         self._imprinter = Imprinter(actions)
+        self._results = RecordedResults(sink.container, task) if isinstance(sink, Readable) else None
         self._lost_since_logged = 0
         self._gaps: dict[Role, _Gap] = {}
 
@@ -78,6 +81,14 @@ class TaskJournal:
         """Return a flush that writes the outcomes of a batch; withheld messages are logged at once."""
         log_withheld(records)
         return self._flush(Role.TARGET, outcome_lines(records), {}, records[0].arrival.origin, batch_id)
+
+    async def recorded(self, since: datetime, now: datetime, timeout_seconds: float) -> Recorded:
+        """Return what the sink has, if that can be read; a repair sends what is on record again."""
+        if self._is_repair:
+            return Recorded({})
+        if self._results is None:
+            return Recorded({}, "this journal cannot be read back")
+        return await self._results.read(since, now, timeout_seconds)
 
     def _flush(
         self, role: Role, lines: Sequence[Line], constants: Mapping[str, str], origin: Origin, batch_id: int

@@ -4,31 +4,15 @@ import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from shared.errors import TargetRefused
 from shared.journal.search import Found, search
-from shared.stores.blobs import Listed, Listing, some_at_once
+from shared.journal.sink import Container
+from shared.stores.blobs import Listed, some_at_once
 
 MOST_BYTES = 200 << 20
 """Bytes of journals that one search downloads at most."""
 _TASKS = "task="
-
-
-class Container(Protocol):
-    """The part of `shared.stores.container.BlobContainer` that is needed; it raises as that one."""
-
-    async def folders(self, prefix: str) -> list[str]:
-        """Return the beginnings of names, up to the next slash, that start with *prefix*."""
-        ...
-
-    async def listed(self, prefix: str) -> Listing:
-        """Return the blobs that start with *prefix*."""
-        ...
-
-    async def part(self, name: str, position: int, length: int) -> bytes:
-        """Return up to *length* bytes of a blob from *position* on."""
-        ...
 
 
 async def trace(container: Container, message_id: str, hours: Sequence[str]) -> Found:

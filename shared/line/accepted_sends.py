@@ -1,11 +1,15 @@
 """The messages that targets have accepted, so that a redelivered batch does not send them again."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from hashlib import blake2b
 
 from shared.message.arrival import Arrival
 from shared.protocols import Outcome
 
 REMEMBERED_SENDS = 10_000
+MOST_RECORDED = 200_000
+_IDENTITY_BYTES = 12
 
 type Key = tuple[object, ...]
 
@@ -15,15 +19,21 @@ def key_of(arrival: Arrival) -> Key | None:
     if arrival.sequence_number is None:
         return None
     # With the enqueued time, messages of an entity that was deleted and created again differ.
-    key = arrival.origin.partition, arrival.sequence_number, arrival.enqueued_time
+    key = arrival.origin, arrival.sequence_number, arrival.enqueued_time
     return key if arrival.event is None else (*key, arrival.event)
+
+
+def identity_of(key: Key) -> bytes:
+    """Return *key* as a journal has it: what the source assigned is in it, so that no producer can choose it."""
+    return blake2b(repr(key).encode(), digest_size=_IDENTITY_BYTES).digest()
 
 
 class AcceptedSends:
     """
     The outcomes of a task's latest messages, by their keys (`key_of`; a part's key has its number too).
 
-    1. The memory belongs to this process: a message that another instance has sent may be sent again.
+    1. The memory belongs to this process. Of what other instances have sent it has the copies and parts on record, as
+       far as `shared.line.recall` has read them.
     2. A sent message of an envelope is recognized by its event, in any later envelope. A rejected one is recognized
        only in the same envelope, because a replay of `rejects` brings it in another one.
     3. The least recently used messages make room for new ones, except those of the current batch.
@@ -34,6 +44,7 @@ class AcceptedSends:
         self._limit = limit
         self._outcomes: OrderedDict[Key, Outcome] = OrderedDict()
         self._deliveries: dict[Key, Key | None] = {}
+        self._recorded: OrderedDict[bytes, Outcome] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of outcomes."""
@@ -41,10 +52,18 @@ class AcceptedSends:
 
     def outcome(self, key: Key | None) -> Outcome | None:
         """Return the outcome of a message, None if it is not known."""
-        if key is None or key not in self._outcomes:
+        if key is None:
             return None
-        self._outcomes.move_to_end(key)
-        return self._outcomes[key]
+        if key in self._outcomes:
+            self._outcomes.move_to_end(key)
+            return self._outcomes[key]
+        return self._recorded.get(identity_of(key)) if self._recorded else None
+
+    def recall(self, recorded: Mapping[bytes, Outcome]) -> None:
+        """Add outcomes that are on record, by their identities, the latest last; the earliest make room."""
+        self._recorded.update(recorded)
+        for _ in range(len(self._recorded) - MOST_RECORDED):
+            self._recorded.popitem(last=False)
 
     def is_copy(self, event_key: Key | None, delivery: Key | None) -> bool:
         """Return whether the remembered message of an envelope was sent from another one than this *delivery*."""

@@ -24,6 +24,7 @@ from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Room, Step
 from shared.line.failure import Failure
 from shared.line.item import Item
+from shared.line.recall import Recall
 from shared.line.rejection import PART, Part
 from shared.line.states import Stage, State
 from shared.line.task import Task
@@ -38,14 +39,15 @@ NOTHING_LEFT = "withheld by an editor"
 class EditorSteps:
     """The steps of one task's editors."""
 
-    def __init__(self, task: Task, accepted: AcceptedSends, failure: Failure) -> None:
-        """Recognize in *accepted* the messages that an earlier delivery has sent."""
+    def __init__(self, task: Task, accepted: AcceptedSends, failure: Failure, recall: Recall) -> None:
+        """Recognize in *accepted* the messages that an earlier delivery has sent, after a *recall*."""
         self._time_limit = TimeLimit(task.edit_seconds)
         self._batch_bytes = task.batch_bytes
         self._task = task.name
         self._editors = task.editors
         self._accepted = accepted
         self._failure = failure
+        self._recall = recall
 
     def steps(self) -> Iterator[Step]:
         """Yield a step for each editor, and one that numbers the parts."""
@@ -166,7 +168,19 @@ class EditorSteps:
                 place = parts.index(item) + 1
                 parts[place:place] = [item.split(message) for message in result[1:]]
 
-    def _number(self, batch: Batch) -> None:
+    def _number(self, batch: Batch) -> Awaitable[None] | None:
+        """Number the parts of each message, after the journal was asked for results if one may be there."""
+        pending = self._recall.of(batch)
+        if pending is None:
+            self._put_numbers(batch)
+            return None
+        return self._number_after(pending, batch)
+
+    async def _number_after(self, pending: Awaitable[None], batch: Batch) -> None:
+        await pending
+        self._put_numbers(batch)
+
+    def _put_numbers(self, batch: Batch) -> None:
         """Number the parts of each message, and finish those whose result is known from an earlier delivery."""
         batch.is_numbered = True
         for original, parts in batch.parts.items():
@@ -193,8 +207,8 @@ class EditorSteps:
         key, event_key = parts[0].key, parts[0].event_key
         for number, part in enumerate(parts):
             part.part = Part(number, len(parts))
-            part.key = None if key is None else (*key, number)
-            part.event_key = None if event_key is None else (*event_key, number)
+            part.key = None if key is None else (*key, *part.part)
+            part.event_key = None if event_key is None else (*event_key, *part.part)
             known = part.known(self._accepted)
             if known is not None:
                 part.recall(known, self._accepted)

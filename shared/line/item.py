@@ -120,6 +120,11 @@ class Item(Struct, eq=False):
         return OUTCOMES.get(self.state)
 
     @property
+    def is_share(self) -> bool:
+        """Whether its message has others: parts, or copies for other targets."""
+        return self.part is not None or self.only_for is not None
+
+    @property
     def common_outcome(self) -> Outcome | None:
         """The outcome of all its copies, or its own: None unless all have one, sent if no target has refused it."""
         outcomes = {copy.outcome for copy in self.copies or (self,)}

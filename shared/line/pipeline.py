@@ -250,7 +250,7 @@ class Pipeline:
             return error or unwritten
         unsettled = None
         if error is None:
-            has_progress = delivery.can_release or (self._task.router.fans_out and bool(entries))
+            has_progress = delivery.can_release or (bool(entries) and any(item.is_share for item in batch.items))
             progress = partial(self._note_progress, batch, delivery, batch_id) if has_progress else None
             error = await self._sender.send(batch.items, delivery.deadline, progress)
             items = delivery.unreleased(batch)
@@ -280,8 +280,8 @@ class Pipeline:
         items = [item for items in finished.values() for item in items]
         if items and await self._settle_editors(items, delivery) is not None:
             return
-        copies = [item for item in delivery.unreleased(batch) if item.copies and item.state in OUTCOMES]
-        decided = dict.fromkeys([*items, *copies])
+        shares = [item for item in delivery.unreleased(batch) if item.is_share and item.state in OUTCOMES]
+        decided = dict.fromkeys([*items, *shares])
         if await self._records.decided(batch, decided, batch_id, delivery.deadline) is None:
             delivery.outcomes.update([OUTCOMES[item.state] for item in items])
             await delivery.release(finished)

@@ -20,6 +20,7 @@ from shared.line.editor_steps import EditorSteps
 from shared.line.envelopes import Envelopes
 from shared.line.failure import Failure
 from shared.line.item import Item, Original
+from shared.line.recall import Recall
 from shared.line.rejection import SHARE, TARGET, targets_in
 from shared.line.routing import Target
 from shared.line.states import WITH_FIRST, Rejection, Stage, State
@@ -50,7 +51,7 @@ class Preparation:
         self._failure = Failure(task.name, accepted)
         self._time_limit = TimeLimit(task.edit_seconds)
         self._envelopes = Envelopes(task, accepted, self._failure)
-        self._editors = EditorSteps(task, accepted, self._failure)
+        self._editors = EditorSteps(task, accepted, self._failure, Recall(task, journal, accepted))
 
     def steps(self) -> list[Step]:
         """Return the steps after `receive`, in order."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from shared.errors import BuswayError, MessageRejected
+from shared.line.accepted_sends import identity_of
 from shared.line.batch import Batch
 from shared.line.deadline import Deadline
 from shared.line.item import Item
@@ -14,6 +15,7 @@ from shared.protocols import Entry, Flush, Journal, Outcome, Record
 
 # What was received is recorded before it is sent, so that a journal that is away leaves few of these.
 _MOST_UNWRITTEN = 100
+_LASTING = (Outcome.SENT, Outcome.REJECTED)
 
 
 class Records:
@@ -78,6 +80,7 @@ class Records:
 def _record(task: str, item: Item, *, has_order: bool) -> Record:
     """Return the record of an item; without *has_order* it names no key that has an order."""
     outcome, outgoing = OUTCOMES[item.state], item.outgoing
+    is_handed_over = item.state is State.SENT and item.target is not None and item.target.binding is not None
     return Record(
         task,
         item.arrival,
@@ -92,8 +95,16 @@ def _record(task: str, item: Item, *, has_order: bool) -> Record:
         item.original.arrived,
         item.departed,
         outcome is Outcome.SENT and (item.joined is not None or item.state is State.SENT_AS_COPY),
-        item.state is State.SENT and item.target is not None and item.target.binding is not None,
+        is_handed_over,
+        None if is_handed_over else _identity(item),
     )
+
+
+def _identity(item: Item) -> bytes | None:
+    """Return the identity of a share whose result holds at every delivery."""
+    if item.is_share and item.key is not None and OUTCOMES[item.state] in _LASTING:
+        return identity_of(item.key)
+    return None
 
 
 def _id_of(item: Item) -> str | None:

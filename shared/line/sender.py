@@ -6,7 +6,8 @@ messages that it admits are set aside.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
@@ -62,8 +63,6 @@ class Sender:
                 attempts += 1
                 if not errors or all(isinstance(each, MessageRejected) for each in errors):
                     return next(iter(errors), None)
-                if progress is not None:
-                    await progress()
                 if not await deadline.pause(max(wait_seconds(each, attempts) for each in errors)):
                     return errors[0]
                 _leave_lost(items, deadline)
@@ -89,22 +88,19 @@ class Sender:
                 if target is not last:
                     last, waiting = target, by_target.setdefault(target, [])
                 waiting.append(item)
-        sending = asyncio.gather(*(self._send(target, waiting, deadline) for target, waiting in by_target.items()))
-        try:
-            if len(by_target) > 1 and progress is not None:
-                answered, _ = await asyncio.wait((sending,), timeout=_PATIENCE_SECONDS)
-                if not answered:
-                    await progress()
-            answers = await sending
-        finally:
-            sending.cancel()  # in vain, unless this attempt was cancelled
+        answers = await _all_answers([self._send(*each, deadline) for each in by_target.items()], progress)
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
         attempts.append((_REJECT_LIMIT, self._rejects.admit(uncounted)))
         # Even if targets fail: otherwise the next attempt would have to reject these messages again.
-        set_aside = await self._rejects.send(items, deadline)
+        (set_aside,) = await _all_answers([self._rejects.send(items, deadline)], progress)
         if set_aside is not None:
             attempts.append(set_aside)
+        if progress is not None and any(
+            error is not None and not isinstance(error, MessageRejected) for _, error in attempts
+        ):
+            # An operator who reads in the log that the batch waits may end the process.
+            await progress()
         # Of two with one name, the one with an error counts.
         self._outages.note(dict(sorted(attempts, key=lambda each: each[1] is not None)))
         return [error for _, error in attempts if error is not None]
@@ -150,6 +146,27 @@ class Sender:
                 self._accepted.remember_event(item.event_key, item.key, outcome)
         for follower in item.followers:
             self._remember(follower)
+
+
+async def _all_answers[T](
+    calls: Iterable[Coroutine[Any, Any, T]], progress: Callable[[], Awaitable[None]] | None
+) -> Sequence[T]:
+    """Await *calls*; call *progress* at the start, and after each answer, once the others let it wait for a second."""
+    if progress is None:
+        return await asyncio.gather(*calls)
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    answers = asyncio.gather(*tasks)
+    try:
+        waiting = {*tasks}
+        patience: float | None = _PATIENCE_SECONDS
+        while waiting:
+            answered, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not answered:
+                await progress()
+            patience = _PATIENCE_SECONDS if answered else None
+        return await answers
+    finally:
+        answers.cancel()  # in vain, unless this attempt was cancelled
 
 
 def calls_at_once(messages: Sequence[Outgoing]) -> Sequence[Sequence[int]]:

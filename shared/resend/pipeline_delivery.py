@@ -176,6 +176,7 @@ class NotedJournal:
         self.arriving = journal.arriving
         self.unreadable = journal.unreadable
         self.departing = journal.departing
+        self.recorded = journal.recorded
         self._left: dict[str, int] = {}
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:

@@ -173,6 +173,13 @@ class SeededLoop(asyncio.AbstractEventLoop):
         self._tasks.append(task)
         return task
 
+    def run_in_executor(self, executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override] # likewise
+        """Run *func* at once: there is no other thread."""
+        assert executor is None
+        future = self.create_future()
+        future.set_result(func(*args))
+        return future
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep an exception that nobody has awaited: it is a failure of the history."""
         error = context.get("exception")

@@ -14,6 +14,7 @@ class Operation(StrEnum):
     SETTLE = "settle"
     RENEW = "renew"
     RECORD = "record"
+    READ = "read"
 
 
 class Effect(StrEnum):
@@ -42,6 +43,7 @@ EFFECTS: Mapping[Operation, Sequence[Effect]] = {
     Operation.SETTLE: (*_NETWORK, Effect.LOCKS),
     Operation.RENEW: (*_NETWORK, Effect.SPURIOUS, Effect.LOCKS),
     Operation.RECORD: (Effect.REFUSED, Effect.TWICE, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER),
+    Operation.READ: (Effect.REFUSED, Effect.SLOW, Effect.KILL_BEFORE),
 }
 
 

@@ -141,9 +141,12 @@ class Instance:
         self.is_dead = False
         self.batch_limit = world.batch_limit
         self.is_ending = False
+        self.is_forgetful = False
+        """Whether the journal did not answer it."""
+        self.began = world.loop.time()
         self.channels: dict[Channel, None] = {}
-        self.sent: set[tuple[str, str]] = set()
-        """What it knows to be accepted: the place and the name in the body."""
+        self.sent: dict[tuple[str, str], float] = {}
+        """When it learnt what is accepted: by the place and the name in the body."""
         self.context = Context()
         self.context.run(OWNER.set, self)
         self._world = world
@@ -169,7 +172,10 @@ class Instance:
 
     def begins_to_send(self, place: str, names: set[str]) -> None:
         """Note that it sends messages, perhaps again; two owners of a partition, and two copies, each send one."""
-        topology = self.topology
+        topology, recorded = self.topology, self._world.recorded
+        if recorded and not self.is_forgetful:
+            known = {name for name in names if recorded.get((entity_of(place), name), self.began) < self.began}
+            self._world.sent_although_recorded |= known
         if topology.kinds or not topology.taps:
             return
         self._world.sent_again |= {name for name in names if (place, name) in self.sent}
@@ -187,6 +193,11 @@ class Instance:
         if self.is_dead:
             return
         self.is_dead = True
+        if not self.is_forgetful:
+            # A target that has not answered for some of a call may have others of it, which nobody can record.
+            waits_for = {entity_of(channel.where) for channel in self.channels if channel.is_waiting}
+            answered = {sent: at for sent, at in self.sent.items() if entity_of(sent[0]) not in waits_for}
+            self._world.note_unrecorded(answered)
         self._world.ended(self)
         for channel in list(self.channels):
             channel.cut()
@@ -316,6 +327,11 @@ class Instance:
         end = self._world.loop.time() + seconds
         while self._worker.idle_seconds() < _QUIET_SECONDS and (left := end - self._world.loop.time()) > 0:  # noqa: ASYNC110 - as the host does
             await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
+def entity_of(place: str) -> str:
+    """Return the entity that *place* is, or is a partition of."""
+    return place.partition("/Partitions/")[0]
 
 
 _TELEMETRY = open_telemetry({})

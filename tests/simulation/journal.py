@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
+from shared.stores.blobs import Listed, Listing
 from tests.simulation.faults import Effect, Operation
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class SimulatedSink:
         network = self._world.network
         effect = network.faults.strike(Operation.RECORD, network.loop.time(), f"journal of {stream.task}")
         await asyncio.sleep(network.delay())
+        if effect is not None or not self._world.has_journal:
+            self._owner.is_forgetful = True
         if not self._world.has_journal:
             raise TargetUnavailable("the journal is away")
         match effect:
@@ -40,7 +43,7 @@ class SimulatedSink:
             case _:
                 pass
         if not self._owner.is_dead:
-            self._world.journal.append(member)
+            self._world.write(stream, self.instance, member)
         if effect is Effect.KILL_AFTER:
             self._owner.kill()
         await asyncio.sleep(network.delay())
@@ -49,3 +52,38 @@ class SimulatedSink:
 
     async def close(self) -> None:
         """Do nothing."""
+
+    def container(self) -> "SimulatedSink":
+        """Return itself, which reads the blobs of all instances."""
+        return self
+
+    async def folders(self, prefix: str) -> list[str]:
+        """Return nothing: only a search through all tasks asks."""
+        raise NotImplementedError(prefix)
+
+    async def listed(self, prefix: str) -> Listing:
+        """Return the blobs that start with *prefix*, or raise TargetUnavailable."""
+        await self._read(prefix)
+        world = self._world
+        found = [
+            Listed(name, at, len(content)) for name, (at, content) in world.blobs.items() if name.startswith(prefix)
+        ]
+        return Listing(found, None)
+
+    async def part(self, name: str, position: int, length: int) -> bytes:
+        """Return a part of a blob, or raise TargetUnavailable."""
+        await self._read(name)
+        return bytes(self._world.blobs[name][1][position : position + length])
+
+    async def _read(self, name: str) -> None:
+        network = self._world.network
+        effect = network.faults.strike(Operation.READ, network.loop.time(), f"journal {name}")
+        await asyncio.sleep(network.delay())
+        if effect is Effect.KILL_BEFORE:
+            self._owner.kill()
+        if effect is Effect.SLOW:
+            self._owner.is_forgetful = True
+            await asyncio.sleep(_SLOW_SECONDS)
+        if effect is Effect.REFUSED or not self._world.has_journal:
+            self._owner.is_forgetful = True
+            raise TargetUnavailable("the journal cannot be read")

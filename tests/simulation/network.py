@@ -80,6 +80,11 @@ class Channel:
         self._on_noticed: list[Callable[[], None]] = []
         owner.channels[self] = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request has no answer."""
+        return bool(self._pending)
+
     def when_cut(self, act: Callable[[], None], *, at_service: bool = False) -> None:
         """Call *act* when the connection is lost, or *at_service* when the service notices it."""
         (self._on_noticed if at_service else self._on_cut).append(act)

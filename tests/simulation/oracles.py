@@ -7,6 +7,8 @@ The oracles of a history that has come to rest: each is a sentence for what went
 4. A copy equals its original except its stamps.
 5. What is withheld or rejected is what the task is to withhold or reject, and nothing else.
 6. An instance that knows that a message was accepted does not begin to send it again.
+7. What one target has is on record while another is waited for, and what was on record when an instance began it does
+   not send: only kills between a send and its record explain second copies.
 """
 
 import json
@@ -123,6 +125,10 @@ def objections(
                 yield f"{each.name}: rejected, and is {kinds.get(each.name)}"
     if world.sent_again:
         yield f"sent again although the answer had come: {', '.join(sorted(world.sent_again))}"
+    if world.sent_although_recorded:
+        yield f"sent again although it was on record: {', '.join(sorted(world.sent_although_recorded))}"
+    if world.unrecorded:
+        yield f"sent long before the end of an instance, and not on record: {', '.join(sorted(world.unrecorded))}"
     for source in world.topology.inputs:
         # The time to live of a brief one may have ended there.
         waiting = {each.name for each in _at_source(world, source)}

@@ -137,7 +137,8 @@ class SenderLink:
             self._unanswered -= 1
             if self._is_retired and not self._unanswered:
                 self.channel.cut()
-        owner.sent.update((self.channel.where, name) for name in names)
+        now = self.channel.network.loop.time()
+        owner.sent.update(((self.channel.where, name), now) for name in names)
         return None
 
     async def retire(self) -> None:

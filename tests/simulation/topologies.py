@@ -319,6 +319,32 @@ rejects: {{connection: west, queue: rejected}}
     )
 
 
+def _several_from_hub() -> Topology:
+    """Return a task of a hub with two targets, whose events are read again after a checkpoint."""
+    events = HubConfig(name="events", partition_count=_PARTITIONS)
+    orders = queue("orders", sessions=True)
+    return Topology(
+        "several targets from a hub",
+        (
+            NamespaceConfig(name="west", hubs=(events,), queues=(queue("rejected"),)),
+            NamespaceConfig(name="east", queues=(orders,)),
+            NamespaceConfig(name="north", queues=(orders,)),
+        ),
+        """
+task: fan-out
+source: {connection: west-hub, hub: events}
+routes:
+  - target:
+      - {connection: east, queue: orders}
+      - {connection: north, queue: orders}
+rejects: {connection: west, queue: rejected}
+limits: {hold: PT60S}
+""",
+        (Input("west", "events", (("east", "orders"), ("north", "orders")), task="fan-out"),),
+        kinds={"west-hub": "event-hubs"},
+    )
+
+
 def _several(name: str, *, sessions: bool, editors: str = "", more: str = "", detects: bool = False) -> Topology:
     """Return a task with three targets, one of which refuses what is heavy; with *detects* no copy is kept twice."""
     copies = replace(
@@ -361,6 +387,7 @@ rejects: {{connection: west, queue: rejected}}
 
 
 THREE_TARGETS = _several("several targets", sessions=True)
+TARGETS_OF_HUB = _several_from_hub()
 DETECTING_TARGETS = _several("several targets that detect duplicates", sessions=True, detects=True)
 PAIR = _pair("pair", sessions=False)
 TOPOLOGIES = (
@@ -384,5 +411,6 @@ TOPOLOGIES = (
     _several("several targets, single dispatch", sessions=False, more="dispatch: single"),
     _several("several targets of parts", sessions=True, editors="editors: [{split: {from: json-array}}]"),
     DETECTING_TARGETS,
+    TARGETS_OF_HUB,
 )
 BY_NAME = {each.name: each for each in TOPOLOGIES}

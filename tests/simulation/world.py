@@ -1,9 +1,11 @@
 """The world of one history: sites, network, applications, instances of the app, an operator, and what goes wrong."""
 
+import gzip
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -16,19 +18,22 @@ from host.platform import Ending
 from shared.amqp.sections import data
 from shared.amqp.values import Value, int_, string, symbol
 from shared.ends.azure_amqp.raw_link import Delivery
+from shared.journal.sink import Stream
 from shared.tasks.models import TaskFile
 from tests.messages import application_properties, header, properties
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Event, Faults
-from tests.simulation.instance import Instance
+from tests.simulation.instance import Instance, entity_of
 from tests.simulation.network import Network
-from tests.simulation.site import Site, Sites, SkewedClock
+from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
 from tests.simulation.topologies import Input, Topology, configuration
 
 _HEALING_SECONDS = 12 * 3600.0
 _RESTART = 1.0, 30.0
 # The time in which nobody reads the partitions of an instance that has ended.
 _UNCLAIMED = 30.0, 90.0
+# A target has answered, another one has not for a second, and the record has been written.
+_UNRECORDED = 10.0
 _MOST_INSTANCES = 3
 _SPARES = 6
 _TIME_TO_LIVE = 1_000
@@ -108,6 +113,15 @@ class World:
         }
         self.loop.calendar = Sites(self.sites)
         self.journal: list[bytes] = []
+        self.blobs: dict[str, tuple[datetime, bytearray]] = {}
+        """What the journal has by the names of its blobs, and when that was written."""
+        self.recorded: dict[tuple[str, str], float] = {}
+        """When a copy or part was first on record as sent: by the place and the name in its body."""
+        self._of_number: dict[tuple[object, ...], str] = {}
+        self.sent_although_recorded: set[str] = set()
+        """What an instance sent that began when it was on record, and whose journal had always answered."""
+        self.unrecorded: set[str] = set()
+        """What an instance had sent long before it ended, and had not recorded although its journal answered."""
         self.checkpoints = MemoryCheckpoints()
         self.losing = PlantedLosses(self.loses)
         self.paused: set[str] = set()
@@ -164,6 +178,42 @@ class World:
             return [chance.random() * window for _ in range(self.scale.events)]
         begin = chance.random() * window
         return [min(begin + chance.random() ** 2 * 60.0, window) for _ in range(self.scale.events)]
+
+    def note_unrecorded(self, sent: Mapping[tuple[str, str], float]) -> None:
+        """Note what an instance that ends has *sent* a while ago, and has not recorded: others will send it again."""
+        latest = self.loop.time() - _UNRECORDED
+        targets = {"/".join(place) for place in self.topology.places} if self.has_shares else ()
+        self.unrecorded |= {
+            name
+            for (place, name), at in sent.items()
+            if at < latest and entity_of(place) in targets and (entity_of(place), name) not in self.recorded
+        }
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether messages have several targets or parts."""
+        return self.topology.splits or any(len(each.targets) > 1 for each in self.topology.inputs)
+
+    def write(self, stream: Stream, instance: str, member: bytes) -> None:
+        """Append a member to the journal."""
+        self.journal.append(member)
+        now = BEGIN + timedelta(seconds=self.loop.time())
+        name = f"task={stream.task}/{now:date=%Y-%m-%d/hour=%H}/role={stream.role}/{instance}.jsonl.gz"
+        content = self.blobs[name][1] if name in self.blobs else bytearray()
+        self.blobs[name] = now, content + member
+        if self.has_shares:
+            self._note_results(member)
+
+    def _note_results(self, member: bytes) -> None:
+        for record in map(json.loads, gzip.decompress(member).splitlines()):
+            number = record["task"], record.get("src_part"), record.get("src_seq")
+            if record["role"] == "source":
+                self._of_number[number] = str(record.get("message_id"))
+            elif record["outcome"] == "sent" and number in self._of_number and {"part", "target"} <= record.keys():
+                name = self._of_number[number]
+                if self.topology.splits:
+                    name += f"/{record['part'] // len(self.topology.inputs[0].targets)}"
+                self.recorded.setdefault((record["target"], name), self.loop.time())
 
     def ended(self, instance: Instance) -> None:
         """Let the platform start another instance when one has ended."""

@@ -61,6 +61,7 @@ FIELDS = {
     "handed_over": BooleanType(),
     "stage": StringType(),
     "reason": StringType(),
+    "identity": StringType(),
     "given_up_by": StringType(),
     "dead_letter_reason": StringType(),
     "locked_until": LongType(),
