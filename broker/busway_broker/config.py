@@ -179,6 +179,15 @@ class OnDemand(StrEnum):
     HUBS = "hubs"
 
 
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The alias of a primary namespace, and its secondary one; without a port the broker chooses one for the alias."""
+
+    alias: str
+    secondary: str
+    port: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceConfig:
     """
@@ -187,7 +196,8 @@ class NamespaceConfig:
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
     every client is accepted; with keys and accepts_entra_tokens, so is every token of another kind. With
     disable_local_auth no key is accepted, without public_network_access no client. The offsets of a geo_replicated
-    namespace are those of Azure's geo-replication.
+    namespace are those of Azure's geo-replication. An alias of paired namespaces leads to the one that names the other
+    (`alias.py`); it has a port of its own.
 
     max_connections limits the connections; max_receivers the receivers of one entity (of a
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
@@ -207,6 +217,7 @@ class NamespaceConfig:
     disable_local_auth: bool = False
     public_network_access: bool = True
     geo_replicated: bool = False
+    pairing: Pairing | None = None
     released_go_last: bool = False
     lock_group_size: int = 1
     max_connections: int | None = None

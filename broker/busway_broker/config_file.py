@@ -18,7 +18,7 @@ passed over, as by the emulators. Any other unknown key is an error, as is one t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from busway_broker.config import (
     HubConfig,
     LinkLimits,
     NamespaceConfig,
+    Pairing,
     QueueConfig,
     Right,
     SharedAccessKey,
@@ -67,6 +68,7 @@ def load_config(
             problems.append(Problem(str(path), "is nested too deeply", _EXPECTED))
         else:
             found = _read_document(Reader(document, str(path), problems))
+            problems += _wrong_pairings(found, path)
             if not creates_targets:
                 problems += _missing_targets(found, path)
             if is_strict:
@@ -76,6 +78,20 @@ def load_config(
     if problems:
         raise ConfigError(problems)
     return namespaces
+
+
+def _wrong_pairings(namespaces: Sequence[NamespaceConfig], path: Path) -> Iterator[Problem]:
+    names = [each.name for each in namespaces]
+    for index, namespace in enumerate(namespaces):
+        pairing = namespace.pairing
+        if pairing is None:
+            continue
+        if not pairing.alias or pairing.alias in names:
+            text = f"Pairing.Alias is {pairing.alias!r}, which is no name of its own"
+            yield Problem(f"{path}({namespace.name})", text, "the alias needs a name that no namespace has")
+        if names.count(namespace.name) > 1 or names[index + 1 :].count(pairing.secondary) != 1:
+            text = f"Pairing.Secondary is {pairing.secondary!r}, expected one namespace of this file, behind this one"
+            yield Problem(f"{path}({namespace.name})", text)
 
 
 def _missing_targets(namespaces: Iterable[NamespaceConfig], path: Path) -> Iterator[Problem]:
@@ -131,6 +147,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
         links=_read_links(reader),
+        pairing=_read_pairing(reader),
     )
     reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
     reader.ignore("Properties")  # of Microsoft's own service, such as MaxAllowedConnections
@@ -207,6 +224,16 @@ def _read_properties(reader: Reader, known: Iterable[Field]) -> dict[str, Any]:
     return found
 
 
+def _read_pairing(reader: Reader) -> Pairing | None:
+    """Return the alias of a primary namespace, None without one."""
+    if not reader.has("Pairing"):
+        return None
+    child = reader.child("Pairing")
+    pairing = Pairing(child.text("Alias", ""), child.text("Secondary", ""), child.optional_number("Port", 1, 65535))
+    child.finish()
+    return pairing
+
+
 def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
     kind = reader.text("Type", "EventHub")
     if kind.lower() != "eventhub":
@@ -221,6 +248,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         public_network_access=reader.flag("PublicNetworkAccess", default=True),
         geo_replicated=reader.flag("GeoReplication"),
         links=_read_links(reader),
+        pairing=_read_pairing(reader),
     )
     reader.unique([each.name for each in config.hubs])
     reader.finish()

@@ -48,6 +48,7 @@ _UNSUPPORTED = {
         "lock_group_size",
         "links",
         "max_message_size",
+        "pairing",
         "port",
         "public_network_access",
         "released_go_last",

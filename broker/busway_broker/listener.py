@@ -117,6 +117,11 @@ class Listener:
             self._server = TlsServer(listening, self._tls, lambda: self.connect(self))
         self.port = self._server.sockets[0].getsockname()[1]
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether it accepts connections."""
+        return not self._kept
+
     def serve(self, namespace: Namespace) -> None:
         """Serve another namespace from now on, and close the connections to the old one."""
         self.namespace = namespace

@@ -140,20 +140,22 @@ async def _serve(
         sockets: list[socket.socket] = []
         numbers: Counter[str] = Counter()
         for index, namespace in enumerate(namespaces):
-            # One server for each namespace: the emulators give all of them the same name.
+            # One server for each namespace, or pair: the emulators give all namespaces the same name.
             numbers[namespace.name] += 1
             data = _folder(options.data, numbers[namespace.name])
-            server = BrokerServer([namespace], clock, options.host, data=data, is_synced=options.is_synced, tls=tls)
+            server = _server_of_pair(servers, namespace)
+            if server is None:
+                pair = [namespace, *_secondary(namespaces, namespace)]
+                server = BrokerServer(pair, clock, options.host, data=data, is_synced=options.is_synced, tls=tls)
+                with _as_port_error(f"port {namespace.port}: cannot listen for {namespace.name}"):
+                    await opened.enter_async_context(server)
             servers.append(server)
-            with _as_port_error(f"port {namespace.port}: cannot listen for {namespace.name}"):
-                await opened.enter_async_context(server)
             port = first_admin_port + index if first_admin_port else 0
             with _as_port_error(f"--admin-port {port}: cannot listen for the administration of {namespace.name}"):
                 sockets.append(opened.enter_context(socket.create_server((options.host, port))))
         for namespace, server in zip(namespaces, servers, strict=True):
             print("ready", namespace.name, server.connection_string(namespace.name), flush=True)
-            if tls is not None:
-                _print_error(f"tls {namespace.name} {server.tls_connection_string(namespace.name)}")
+            _print_others(server, namespace, has_tls=tls is not None)
         scheme = "http" if admin_tls is None else "https"
         for namespace, each in zip(namespaces, sockets, strict=True):
             _print_error(f"admin {namespace.name} {scheme}://localhost:{each.getsockname()[1]}")
@@ -171,6 +173,23 @@ async def _serve(
         gc.freeze()
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
         await _wait_for_stop(stopped, servers)
+
+
+def _secondary(namespaces: Sequence[NamespaceConfig], primary: NamespaceConfig) -> list[NamespaceConfig]:
+    return [each for each in namespaces if primary.pairing is not None and each.name == primary.pairing.secondary]
+
+
+def _server_of_pair(servers: Iterable[BrokerServer], namespace: NamespaceConfig) -> BrokerServer | None:
+    """Return the server that serves *namespace* beside its primary."""
+    return next((server for server in servers if server.is_secondary(namespace)), None)
+
+
+def _print_others(server: BrokerServer, namespace: NamespaceConfig, *, has_tls: bool) -> None:
+    """Print the connection strings of the alias of a namespace, and for TLS."""
+    if namespace.pairing is not None:
+        _print_error(f"alias {namespace.pairing.alias} {server.connection_string(namespace.pairing.alias)}")
+    if has_tls:
+        _print_error(f"tls {namespace.name} {server.tls_connection_string(namespace.name)}")
 
 
 def _print_notes(options: Options) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from busway_broker.alias import Alias, paired
 from busway_broker.config import NamespaceConfig
 from busway_broker.connection_string import EMULATOR, connection_string
 from busway_broker.core.namespace import Namespace
-from busway_broker.listener import Listener
+from busway_broker.listener import Connect, Listener
 from busway_broker.socket_peer import SocketPeer
 from busway_broker.storage.database import StorageError
 from busway_broker.storage.namespace_storage import NamespaceStorage, folder_name
@@ -45,33 +46,45 @@ class BrokerServer:
         With *tls* clients may use TLS, and need not.
         """
         self._clock = SystemClock() if clock is None else clock
+        configs = {config.name: config for config in namespaces}
+        self._listeners: dict[str, Listener] = {}
+        self._aliases: dict[str, Alias] = {}
+        for primary in [*configs.values()]:
+            if primary.pairing is not None:
+                alias, secondary = primary.pairing.alias, primary.pairing.secondary
+                self._aliases[alias] = Alias(primary.name, secondary, self._listeners)
+                configs[secondary] = paired(primary, configs[secondary])
         self._host = host
         self._tls = tls
         self.namespaces: dict[str, Namespace] = {}
         self._storages: dict[str, NamespaceStorage] = {}
         self._failure: asyncio.Queue[StorageError] = asyncio.Queue()
-        for config in namespaces:
+        for config in configs.values():
             if data is None:
                 self.namespaces[config.name] = Namespace(config, self._clock)
             else:
                 folder = data / folder_name(config.name)
                 storage = NamespaceStorage(folder, config, self._clock, is_synced=is_synced)
                 self._storages[config.name], self.namespaces[config.name] = storage, storage.namespace
-        self._listeners: dict[str, Listener] = {}
 
     async def __aenter__(self) -> Self:
         """Listen on all ports; an OSError if one is taken."""
         try:
             for name, namespace in self.namespaces.items():
-                listener = Listener(
-                    namespace, self._storages.get(name), SocketPeer, self._failure.put_nowait, self._tls
-                )
-                await listener.listen(self._host, namespace.config.port or 0)
-                self._listeners[name] = listener
+                await self._listen(name, namespace, SocketPeer, namespace.config.port)
+            for name, alias in self._aliases.items():
+                namespace = self.namespaces[alias.primary]
+                pairing = namespace.config.pairing
+                await self._listen(name, namespace, alias.connect, None if pairing is None else pairing.port)
         except OSError:
             await self.stop()
             raise
         return self
+
+    async def _listen(self, name: str, namespace: Namespace, connect: Connect, port: int | None) -> None:
+        listener = Listener(namespace, self._storages.get(name), connect, self._failure.put_nowait, self._tls)
+        await listener.listen(self._host, port or 0)
+        self._listeners[name] = listener
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -100,8 +113,8 @@ class BrokerServer:
 
     def reset(self) -> None:
         """Close all connections, and start again with the configured entities, all empty."""
-        for name, listener in self._listeners.items():
-            storage = self._storages.get(name)
+        for name in self.namespaces:
+            listener, storage = self._listeners[name], self._storages.get(name)
             self.namespaces[name] = (
                 Namespace(self.namespaces[name].config, self._clock) if storage is None else storage.reset()
             )
@@ -120,6 +133,17 @@ class BrokerServer:
         self.namespaces[name].lose_sessions()
         self._listeners[name].close_connections("the service is being upgraded")
 
+    def is_secondary(self, namespace: NamespaceConfig) -> bool:
+        """Return whether *namespace* is served here as the secondary one of a pair."""
+        return any(alias.secondary == namespace.name for alias in self._aliases.values())
+
+    def promote(self, name: str) -> str | None:
+        """Let the alias of a secondary namespace lead to it from now on, and return the alias; None without one."""
+        found = next((alias for alias, pair in self._aliases.items() if pair.secondary == name), None)
+        if found is not None:
+            self._aliases[found].fail_over()
+        return found
+
     def fail_over(self, name: str) -> int:
         """Make another region of a geo-replicated namespace the primary one, and return its number."""
         region = self.namespaces[name].fail_over()
@@ -128,19 +152,28 @@ class BrokerServer:
 
     def go_down(self, name: str) -> None:
         """Break all connections to a namespace and accept no new ones; messages, locks and timers continue."""
-        self._listeners[name].go_down()
+        for each in self._ports_of(name):
+            self._listeners[each].go_down()
 
     async def come_up(self, name: str) -> None:
         """Listen again, on the same port."""
-        await self._listeners[name].listen(self._host, self.port(name))
+        for each in self._ports_of(name):
+            if not self._listeners[each].is_listening:
+                await self._listeners[each].listen(self._host, self.port(each))
+
+    def _ports_of(self, name: str) -> list[str]:
+        """Return a namespace, and the aliases that lead to it."""
+        return [name, *(alias for alias, pair in self._aliases.items() if pair.primary == name)]
 
     def port(self, name: str) -> int:
-        """Return the port a namespace listens on."""
+        """Return the port a namespace or alias listens on."""
         return self._listeners[name].port
 
     def connection_string(self, name: str) -> str:
-        """Return the connection string of a namespace, in the form that the emulators use."""
-        return connection_string(self._host, self.port(name), self.namespaces[name].config)
+        """Return the connection string of a namespace or alias, in the form that the emulators use."""
+        alias = self._aliases.get(name)
+        config = self.namespaces[name if alias is None else alias.primary].config
+        return connection_string(self._host, self.port(name), config)
 
     def tls_connection_string(self, name: str) -> str:
         """Return the connection string of a namespace for clients that use TLS, as they do for Azure."""
@@ -157,5 +190,5 @@ class BrokerServer:
 
     def advance(self) -> None:
         """Do everything that is due; for a clock that does not advance by itself."""
-        for listener in self._listeners.values():
-            listener.advance()
+        for name in self.namespaces:
+            self._listeners[name].advance()

@@ -60,7 +60,7 @@ class RunningBroker:
         self._end()
 
     def connection_string(self, name: str) -> str:
-        """Return the connection string of a namespace."""
+        """Return the connection string of a namespace or alias."""
         return self._server.connection_string(name)
 
     def port(self, name: str) -> int:
@@ -157,6 +157,16 @@ class NamespaceFaults:
             return server.fail_over(self._name)
 
         return self._broker.run(fail_over)
+
+    def promote(self) -> str | None:
+        """Let the alias of a pair, of which this is the secondary namespace, lead to it; return the alias."""
+
+        async def promote(server: BrokerServer) -> str | None:
+            alias = server.promote(self._name)
+            await server.come_up(self._name)
+            return alias
+
+        return self._broker.run(promote)
 
     def go_down(self) -> None:
         """Break all connections and accept no new ones; messages, locks and timers continue."""

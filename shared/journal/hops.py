@@ -88,13 +88,45 @@ def place_of(record: Record) -> Place:
     return Place(record["task"], record["src_site"], record["src_entity"], partition, number, other)
 
 
+class EnqueuedTimes:
+    """
+    When the source enqueued what a record is about.
+
+    The numbers of an entity begin again when it is created again, or its alias leads to another namespace. An outcome
+    has no such time: it is that of what its instance received with the same batch.
+    """
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._of_batch: dict[tuple[Place, str, int], int] = {}
+
+    def note(self, record: Record) -> None:
+        """Remember the time of *record*, if it has one."""
+        if record.get("enqueued_time") is not None:
+            self._of_batch[_batch_of(record)] = record["enqueued_time"]
+
+    def of(self, record: Record) -> int | None:
+        """Return the time for *record*, None if it is not known."""
+        time: int | None = record.get("enqueued_time")
+        return self._of_batch.get(_batch_of(record)) if time is None else time
+
+
+def _batch_of(record: Record) -> tuple[Place, str, int]:
+    return place_of(record), record["instance"], record["batch_id"]
+
+
 def hops(records: Iterable[Record]) -> list[Hop]:
     """Return the hops of *records*, the earliest first."""
-    by_place: dict[Place, list[Record]] = {}
-    for record in records:
-        by_place.setdefault(place_of(record), []).append(record)
-    found = [
-        Hop(place, sorted(same, key=lambda each: (each["journal_time"], each["role"] == "target")))
-        for place, same in by_place.items()
-    ]
-    return sorted(found, key=lambda hop: (hop.began, hop.place.task))
+    ordered = sorted(records, key=lambda each: (each["journal_time"], each["role"] == "target"))
+    times = EnqueuedTimes()
+    for record in ordered:
+        times.note(record)
+    found: dict[Place, dict[int | None, list[Record]]] = {}
+    for record in ordered:
+        of_place = found.setdefault(place_of(record), {})
+        time = times.of(record)
+        if time is None and of_place:
+            time = [*of_place][-1]  # that of the message that had the number last
+        of_place.setdefault(time, []).append(record)
+    messages = (Hop(place, of_time) for place, of_place in found.items() for of_time in of_place.values())
+    return sorted(messages, key=lambda hop: (hop.began, hop.place.task))

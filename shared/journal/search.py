@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from shared.journal.hops import Place, place_of
+from shared.journal.hops import EnqueuedTimes, Place, place_of
 from shared.journal.record import FIELDS, GAP, Record, is_record
 
 _FILES = "task=*/date=*/hour=*/role=*/*.jsonl.gz"
@@ -49,27 +49,35 @@ def search(files: Sequence[Path], message_id: str) -> Found:
     """
     Return the records of the message with *message_id*, and of its other ids.
 
-    An outcome has no id unless an editor changed it: it is found by the sequence number of the record that has. Each
-    round reads all files again for what the round before has found.
+    An outcome has no id unless an editor changed it: it is found by the sequence number of the record that has, and by
+    when that was enqueued. Each round reads all files again for what the round before has found.
     """
     problems: dict[str, None] = {}
-    ids, places = {message_id}, set[Place]()
+    ids, places, times = {message_id}, dict[Place, set[int | None]](), EnqueuedTimes()
     found: dict[str, Record] = {}
     for _ in range(_MOST_ROUNDS):
-        known = len(ids), len(places)
+        known = len(ids), sum(map(len, places.values()))
+        without_time: dict[str, Record] = {}
         for line, record in _records(files, _pattern(ids, places), problems):
-            is_of_it = record.get("message_id") in ids or place_of(record) in places
-            if not is_of_it or record["outcome"] == GAP:
+            times.note(record)
+            place, time, text = place_of(record), times.of(record), line.decode("ascii", "replace")
+            is_of_it = record.get("message_id") in ids
+            if record["outcome"] == GAP or not (is_of_it or place in places):
                 continue
-            found[line.decode("ascii", "replace")] = record
+            if not is_of_it and time not in places[place]:
+                if time is None:
+                    without_time[text] = record
+                continue
+            found[text] = record
             if record.get("src_seq") is not None:
-                places.add(place_of(record))
+                places.setdefault(place, set()).add(time)
             if record.get("message_id") is not None:
                 ids.add(record["message_id"])
             if len(found) > _MOST_RECORDS:
                 problems[f"more than {_MOST_RECORDS:,} records: the others are not shown"] = None
                 return Found(list(found.values()), list(problems))
-        if known == (len(ids), len(places)):
+        if known == (len(ids), sum(map(len, places.values()))):
+            found |= {text: record for text, record in without_time.items() if times.of(record) is None}
             return Found(list(found.values()), list(problems))
     problems["its ids and places lead to ever more others: these are not shown"] = None
     return Found(list(found.values()), list(problems))

@@ -64,6 +64,10 @@ class Server(Protocol):
         """End the locks on sessions, and then all connections."""
         ...
 
+    def promote(self, name: str) -> str | None:
+        """Let the alias of a secondary namespace lead to it, and return the alias."""
+        ...
+
     def fail_over(self, name: str) -> int:
         """Make another region of a geo-replicated namespace the primary one, and return its number."""
         ...
@@ -205,6 +209,12 @@ def _clear_faults(call: Call) -> Plain:
     return []
 
 
+def _fail_over(call: Call) -> Plain:
+    """Promote the secondary namespace of a pair, or another region of a geo-replicated namespace."""
+    alias = call.server.promote(call.namespace.name)
+    return {"region": call.server.fail_over(call.namespace.name)} if alias is None else {"alias": alias}
+
+
 _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("GET", ""): lambda call: describe(call.namespace),
     ("GET", "counts"): _counts,
@@ -217,7 +227,7 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
     ("POST", "reset"): _reset,
     ("POST", "upgrade"): _upgrade,
-    ("POST", "failover"): lambda call: {"region": call.server.fail_over(call.namespace.name)},
+    ("POST", "failover"): _fail_over,
     ("GET", "clock"): _clock,
     ("POST", "clock"): _advance,
     ("GET", "faults"): lambda call: call.namespace.faults.plain(),

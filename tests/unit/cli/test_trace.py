@@ -216,6 +216,20 @@ def test_the_end_of_a_message_names_each_of_its_targets(tmp_path: Path) -> None:
     assert "will retry at south/orders" in end
 
 
+@pytest.mark.parametrize(("name", "other"), [("before", "after"), ("after", "before")])
+def test_a_number_that_begins_again_belongs_to_two_messages(tmp_path: Path, name: str, other: str) -> None:
+    """The entity was created again, or its alias leads to another namespace: only one of the two failed."""
+    sites = Sites(tmp_path / "journal")
+    for instance, message_id, output in (("a-1", "before", None), ("b-1", "after", OutputThatIsDown())):
+        sites.sink.instance = instance
+        sites.clock.advance(60)
+        message = sites.enqueued(delivered(1, message_id=message_id), 1)
+        sites.carry("copy", message, ("west", "orders"), ("east", "orders"), output=output)
+    text = traced_folder(sites, name)
+    assert other not in text.replace("journal", "")
+    assert ("accepted it" in text, "will retry" in text) == ((True, False) if name == "before" else (False, True))
+
+
 def traced_folder(sites: Sites, message_id: str) -> str:
     sites.write()
     return " ".join(traced(sites, message_id).split())
