@@ -8,6 +8,7 @@ from typing import Any
 
 from cli.kafka_consumer import TopicReader, headers_of
 from cli.places import Place
+from shared.message.view import bytes_text
 from shared.printable import printable
 
 _QUIET_SECONDS = 1.0
@@ -31,16 +32,12 @@ def records(place: Place, wait: float) -> Iterator[str]:
 
 
 def _line(message: Any) -> str:  # noqa: ANN401 - of confluent-kafka
-    body = "(tombstone)" if message.value() is None else _text(message.value())
+    body = "(tombstone)" if message.value() is None else bytes_text(message.value())
     pairs = [("partition", str(message.partition()))]
     if message.key() is not None:
-        pairs.append(("key", _text(message.key())))
+        pairs.append(("key", bytes_text(message.key())))
     headers = headers_of(message)
     if headers is None:
         pairs.append(("headers", "(the name of one is not UTF-8)"))
-    pairs += sorted((name, "null" if value is None else _text(value)) for name, value in headers or ())
+    pairs += sorted((name, "null" if value is None else bytes_text(value)) for name, value in headers or ())
     return f"{body}  {' '.join(f'{name}={value}' for name, value in pairs)}"
-
-
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")

@@ -97,6 +97,14 @@ def body_lines(message: Message) -> list[str]:
     return [f"({sections.NAMES[number]}) {typed_text(value)}" for number, value in parts]
 
 
+def bytes_text(content: bytes) -> str:
+    """Return *content* in one line: as text if it is UTF-8, else in hexadecimal digits."""
+    try:
+        return printable(content.decode())
+    except UnicodeDecodeError:
+        return f"{content.hex(' ')} (binary)"
+
+
 def body_text(message: Message) -> str:
     """
     Return the whole body in one line: text as it is, anything else with its type, bytes in hexadecimal digits.
@@ -110,10 +118,7 @@ def body_text(message: Message) -> str:
     except MessageRejected:
         return f"{body.hex(' ')} {_UNREADABLE}"
     if content is not None:
-        try:
-            return printable(content.decode())
-        except UnicodeDecodeError:
-            return f"{content.hex(' ')} (binary)"
+        return bytes_text(content)
     texts = []
     for number, value in parts:
         kind = "sequence" if number == sections.SEQUENCE else f"value, {type_name(value)}"

@@ -21,12 +21,17 @@ def test_records_are_lines_with_key_and_headers(monkeypatch: pytest.MonkeyPatch)
         producer = Producer({"bootstrap.servers": cluster.servers})
         producer.produce("readings", b"a\n\xff", key=b"k", headers=[("z", b"1"), ("n", None)])
         producer.produce("readings", None, key=b"k")
+        # Compressed, and with a schema's number in front; neither may be read as another record.
+        producer.produce("readings", b"\x1f\x8b\x08\x00", key=b"\x00\xff", headers=[("id", b"\x00\x00\x00\xe9")])
+        producer.produce("readings", b"\x00\x00\x00\x00\x07\xc3", key="ü")
         producer.flush(20)
         produce_with_header(cluster.servers, "readings", b"\xff", b"b")
         monkeypatch.setenv("STREAM", f"kafka://{cluster.servers}")
         assert list(records(PLACE, 20)) == [
-            "a\\n\ufffd  partition=0 key=k n=null z=1",
+            "61 0a ff (binary)  partition=0 key=k n=null z=1",
             "(tombstone)  partition=0 key=k",
+            "1f 8b 08 00 (binary)  partition=0 key=00 ff (binary) id=00 00 00 e9 (binary)",
+            "00 00 00 00 07 c3 (binary)  partition=0 key=ü",
             "b  partition=0 headers=(the name of one is not UTF-8)",
         ]
 

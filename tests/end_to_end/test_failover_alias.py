@@ -1,0 +1,98 @@
+"""The drill with an alias on docs/failover.md: its commands print what the page shows."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config_file import load_config
+from busway_broker.thread import RunningBroker
+from tests.end_to_end.busway_process import PACKAGES, ROOT
+from tests.end_to_end.host_process import HostProcess
+
+PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8").partition("## Practise it with an alias")[2]
+FILES = dict(re.findall(r"<!-- alias file: (\S+) -->\n```\w+\n(.*?)```\n", PAGE, re.DOTALL))
+STEPS = dict(re.findall(r"<!-- alias: (\w+) -->\n```sh\n(.*?)```\n", PAGE, re.DOTALL))
+PRINTED = dict(re.findall(r"<!-- alias: (\w+) prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL))
+_ADMIN = "http://localhost:5301"
+
+
+class Drill(NamedTuple):
+    """The folder of the page's files, the broker, the settings of app and commands, and east's administration."""
+
+    folder: Path
+    broker: RunningBroker
+    settings: dict[str, str]
+    admin: str
+
+    def host(self, name: str) -> HostProcess:
+        (self.folder / name).mkdir()
+        return HostProcess(str(ROOT), self.folder / name, self.settings)
+
+    def step(self, name: str, before: str = "") -> None:
+        """Run the commands of a step, and *before* them others, and compare what is printed with the page."""
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        result = subprocess.run(  # noqa: S603 - the commands are the page's own
+            ["/bin/sh", "-e", "-c", before + STEPS[name].replace(_ADMIN, self.admin)],
+            cwd=self.folder,
+            env=os.environ | self.settings | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        expected = ".*".join(map(re.escape, PRINTED[name].split("…")))
+        assert re.fullmatch(expected, result.stdout), (
+            f"expected:\n{PRINTED[name]}\ngot:\n{result.stdout}{result.stderr}"
+        )
+
+
+@pytest.fixture
+def drill(tmp_path: Path) -> Iterator[Drill]:
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    command = tmp_path / "bin" / "busway"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n',
+        encoding="utf-8",
+    )
+    command.chmod(0o755)
+    # Free ports, also for the alias.
+    pair = tmp_path / "pair.json"
+    pair.write_text(re.sub(r', "Port": \d+', "", pair.read_text(encoding="utf-8")), encoding="utf-8")
+    with RunningBroker(load_config([pair])) as broker, RunningAdmin(broker) as admin:
+        settings = {
+            "BUSWAY_CONFIG": str(tmp_path / "drill"),
+            "BUSWAY_CHECKPOINTS": str(tmp_path / "checkpoints.json"),
+            "SITE": broker.connection_string("site"),
+            "NORTH": broker.connection_string("north"),
+        }
+        yield Drill(tmp_path, broker, settings, admin.address("east"))
+
+
+def test_the_host_stays_at_the_old_primary_in_a_drill_and_reads_the_new_one_after_a_restart(drill: Drill) -> None:
+    with drill.host("first") as host:
+        host.wait_until_ready()
+        drill.step("before")
+        drill.step("failover")
+    with drill.host("second") as host:
+        host.wait_until_ready()
+        drill.step("after")
+
+
+def test_in_a_disaster_the_host_reconnects_to_the_new_primary_by_itself(drill: Drill) -> None:
+    with drill.host("only") as host:
+        host.wait_until_ready()
+        drill.step("before")
+        drill.broker.faults("west").go_down()
+        assert drill.broker.faults("east").promote() == "site"
+        drill.step("after", before="busway send site/orders three --id after >/dev/null\n")
