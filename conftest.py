@@ -21,6 +21,7 @@ LONGEST_FILES = (
     "tests/faults/test_holds.py",
     "tests/end_to_end/test_host_ends.py",
     "tests/end_to_end/test_failover_page.py",
+    "tests/end_to_end/test_failover_alias.py",
     "tests/end_to_end/test_patterns_streams.py",
     "tests/wire/test_outages.py",
     "tests/faults/test_outages.py",

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
@@ -146,6 +148,31 @@ def test_the_administration_api_counts_any_number_and_the_subscriptions_of_a_top
                 await site.close()
 
         assert asyncio.run(run()) == [MOST_PEEKED + 100, False, TopicDeadLetters({"a": 2, "b": 2}), None]
+
+
+@pytest.mark.parametrize(("entity", "expected"), [("plain", 5), (f"plain{DEAD_LETTERS}", 1)])
+def test_a_negative_count_is_not_believed_and_the_messages_are_peeked(
+    broker: RunningBroker, entity: str, expected: int
+) -> None:
+    class Lagging:
+        """The administration after a while in which its counts went wrong (Azure/azure-service-bus issue 653)."""
+
+        async def get_queue_runtime_properties(self, _: str) -> SimpleNamespace:
+            return SimpleNamespace(active_message_count=-3, dead_letter_message_count=-1)
+
+        async def close(self) -> None:
+            pass
+
+    async def run() -> Waiting:
+        string = broker.connection_string("west")
+        opened: Any = Lagging
+        site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), opened)
+        try:
+            return await site.waiting(entity)
+        finally:
+            await site.close()
+
+    assert asyncio.run(run()).messages == expected
 
 
 def test_without_the_right_to_manage_messages_are_peeked(broker: RunningBroker, tmp_path: Path) -> None:

@@ -156,8 +156,9 @@ class ServiceBusSite:
         except (AzureError, OSError, TimeoutError) as error:
             self._note_missing_counts(error)
             return None
-        # Counts lag, and have been negative (Azure/azure-service-bus issue 653).
-        return max(0, (found.dead_letter_message_count if is_dead else found.active_message_count) or 0)
+        count = (found.dead_letter_message_count if is_dead else found.active_message_count) or 0
+        # Counts lag, and have been negative (Azure/azure-service-bus issue 653): such a one says nothing.
+        return None if count < 0 else count
 
     async def _properties(self, client: ServiceBusAdministrationClient, path: str) -> _Properties:
         """Return the properties of a queue or subscription: one request for its messages and its dead letters."""
