@@ -42,11 +42,8 @@ def text_of(file: str) -> str:
         (TUNING, "`[4.38.0, 4.39.0)`"),
         (OPTIONS, "`pairedRegion`"),
         ("docs/amqp.md", "`keys: true`"),
-<<<<<<< HEAD
         (RECONCILIATION, "a Python wheel task"),
-=======
         (RECONCILIATION, "A cluster in dedicated access mode"),
->>>>>>> e3f4609b (Read the setting of the journal's account from the job's own distribution, and hold what the page says of Databricks)
         (RECONCILIATION, "None of them has a schedule or an identity"),
         (RECONCILIATION, "`not-captured`"),
         (AZURE, "**data-plane** right"),
