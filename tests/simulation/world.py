@@ -192,7 +192,7 @@ class World:
     @property
     def has_shares(self) -> bool:
         """Whether messages have several targets or parts."""
-        return self.topology.splits or any(len(each.targets) > 1 for each in self.topology.inputs)
+        return self.topology.splits or any(len(route.targets) > 1 for file in self.tasks for route in file.routes)
 
     def write(self, stream: Stream, instance: str, member: bytes) -> None:
         """Append a member to the journal."""
