@@ -1,6 +1,7 @@
 """The pytest plugin, in a pytest process of its own, with Microsoft's SDKs."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -155,6 +156,11 @@ def test_the_example_of_the_readme_and_all_fixtures(pytester: pytest.Pytester) -
     result = pytester.runpytest_subprocess("--strict-markers", "-W", "error", "--durations=9")
     result.assert_outcomes(passed=14, errors=1)
     result.stdout.fnmatch_lines(["*UsageError*busway('queue',)*expected one of queues, topics, hubs, config*"])
+
+
+def test_the_example_project_passes(pytester: pytest.Pytester) -> None:
+    shutil.copytree(ROOT / "broker/examples", pytester.path, dirs_exist_ok=True)
+    pytester.runpytest_subprocess("-W", "error").assert_outcomes(passed=4)
 
 
 def test_the_plugin_alone_does_not_import_the_broker() -> None:

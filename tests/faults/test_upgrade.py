@@ -31,12 +31,12 @@ from tests.faults.watched import WatchedLine, short_grace
 
 OLDER = "busway-0.2.0"
 ARCHIVE = Path(__file__).parents[1] / "golden" / f"{OLDER}.tar.xz"
-# Keys of a task that the older release does not know: a project gets them after its upgrade.
-_NEW_KEYS = re.compile(r"^(?:lanes|dispatch):.*\n", re.MULTILINE)
+# Keys of a task and a kind of connection that the older release does not know: a project gets them after its upgrade.
+_NEW_KEYS = re.compile(r"^(?:lanes|dispatch|\w+: \{kind: amqp).*\n", re.MULTILINE)
 _OLDER_PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
-from host.host import run
+from local.host.host import run
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", 0, *[function.name for function in host.functions], flush=True)
@@ -60,8 +60,8 @@ class UpgradedLine(WatchedLine):
         super().__init__(*arguments, **options)
         self._older = older
         self._code = code
-        task = self._folder / "tasks" / "carry.yaml"
-        task.write_text(_NEW_KEYS.sub("", task.read_text()))
+        for file in (self._folder / "tasks/carry.yaml", self._folder / "connections.yaml"):
+            file.write_text(_NEW_KEYS.sub("", file.read_text()))
 
     @property
     def storage(self) -> str:
