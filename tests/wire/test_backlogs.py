@@ -100,7 +100,9 @@ def test_a_peek_counts_locked_messages_and_no_deferred_or_dead_ones(broker: Runn
 def test_a_peek_ends_at_its_limit_and_says_so(broker: RunningBroker) -> None:
     (many,) = look(broker, "many")
     assert isinstance(many, Waiting)
-    assert (many.messages, many.is_minimum) == (MOST_PEEKED, True)
+    # As many as the answer brought with which it had enough.
+    assert MOST_PEEKED <= many.messages < MOST_PEEKED + 250
+    assert many.is_minimum
 
 
 def test_what_may_not_be_seen_or_does_not_exist_is_refused_with_the_reason(broker: RunningBroker) -> None:

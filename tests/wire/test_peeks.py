@@ -162,11 +162,11 @@ def test_the_link_of_a_deleted_entity_still_shows_what_it_was(broker: RunningBro
             assert new.peek_messages() == []
 
 
-def test_an_answer_has_250_messages_or_one_of_a_partitioned_entity(broker: RunningBroker) -> None:
+def test_an_answer_has_fewer_messages_than_were_asked_for_or_one_of_a_partitioned_entity(broker: RunningBroker) -> None:
     fill(broker, "plain", 300)
     fill(broker, "parts", 3)
     with ServiceBusClient.from_connection_string(broker.connection_string("n")) as client:
-        for queue, count in (("plain", 250), ("parts", 1)):
+        for queue, count in (("plain", 150), ("parts", 1)):
             with client.get_queue_receiver(queue) as receiver:
                 assert len(receiver.peek_messages(300)) == count
 

@@ -30,6 +30,7 @@ from shared.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
 from shared.amqp.values import uuid as uuid_value
 
+_FEWER = 100
 MAX_PEEKED_BYTES = 1024 * 1024
 # Of a batch that is deleted, in a Premium namespace.
 MAX_DELETED = 4_000
@@ -180,7 +181,9 @@ class Management:
         peeked: list[Value] = []
         size = 0
         partition: int | None = None
-        for message in itertools.islice(messages, self._most_peeked(arguments)):
+        most = self._most_peeked(arguments)
+        # Who asks for many gets fewer, although more are there: 136 of 236 (azure-sdk-for-js 12450).
+        for message in itertools.islice(messages, most if most <= _FEWER else max(_FEWER, most - _FEWER)):
             # One answer has the messages of one partition of a partitioned entity.
             if partition not in (None, partition_of(message.sequence_number)):
                 break
