@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from busway_reconcile.delete_raw import CONNECTION_SETTING
+from cli.local_faults import STACK_SETTING
 from cli.silence import FIRST_SECONDS
 from cli.silence import SETTING as SILENCE
 from functions.dead_letters import BODIES, RESEND
@@ -122,6 +123,9 @@ COMMANDS = (
         CONNECTION_SETTING, "connection string", "-", "`busway reconcile` and its job: the account with the journal."
     ),
     AppSetting(SILENCE, "seconds", f"`{FIRST_SECONDS:g}`", "Silence after which a command says what it waits for."),
+    AppSetting(
+        STACK_SETTING, "path", "-", "The folder of a running `busway start`, for `busway fault`; its settings name it."
+    ),
     AppSetting(
         f"NAME{ADMINISTRATION_SUFFIX}", "URL", "the namespace", "Where `busway apply` administers a local namespace."
     ),
