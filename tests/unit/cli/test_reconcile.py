@@ -110,5 +110,5 @@ def test_the_command_and_the_job_have_the_same_options(command: str, module: str
     context = group.make_context("busway", ["--help"], resilient_parsing=True)
     found = group.commands[command].make_context(command, [], context, resilient_parsing=True).command  # type: ignore[attr-defined]
     own = {option for each in found.params for option in each.opts} - {"--config"}
-    job = import_module(f"jobs.reconcile.{module}")._parser()
+    job = import_module(f"busway_reconcile.{module}")._parser()
     assert own <= {option for action in job._actions for option in action.option_strings}
