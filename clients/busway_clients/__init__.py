@@ -1,17 +1,22 @@
 """Clients for producers and consumers that use two or more Service Bus namespaces as one."""
 
+from busway_clients._sync.active import ActiveSender
+from busway_clients._sync.deduplicating import DeduplicatingReceiver
+from busway_clients._sync.durable import DurableSender
+from busway_clients._sync.endpoints.receiver import FollowingReceiver
+from busway_clients._sync.endpoints.sender import FollowingSender
+from busway_clients._sync.endpoints.watch import EndpointWatch
+from busway_clients._sync.passive import PassiveSender
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
 from busway_clients.endpoints.file import FileSource
-from busway_clients.endpoints.receiver import FollowingReceiver
-from busway_clients.endpoints.sender import FollowingSender
 from busway_clients.endpoints.url import UrlSource
-from busway_clients.endpoints.watch import EndpointWatch
 from busway_clients.errors import (
     ClaimLost,
     ClientsError,
     ConnectionEnded,
     MissingExtra,
     NotARelay,
+    NotSynchronous,
     OutboxFull,
     OutboxInUse,
     RelayError,
@@ -24,19 +29,14 @@ from busway_clients.errors import (
     UnusableFile,
     WrongUse,
 )
-from busway_clients.receivers.deduplicating import DeduplicatingReceiver
-from busway_clients.receivers.deduplication import DeadLetter, Handled
+from busway_clients.receivers.handled import DeadLetter, Handled
 from busway_clients.receivers.identity import Watermark, by_message_id, by_property
 from busway_clients.receivers.stores.in_memory import MemoryStore
 from busway_clients.receivers.stores.sqlite import SqliteStore
 from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
-from busway_clients.senders.active import ActiveSender
-from busway_clients.senders.durable import Accepted, Drained, DurableSender
-from busway_clients.senders.outbox import Held, Outbox
+from busway_clients.senders.outbox import Accepted, Drained, Held, Outbox
 from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.senders.passive import PassiveSender
-from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
-from busway_clients.senders.shared_roles import RoleState
+from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleState, RoleStore
 
 __all__ = [
     "Accepted",
@@ -64,6 +64,7 @@ __all__ = [
     "MemoryStore",
     "MissingExtra",
     "NotARelay",
+    "NotSynchronous",
     "Outbox",
     "OutboxFull",
     "OutboxInUse",

@@ -15,6 +15,10 @@ class WrongUse(ClientsError, ValueError):
     """An invalid argument or message; nothing was sent and nothing changed."""
 
 
+class NotSynchronous(WrongUse):
+    """A synchronous class was given a function or an SDK class of asyncio."""
+
+
 class MissingExtra(ClientsError, ImportError):
     """A package that part of this distribution needs is missing; the message names the extra that installs it."""
 

@@ -1,39 +1,50 @@
-"""Wraps a sender of `azure.servicebus.aio`, so that no send waits longer than its timeout."""
+"""The link of one of the SDK's senders: it sends in batches, is opened again once, and keeps no caller waiting."""
 
-import asyncio
-import math
 import time
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from busway_clients.senders.delivery import SdkSender, deliver, failed_delivery, is_lost, joined, seconds_left
+from busway_clients.concurrency.tasks import Lock, SideTask, answer_of, is_acquired_within
+from busway_clients.senders.delivery import SdkSender, failed_delivery, fits, ids_of, is_lost, joined, seconds_left
 from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.outcome import Delivery
-from busway_clients.steps import run_async
 
-# The SDK may exceed its timeout by this much.
-_GRACE_SECONDS = 1.5
+GRACE_SECONDS = 1.5
+"""The SDK may exceed its timeout by this much."""
 
 
 class SenderLink:
-    """An SDK sender that makes one send at a time."""
+    """
+    An SDK sender that makes one send at a time.
+
+    Over an open link the SDK obeys its timeout. Opening one has no limit without a timeout, as for a batch, in the
+    synchronous SDK not even with one: a peer that accepts the connection and never answers blocks it. So the caller of
+    a send that opens the link stops waiting, and sends fail immediately until the SDK returns.
+    """
 
     def __init__(self, name: str, sender: SdkSender) -> None:
         """Send to the namespace *name*."""
         self.sender = sender
         self.is_open = False
         self._name = name
-        self._lock = asyncio.Lock()
+        self._turn = Lock()
+        self._overdue: SideTask[Delivery] | None = None
 
     async def send(
         self, messages: Sequence[OutgoingMessage], until: float, failed: Exception | None = None
     ) -> Delivery:
-        """Send as a `Link` does."""
-        if not await acquire_within(self._lock, None if until == math.inf else max(0.0, until - time.monotonic())):
-            text = f"{self._name}: earlier sends did not end in time; this one was not started"
-            return failed_delivery(messages, OperationTimeoutError(message=text))
+        """
+        Send *messages* and return the result.
+
+        If a link was open and fails now, it is reopened once: the service closes idle links, which is not an outage.
+        A caller that has already tried the open link passes its error as *failed*. Units: until as in `deadline_of`.
+        """
+        if not await is_acquired_within(self._turn, seconds_until(until)):
+            return self._late(messages, "earlier sends did not end in time; this one was not started")
         try:
             was_open, self.is_open = self.is_open, self.is_open and failed is None
             delivery = await self._deliver(messages, until) if failed is None else failed_delivery(messages, failed)
@@ -41,38 +52,81 @@ class SenderLink:
                 return delivery
             return joined(delivery, await self._deliver(messages[len(delivery.accepted) :], until))
         finally:
-            self._lock.release()
+            self._turn.release()
 
     async def _deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
-        # Over an open link the SDK obeys its timeout. Opening a link has no limit without a timeout, as for a batch,
-        # and before version 7.15 not even with one.
         was_open, self.is_open = self.is_open, False
-        if was_open and len(messages) == 1:
-            # The fast path of nearly all sends: running steps would cost more than the send.
-            message_id, message = messages[0]
-            try:
-                await self.sender.send_messages(message, timeout=seconds_left(until))
-                delivery = Delivery((message_id,))
-            except Exception as error:  # noqa: BLE001 - the outcome reports every error
-                delivery = failed_delivery(messages, error)
+        if was_open:
+            delivery = await deliver(self.sender, messages, until, [])
         else:
-            bound = None if was_open or until == math.inf else until + _GRACE_SECONDS
-            delivery = await run_async(deliver(self.sender, messages, until), until=bound)
+            delivery = await self._open_and_deliver(messages, until)
         # The service may end the link after its answer: the next send finds that out, and opens another.
         self.is_open = delivery.error is None or not is_unavailable(delivery.error)
-        if isinstance(delivery.error, TimeoutError):
-            late = OperationTimeoutError(message=f"{self._name}: the SDK did not return in time")
-            late.__cause__ = delivery.error
-            return delivery._replace(error=late)
         return delivery
 
+    async def _open_and_deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
+        if self._overdue is not None and not self._overdue.is_done:
+            return self._late(messages, "an earlier call of the SDK has not returned; this send was not started")
+        accepted: list[str] = []
+        sending = SideTask(partial(deliver, self.sender, messages, until, accepted), f"send to {self._name}")
+        seconds = seconds_until(until)
+        try:
+            if await sending.wait(None if seconds is None else seconds + GRACE_SECONDS):
+                return sending.result()
+        except BaseException:
+            await sending.abandon()
+            raise
+        await sending.abandon()
+        self._overdue = sending
+        return self._late(messages, "the SDK did not return in time", len(accepted))
 
-async def acquire_within(turn: asyncio.Lock, timeout: float | None) -> bool:  # noqa: ASYNC109 - the result reports it
-    """Acquire a lock and return True, or False after *timeout* seconds."""
-    if timeout is None or not turn.locked():
-        return await turn.acquire()
+    def _late(self, messages: Sequence[OutgoingMessage], text: str, taken: int = 0) -> Delivery:
+        return failed_delivery(messages, OperationTimeoutError(message=f"{self._name}: {text}"), taken)
+
+
+async def deliver(
+    sender: SdkSender, messages: Sequence[OutgoingMessage], until: float, accepted: list[str]
+) -> Delivery:
+    """
+    Send *messages* in order and stop at the first error, so that the accepted messages are always the first ones.
+
+    Each batch is accepted as a whole or not at all; *accepted* gets its ids at once, for a caller that stops waiting.
+    Units: until as in `deadline_of`; it includes the SDK's retries.
+    """
+    ids = ids_of(messages)
     try:
-        async with asyncio.timeout(timeout):
-            return await turn.acquire()
-    except TimeoutError:
-        return False
+        for size, payload in await _batches(sender, messages):
+            await answer_of(sender.send_messages(payload, timeout=seconds_left(until)))
+            accepted += ids[len(accepted) : len(accepted) + size]
+    except Exception as error:  # noqa: BLE001 - the outcome reports every error
+        return failed_delivery(messages, error, len(accepted))
+    return Delivery(ids)
+
+
+async def _batches(sender: SdkSender, messages: Sequence[OutgoingMessage]) -> Sequence[tuple[int, Any]]:
+    """Return what to pass to the SDK, with the number of messages in each; one too large for a batch is sent alone."""
+    if len(messages) == 1:
+        return [(1, messages[0].message)]
+    batches: list[tuple[int, Any]] = []
+    batch = None
+    for _, message in messages:
+        if batch is None:
+            batch = await answer_of(sender.create_message_batch())
+        if fits(batch, message):
+            continue
+        if len(batch):
+            batches.append((len(batch), batch))
+            batch = await answer_of(sender.create_message_batch())
+            if fits(batch, message):
+                continue
+        # An entity for large messages may accept alone what does not fit into a batch; if not, it reports the error.
+        batches.append((1, message))
+        batch = None
+    if batch is not None and len(batch):
+        batches.append((len(batch), batch))
+    return batches
+
+
+def seconds_until(until: float) -> float | None:
+    """Return the seconds until a deadline, at least 0; None if it is infinite."""
+    return None if until == float("inf") else max(0.0, until - time.monotonic())

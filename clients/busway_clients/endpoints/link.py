@@ -1,17 +1,20 @@
 """The link of a following client, and the messages that the application received on it."""
 
+import logging
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.watching import LOGGER
 from busway_clients.senders.error_kinds import describe
+
+LOGGER = logging.getLogger("busway_clients.endpoints")
 
 Sendable = (
     ServiceBusMessage
@@ -49,12 +52,13 @@ def with_ids(message: Sendable) -> Sendable:
 
 
 class HandedOut:
-    """The messages of one link that the application has received."""
+    """The messages of one link that the application has received; safe to use from several threads."""
 
     def __init__(self) -> None:
         """Start without messages."""
         self._messages: dict[int, ServiceBusReceivedMessage] = {}
         self._settling_failed: set[int] = set()
+        self._lock = threading.Lock()
 
     def __contains__(self, message: ServiceBusReceivedMessage) -> bool:
         return self._messages.get(id(message)) is message
@@ -62,16 +66,19 @@ class HandedOut:
     def add(self, messages: Iterable[ServiceBusReceivedMessage]) -> None:
         """Add the messages that must be settled, and forget earlier ones whose lock has expired."""
         now = datetime.now(UTC)
-        lost = [key for key, each in self._messages.items() if each.locked_until_utc and each.locked_until_utc < now]
-        for key in lost:
-            del self._messages[key]
-            self._settling_failed.discard(key)
-        self._messages |= {id(message): message for message in messages if message.lock_token is not None}
+        with self._lock:
+            held = self._messages.items()
+            lost = [key for key, message in held if message.locked_until_utc and message.locked_until_utc < now]
+            for key in lost:
+                del self._messages[key]
+                self._settling_failed.discard(key)
+            self._messages |= {id(message): message for message in messages if message.lock_token is not None}
 
     def note_settled(self, message: ServiceBusReceivedMessage) -> None:
         """Forget a message that is settled."""
-        self._messages.pop(id(message), None)
-        self._settling_failed.discard(id(message))
+        with self._lock:
+            self._messages.pop(id(message), None)
+            self._settling_failed.discard(id(message))
 
     def note_failure(self, message: ServiceBusReceivedMessage) -> None:
         """Stop waiting for a message that could not be settled; the application may still try again."""
@@ -80,7 +87,8 @@ class HandedOut:
     def unsettled(self, session_until: datetime | None) -> int:
         """Return how many messages are unsettled and still locked; *session_until* is when their session lock ends."""
         now = datetime.now(UTC)
-        until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
+        with self._lock:
+            until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
         return sum(key not in self._settling_failed and (end is None or end > now) for key, end in until.items())
 
 
@@ -110,14 +118,8 @@ class Link:
         return self.handed_out.unsettled(None if session is None else session.locked_until_utc)
 
 
-class Watched(Protocol):
-    """A watch of either kind."""
-
-    def endpoints(self) -> Any:  # noqa: ANN401 - endpoints, or an awaitable of them
-        """Return the endpoints to try in turn."""
-
-    def consult(self) -> Any:  # noqa: ANN401 - endpoints, or an awaitable of them
-        """Read the source now."""
+class StillOpening(Exception):
+    """A link is not open yet, and its timeout has not passed."""
 
 
 class OpeningFailures:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
+from busway_clients.aio.shared_roles import REFRESH, SharedRoles
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
 from busway_clients.relay.clock import Clock, SystemClock, ended, is_done_within
 from busway_clients.relay.connection import RelayConnection
@@ -14,9 +15,7 @@ from busway_clients.relay.endpoint import RelayEndpoint
 from busway_clients.relay.frames import Frames
 from busway_clients.relay.listener import MAX_MESSAGE_BYTES
 from busway_clients.relay.opening import Answered, Opening, refusal
-from busway_clients.senders.roles import RoleStore
-from busway_clients.senders.shared_roles import REFRESH, RoleState, SharedRoles
-from busway_clients.steps import run_async
+from busway_clients.senders.roles import RoleState, RoleStore
 
 Result = TypeVar("Result")
 _GOING_AWAY = 1001
@@ -119,12 +118,12 @@ class RelayClient:
     async def activate(self, name: str) -> None:
         """Make *name* the active endpoint, for example after an outage; raises WrongUse if it is unknown."""
         async with self._turn:
-            await run_async(self._agreement.make_active(name))
+            await self._agreement.make_active(name)
 
     async def look(self) -> RoleState:
         """Read the shared roles now and return them."""
         async with self._turn:
-            await run_async(self._agreement.look())
+            await self._agreement.look()
             return self._agreement.state
 
     async def close(self) -> None:
@@ -146,7 +145,7 @@ class RelayClient:
 
     async def _first(self, wanted: _Request, use: Callable[[RelayConnection], Awaitable[Result]]) -> Result:
         async with self._turn:
-            await run_async(self._agreement.refresh())
+            await self._agreement.refresh()
         roles = self._agreement.roles
         errors: dict[str, RelayError] = {}
         for name in roles.order:
@@ -170,7 +169,7 @@ class RelayClient:
 
     async def _swap(self, name: str) -> None:
         async with self._turn:
-            await run_async(self._agreement.activate(name))
+            await self._agreement.activate(name)
 
     async def _connection(self, name: str, wanted: _Request) -> RelayConnection:
         endpoint = self._endpoints[name]

@@ -1,8 +1,8 @@
-"""The steps that send messages to one namespace, in batches as large as its link allows."""
+"""The result of sending messages to one namespace, and the time that is left for it."""
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from azure.servicebus import ServiceBusMessageBatch
@@ -12,7 +12,6 @@ from busway_clients.errors import ClientsError, Unencodable, WrongUse
 from busway_clients.senders.error_kinds import PROTOCOL_ERRORS, is_unavailable
 from busway_clients.senders.messages import OutgoingMessage, SdkMessage, copy_of
 from busway_clients.senders.outcome import Delivery
-from busway_clients.steps import Call, Steps
 
 TIMEOUT = 60.0
 # The largest message of any tier of Service Bus; the entity may have a lower limit and reports it itself.
@@ -28,42 +27,6 @@ class SdkSender(Protocol):
 
     def send_messages(self, message: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - the SDK's type
         """Send, or return an awaitable that does."""
-
-
-class Link(Protocol):
-    """The SDK's sender of one namespace, and whether it was still open after its last send."""
-
-    sender: SdkSender
-    is_open: bool
-
-    def send(
-        self, messages: Sequence[OutgoingMessage], until: float, failed: Exception | None = None
-    ) -> Delivery | Awaitable[Delivery]:
-        """
-        Send *messages* and return the result, or an awaitable of it.
-
-        If a link was open and fails now, it is reopened once: the service closes idle links, which is not an outage.
-        A caller that has already tried the open link passes its error as *failed*. Units: until as in `deadline_of`.
-        """
-
-
-def deliver(sender: SdkSender, messages: Sequence[OutgoingMessage], until: float) -> Steps[Delivery]:
-    """
-    Send *messages* in order and stop at the first error, so that the accepted messages are always the first ones.
-
-    Each batch is accepted as a whole or not at all. Units: until as in `deadline_of`; it includes the SDK's retries.
-    """
-    taken = 0
-    try:
-        if len(messages) == 1:
-            yield _send_call(sender, messages[0].message, seconds_left(until))
-            return Delivery((messages[0].message_id,))
-        for size, payload in (yield from _batches(sender, messages)):
-            yield _send_call(sender, payload, seconds_left(until))
-            taken += size
-    except Exception as error:  # noqa: BLE001 - the outcome reports every error
-        return failed_delivery(messages, error, taken)
-    return Delivery(ids_of(messages))
 
 
 def failed_delivery(messages: Sequence[OutgoingMessage], error: Exception, taken: int = 0) -> Delivery:
@@ -150,29 +113,8 @@ def _unencodable(error: Exception) -> Unencodable:
     )
 
 
-def _batches(sender: SdkSender, messages: Sequence[OutgoingMessage]) -> Steps[list[tuple[int, Any]]]:
-    """Return what to pass to the SDK, with the number of messages in each; one too large for a batch is sent alone."""
-    batches: list[tuple[int, Any]] = []
-    batch = None
-    for _, message in messages:
-        if batch is None:
-            batch = yield Call(sender.create_message_batch)
-        if _fits(batch, message):
-            continue
-        if len(batch):
-            batches.append((len(batch), batch))
-            batch = yield Call(sender.create_message_batch)
-            if _fits(batch, message):
-                continue
-        # An entity for large messages may accept alone what does not fit into a batch; if not, it reports the error.
-        batches.append((1, message))
-        batch = None
-    if batch is not None and len(batch):
-        batches.append((len(batch), batch))
-    return batches
-
-
-def _fits(batch: Any, message: SdkMessage) -> bool:  # noqa: ANN401 - the SDK's batch
+def fits(batch: Any, message: SdkMessage) -> bool:  # noqa: ANN401 - the SDK's batch
+    """Add *message* to *batch* and return True, or False if it has no room; raises Unencodable."""
     try:
         batch.add_message(message)
     except MessageSizeExceededError:
@@ -180,8 +122,3 @@ def _fits(batch: Any, message: SdkMessage) -> bool:  # noqa: ANN401 - the SDK's 
     except Exception as error:
         raise _unencodable(error) from error
     return True
-
-
-def _send_call(sender: SdkSender, payload: Any, timeout: float | None) -> Call:  # noqa: ANN401 - a message or a batch
-    send: Callable[..., Any] = sender.send_messages
-    return Call(lambda: send(payload, timeout=timeout))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from busway_clients.errors import SendFailed, WrongUse
-from busway_clients.senders.error_kinds import describe
+from busway_clients.senders.error_kinds import ErrorKind, classify, describe
 from busway_clients.senders.outcome import Outcome
 
 
@@ -21,3 +21,14 @@ def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendF
     errors = [*outcome.errors.values()]
     failed.__cause__ = errors[0] if len(errors) == 1 else ExceptionGroup("the errors of the namespaces", errors)
     return failed
+
+
+def is_outage(failed: SendFailed) -> bool:
+    """Return whether a send failed because namespaces are unavailable, and not because of a message."""
+    kinds = {classify(error) for error in failed.errors.values()}
+    return ErrorKind.UNAVAILABLE in kinds and ErrorKind.AT_FAULT not in kinds
+
+
+def is_at_fault(failed: SendFailed) -> bool:
+    """Return whether a send failed because of a message, so that a retry cannot succeed."""
+    return any(classify(error) is ErrorKind.AT_FAULT for error in failed.errors.values())

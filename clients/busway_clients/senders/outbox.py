@@ -15,7 +15,7 @@ from typing import NamedTuple
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from busway_clients.database import Database, Kind
-from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, Unencodable, WrongUse
+from busway_clients.errors import OutboxFull, OutboxInUse, SendFailed, StoreUnavailable, Unencodable, WrongUse
 from busway_clients.senders.delivery import encode
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.serialization import freeze, parts, thaw
@@ -62,6 +62,30 @@ class Held(NamedTuple):
     lane: str | None
     accepted_at: datetime
     fault: str
+
+
+class Accepted(NamedTuple):
+    """
+    The result of one send.
+
+    Shape:  sent and kept are message ids: a namespace has accepted the first, the outbox keeps the others.
+    """
+
+    sent: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+class Drained(NamedTuple):
+    """
+    The result of one drain of the outbox.
+
+    Shape:  sent, held and left count messages; error is why the drain stopped before the outbox was empty, else None.
+    """
+
+    sent: int
+    held: int
+    left: int
+    error: SendFailed | None
 
 
 class Outbox:

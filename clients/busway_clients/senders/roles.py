@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from busway_clients.database import Database, Kind
+from busway_clients.errors import ClientsError
 
 
 class Roles(NamedTuple):
@@ -25,6 +26,19 @@ class Roles(NamedTuple):
     def backups(self) -> tuple[str, ...]:
         """Return the other namespaces, in the order in which they are tried."""
         return self.order[1:]
+
+
+class RoleState(NamedTuple):
+    """
+    The roles that a sender or client uses.
+
+    Shape:  is_agreed is false while the role store is unavailable; error has the reason.
+    """
+
+    active: str
+    backups: tuple[str, ...]
+    is_agreed: bool = True
+    error: ClientsError | None = None
 
 
 class RoleStore(Protocol):

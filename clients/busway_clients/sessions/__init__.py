@@ -4,9 +4,11 @@ Messages and sessions processed once across regions, and the marks from which a 
 `TableStore` is in `busway_clients.sessions.tables` (and `.aio.tables`), as it needs `busway-clients[tables]`.
 """
 
-from busway_clients.sessions.bookmarks import Bookmarks
-from busway_clients.sessions.consumer import JournaledConsumer
-from busway_clients.sessions.effects import Delivery
+from busway_clients._sync.sessions.bookmarks import Bookmarks
+from busway_clients._sync.sessions.consumer import JournaledConsumer
+from busway_clients._sync.sessions.journal import Journal
+from busway_clients._sync.sessions.sqlite import SqliteStore
+from busway_clients.sessions.delivery import Delivery
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import (
     Conflict,
@@ -18,13 +20,11 @@ from busway_clients.sessions.errors import (
     LeaseLost,
     Unprocessable,
 )
-from busway_clients.sessions.journal import Journal
 from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.marks import Mark, joined
 from busway_clients.sessions.seen import Seen, seen_event, seen_message
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.source import Source
-from busway_clients.sessions.sqlite import SqliteStore
 from busway_clients.sessions.translation import Place, Translation
 
 __all__ = [

@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from busway_clients.sessions.effects import Fault, LockLost
+from busway_clients.sessions.delivery import Fault, LockLost
 from busway_clients.sessions.errors import (
     JournalError,
     JournalMalformed,

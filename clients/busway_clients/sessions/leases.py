@@ -110,6 +110,34 @@ class Lease:
         return json.dumps(said, separators=(",", ":"))
 
 
+@dataclass
+class HeldLease:
+    """
+    A lease of this worker; the work and the renewal write through it, one write at a time.
+
+    *renewed* is the local monotonic time just before the last write that succeeded was sent.
+    """
+
+    partition: str
+    lease: Lease
+    version: str | None
+    renewed: float = 0.0
+    is_stale: bool = False
+    is_lost: bool = False
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether no other worker can have taken over yet."""
+        return self.lease.is_held and not self.is_lost and now < self.renewed + self.lease.seconds
+
+    def must_renew(self, now: float, seconds: float) -> bool:
+        """Whether the last write is so old that the lease should be renewed."""
+        return self.lease.is_held and now >= self.renewed + seconds
+
+    def note_write(self, lease: Lease, version: str, started: float) -> None:
+        """Note a write that succeeded."""
+        self.lease, self.version, self.renewed = lease, version, started
+
+
 @dataclass(frozen=True)
 class Record:
     """The journal's data about a session: its lease, its open entries, and the requested entries."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any
 
 from busway_clients.sessions import order
@@ -15,6 +16,15 @@ from busway_clients.sessions.worker_cache import Try, WorkerCache
 
 _MOST_PASSED = 8
 """They share a transaction of 100 rows with the current messages; the rest is written by the next transaction."""
+
+
+class Ending(Enum):
+    """Why the work ended; after all except EMPTY, messages may be left."""
+
+    EMPTY = "empty"
+    BUSY = "busy"
+    LOCK_LOST = "lock lost"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True)

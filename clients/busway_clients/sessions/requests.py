@@ -1,44 +1,32 @@
-"""Translates effects on the store to rows, for the synchronous and the asynchronous consumer."""
+"""Translates what a consumer or an operator asks of the journal to rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from busway_clients.sessions import order
-from busway_clients.sessions.effects import Commit, Read, Register
 from busway_clients.sessions.entries import Entry, State, entry_key, message_partition, session_partition
-from busway_clients.sessions.errors import Conflict, JournalRefused
-from busway_clients.sessions.leases import LEASE_KEY, MAX_FINAL, Lease, Record, record_of
+from busway_clients.sessions.errors import JournalRefused
+from busway_clients.sessions.leases import LEASE_KEY, HeldLease, Lease, Record, record_of
 from busway_clients.sessions.rows import Row, Write
 from busway_clients.sessions.settings import Settings
 
 
-def keys_of(read: Read) -> list[str]:
+def keys_of(message_ids: Sequence[str]) -> list[str]:
     """Return the keys to read."""
-    return [LEASE_KEY, *map(entry_key, read.message_ids)]
+    return [LEASE_KEY, *map(entry_key, message_ids)]
 
 
-def next_lease(commit: Commit, max_final: int = MAX_FINAL) -> tuple[Lease, list[Entry]]:
-    """Return the lease that *commit* writes, and the entries that get rows; raises Conflict for a stale lease."""
-    if commit.held_lease.is_stale and not commit.is_renewal:
-        raise Conflict(f"{commit.held_lease.partition}: messages were registered since it was read")
-    return (
-        commit.held_lease.lease.next_beat(**commit.changes)
-        .noting(commit.entries)
-        .split(max_final, keeps_none=commit.empties)
-    )
-
-
-def commit_writes(commit: Commit, lease: Lease, entries: Sequence[Entry]) -> list[Write]:
-    """Return the rows of *commit*, the lease first, which must still have its version."""
+def commit_writes(held: HeldLease, lease: Lease, entries: Sequence[Entry]) -> list[Write]:
+    """Return the rows of *lease* and *entries*, the lease first, which must still have its version."""
     rows = [Write(entry.key, entry.properties()) for entry in entries]
-    return [Write(LEASE_KEY, lease.properties(), commit.held_lease.version), *rows]
+    return [Write(LEASE_KEY, lease.properties(), held.version), *rows]
 
 
-def register_writes(register: Register) -> list[Write]:
-    """Return the rows of *register*, whose entries must be new."""
-    entries = [Write(entry.key, entry.properties(), None) for entry in register.entries]
-    return [Write(LEASE_KEY, register.lease.properties(), register.version), *entries]
+def register_writes(lease: Lease, version: str | None, entries: Sequence[Entry]) -> list[Write]:
+    """Return the rows that count *entries*, which must be new, in another worker's *lease*."""
+    rows = [Write(entry.key, entry.properties(), None) for entry in entries]
+    return [Write(LEASE_KEY, lease.properties(), version), *rows]
 
 
 def partition_of(settings: Settings, session_id: str | None, message_id: str) -> str:

@@ -43,10 +43,10 @@ class RowStore(Protocol):
     def open(self) -> None:
         """Create the table if it does not exist."""
 
-    def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """Return the existing rows of *keys*, and all rows whose property Open is 1."""
 
-    def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
 
     def forget(self, before: datetime) -> int:
@@ -66,10 +66,10 @@ class AsyncRowStore(Protocol):
     async def open(self) -> None:
         """As RowStore.open."""
 
-    async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """As RowStore.read."""
 
-    async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+    async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """As RowStore.write."""
 
     async def forget(self, before: datetime) -> int:

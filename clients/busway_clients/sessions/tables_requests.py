@@ -1,9 +1,11 @@
 """What the table stores, synchronous or not, ask of azure-data-tables, and what its answers mean."""
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+from urllib.request import getproxies
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -26,7 +28,7 @@ with extra("tables"):
 # A filter may hold 15 comparisons: partition, Open and these.
 KEYS_PER_QUERY = 13
 KEYS = ["PartitionKey", "RowKey"]
-OPTIONS: dict[str, Any] = {
+_OPTIONS: dict[str, Any] = {
     "retry_total": 3,
     "retry_backoff_factor": 0.2,
     "retry_backoff_max": 2,
@@ -34,6 +36,15 @@ OPTIONS: dict[str, Any] = {
     "read_timeout": 10,
 }
 """Short, as the consumer above goes on trying and must notice when its lease runs out."""
+
+
+def options(client: type) -> dict[str, Any]:
+    """Return the options of a table client of this class."""
+    if not inspect.iscoroutinefunction(getattr(client, "create_table", None)):
+        return _OPTIONS
+    # aiohttp would look for proxies and .netrc in two threads at each request, which costs more than the request.
+    return {**_OPTIONS, "use_env_settings": bool(getproxies())}
+
 
 _CONFLICTS = (409, 412)
 _THROTTLED = (408, 429)

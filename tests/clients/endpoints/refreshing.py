@@ -2,8 +2,8 @@
 
 import threading
 
+from busway_clients import EndpointWatch
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.watch import EndpointWatch
 
 
 def endpoints_after_refresh(watch: EndpointWatch) -> tuple[Endpoint, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 import dns.rcode
 import pytest
 
+from busway_clients import EndpointWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
-from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.name_server import NameServer
 from tests.clients.endpoints.refreshing import endpoints_after_refresh
 

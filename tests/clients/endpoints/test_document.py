@@ -175,8 +175,7 @@ def test_a_key_of_another_kind_is_reported() -> None:
 def test_extra_packages_are_imported_only_when_needed() -> None:
     code = """
 import sys
-import busway_clients.aio.endpoints.receiver, busway_clients.aio.endpoints.sender, busway_clients.endpoints.file
-import busway_clients.endpoints.receiver, busway_clients.endpoints.sender, busway_clients.endpoints.url
+import busway_clients.aio, busway_clients.aio.sessions, busway_clients.sessions
 print([name for name in ("dns", "cryptography", "azure.data") if name in sys.modules])
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "clients")}

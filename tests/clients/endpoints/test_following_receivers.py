@@ -12,12 +12,10 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from busway_broker.thread import RunningBroker
+from busway_clients import EndpointWatch, FollowingReceiver, FollowingSender
 from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.receiver import FollowingReceiver
-from busway_clients.endpoints.sender import FollowingSender
-from busway_clients.endpoints.watch import EndpointWatch
+from busway_broker.thread import RunningBroker
 from tests.clients.endpoints.following import DOMAIN, FreshWatch, Register, endpoint, held, put
 from tests.clients.endpoints.name_server import NameServer
 

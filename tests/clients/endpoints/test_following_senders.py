@@ -15,12 +15,11 @@ from azure.servicebus.exceptions import (
     ServiceBusQuotaExceededError,
 )
 
-from busway_broker.faults import Effect, Fault, Operation
-from busway_broker.thread import RunningBroker
+from busway_clients import EndpointWatch, FollowingSender
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint
-from busway_clients.endpoints.sender import FollowingSender
-from busway_clients.endpoints.watch import EndpointWatch
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, endpoint, held, ids
 
 pytest_plugins = "broker.tests.broker_of_a_module"

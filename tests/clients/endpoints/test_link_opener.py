@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from busway_clients._sync.endpoints.link_opener import LinkOpener
 from busway_clients.aio.endpoints.link_opener import LinkOpener as AsyncLinkOpener
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link_opener import LinkOpener, StillOpening
+from busway_clients.endpoints.link import StillOpening
 
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 

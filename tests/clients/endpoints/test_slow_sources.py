@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from busway_clients import EndpointWatch
 from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.dns import DnsSource
@@ -19,7 +20,6 @@ from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolv
 from busway_clients.endpoints.file import FileSource
 from busway_clients.endpoints.limited_call import LimitedCall
 from busway_clients.endpoints.url import UrlSource
-from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.documents import WEST, document
 from tests.clients.endpoints.name_server import NameServer
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from busway_clients import EndpointWatch
 from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, Offer
-from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.refreshing import endpoints_after_refresh
 
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")

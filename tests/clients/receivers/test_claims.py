@@ -74,12 +74,12 @@ def test_copy_that_waits_too_long_is_abandoned_and_redelivered(
     receiver = application.classes.DeduplicatingReceiver(
         application.receivers(entity), store, patience=timedelta(seconds=0.1)
     )
-    [received] = application.call(receiver._receiving.receivers["west"].receive_messages(1, 10))
+    [received] = application.call(receiver._receivers["west"].receive_messages(1, 10))
     work = effects if application.kind == "sync" else effects.awaited
     assert application.call(receiver.handle("west", received, work)) is Handled.BUSY
     assert pair.ids("west", entity) == [message.message_id]
     store.record(claim, time.time())
-    [received] = application.call(receiver._receiving.receivers["west"].receive_messages(1, 10))
+    [received] = application.call(receiver._receivers["west"].receive_messages(1, 10))
     assert application.call(receiver.handle("west", received, work)) is Handled.DUPLICATE
     assert effects.seen == {}
 

@@ -18,7 +18,7 @@ from busway_clients import (
     MemoryStore,
     WrongUse,
 )
-from busway_clients.receivers.deduplication import PATIENCE
+from busway_clients.receivers.handled import PATIENCE
 from tests.clients.applications import Application
 from tests.clients.conftest import Pair
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until

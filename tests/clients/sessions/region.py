@@ -2,34 +2,21 @@
 applied."""
 
 import contextlib
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
-from busway_clients.sessions import SqliteStore
-from busway_clients.sessions.effects import (
-    Commit,
-    Complete,
-    DeadLetter,
-    Delivery,
-    Effect,
-    LockLost,
-    Log,
-    Read,
-    Receive,
-    Register,
-    Run,
-    Wait,
-)
+from busway_clients.aio.sessions.lane import Lane
+from busway_clients.aio.sessions.session_work import SessionWork
+from busway_clients.sessions import Delivery, Journal, SqliteStore
+from busway_clients.sessions.delivery import LockLost
 from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.errors import JournalError
-from busway_clients.sessions.journal import Journal, Journaling
 from busway_clients.sessions.leases import MAX_FINAL
-from busway_clients.sessions.plan import Worker
+from busway_clients.sessions.plan import Ending, Worker
 from busway_clients.sessions.received import Arrival
-from busway_clients.sessions.session_work import EffectSteps, Ending, SessionWork
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.worker_cache import WorkerCache
-from busway_clients.steps import run
 
 SESSION = "shipment"
 PARTITION = session_partition(SESSION)
@@ -79,16 +66,14 @@ class World:
     settings: Settings = SETTINGS
     seconds: float = 0.0
     applied: list[tuple[str, int, bool]] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
     store: Any = None
     max_final: int = MAX_FINAL
 
     def __post_init__(self) -> None:
         if self.store is None:
             self.store = new_store()
-        self.journal = Journal(self.store, self.settings)
+        self.journal = Journal(self.store, self.settings, max_final=self.max_final)
         self.journal.open()
-        self.journaling = Journaling(self.store, self.settings, max_final=self.max_final)
 
     @property
     def names(self) -> list[str]:
@@ -97,6 +82,30 @@ class World:
     def states(self) -> dict[str, str]:
         names = [f"m{n}" for n in range(10)]
         return {name: entry.state.value for name, entry in self.journal.record(SESSION, names).entries.items()}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a worker on its lane, which waits until a test performs it."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def __await__(self) -> Generator["Step", Any, Any]:
+        return (yield self)
+
+    @property
+    def delivery(self) -> Delivery:
+        [delivery] = self.arguments
+        return delivery  # type: ignore[no-any-return]
+
+
+class SteppedLane:
+    """A lane whose calls are steps."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **options: Step(name, arguments, options)
 
 
 class Player:
@@ -133,8 +142,9 @@ class Player:
             monotonic=lambda: world.seconds * self.rate + offset,
             wall=lambda: 1_000_000 + world.seconds + offset,
         )
-        self.work = SessionWork(PARTITION, self.worker)
-        self.steps = self.work.steps()
+        self.lane = cast("Lane", SteppedLane())
+        self.work = SessionWork(PARTITION, self.worker, self.lane)
+        self.steps = self.work.run()
         self.ending: Ending | None = None
         self.effect: Any = None
 
@@ -145,25 +155,25 @@ class Player:
         assert self.ending is not None
         return self.ending
 
-    def perform_all(self, steps: EffectSteps) -> None:
-        """Perform effects of other steps, such as a renewal, to their end."""
+    def perform_all(self, steps: Coroutine[Any, Any, Any]) -> None:
+        """Perform other steps, such as those of a renewal, to their end."""
         with contextlib.suppress(StopIteration):
-            effect = next(steps)
+            step = steps.send(None)
             while True:
                 try:
-                    answer = self.perform(effect)
+                    answer = self.perform(step)
                 except JournalError as error:
-                    effect = steps.throw(error)
+                    step = steps.throw(error)
                 else:
-                    effect = steps.send(answer)
+                    step = steps.send(answer)
 
     def step(self, perform: Any = None) -> bool:
-        """Do the next effect; whether there was one."""
+        """Do the next step; whether there was one."""
         if self.ending is not None:
             return False
         try:
             if self.effect is None:
-                self.effect = next(self.steps)
+                self.effect = self.steps.send(None)
             try:
                 answer = (perform or self.perform)(self.effect)
             except (JournalError, LockLost) as error:
@@ -174,36 +184,36 @@ class Player:
             self.ending = ended.value
         return True
 
-    def step_until(self, kind: type[Effect]) -> Any:
-        """Step up to, and not over, an effect of a kind."""
+    def step_until(self, name: str) -> Any:
+        """Step up to, and not over, a step of this name."""
         if self.effect is None:
-            self.effect = next(self.steps)
-        while not isinstance(self.effect, kind):
+            self.effect = self.steps.send(None)
+        while self.effect.name != name:
             assert self.step()
         return self.effect
 
-    def perform(self, effect: Any) -> Any:
-        journaling = self.world.journaling
-        match effect:
-            case Commit():
-                run(journaling.commit(effect, self.worker.monotonic))
-            case Read():
-                return run(journaling.read(effect))
-            case Register():
-                run(journaling.register(effect))
-            case Receive(count):
+    def perform(self, step: Step) -> Any:
+        journal = self.world.journal
+        match step.name, step.arguments:
+            case "commit", arguments:
+                journal.commit(*arguments, **step.options, monotonic=self.worker.monotonic)
+            case "read", arguments:
+                return journal.read(*arguments)
+            case "register", arguments:
+                journal.register(*arguments)
+            case "receive", (count,):
                 return self.queue.take(count)
-            case Run(delivery):
+            case "run", (delivery,):
                 return self.run(delivery)
-            case Complete(one):
+            case "complete", (one,):
                 self.queue.settle(one)
-            case DeadLetter(one, reason, _):
+            case "dead_letter", (one, reason, _):
                 self.queue.settle(one)
                 self.queue.dead[one.message_id] = reason
-            case Wait(seconds):
+            case "wait", (seconds,):
                 self.world.seconds += seconds
-            case Log(text):
-                self.world.log.append(text)
+            case _:
+                raise AssertionError(step)
         return None
 
     def run(self, delivery: Delivery) -> Any:

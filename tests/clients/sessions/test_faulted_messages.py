@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Run
+from busway_clients.sessions.delivery import Fault, LockLost
 from busway_clients.sessions.entries import State, message_partition
 from busway_clients.sessions.errors import JournalUnavailable, LeaseLost
 from busway_clients.sessions.failures import fault_of
+from busway_clients.sessions.plan import Ending
 from busway_clients.sessions.rows import Write
-from busway_clients.sessions.session_work import Ending
 from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import (
@@ -116,7 +116,7 @@ def test_message_that_crashes_every_worker_is_faulted_alone(record_every: int) -
     west, _ = both(4)
     for _ in range(3):
         doomed = Player(world, "west", west)
-        while doomed.step_until(Run).delivery.message_id != "m2":
+        while doomed.step_until("run").delivery.message_id != "m2":
             doomed.step()
     Player(world, "west", west).play()
     assert west.dead == {"m2": "WorkersLost"}
@@ -153,7 +153,7 @@ def test_nothing_is_processed_or_settled_while_the_store_is_unavailable() -> Non
     west, _ = both(3)
     cache = WorkerCache()
     player = Player(world, "west", west, cache=cache)
-    player.step_until(Run)
+    player.step_until("run")
     player.step()
     store.is_away = True
     with pytest.raises(JournalUnavailable):
@@ -175,7 +175,7 @@ def test_lost_answer_of_any_write_changes_nothing() -> None:
         west, _ = both(3)
         player = Player(world, "west", west)
         for number in range(200):
-            store.is_deaf = number == deaf and isinstance(player.effect, Commit)
+            store.is_deaf = number == deaf and player.effect is not None and player.effect.name == "commit"
             if not player.step():
                 break
         assert player.ending is Ending.EMPTY
@@ -223,7 +223,7 @@ def test_lost_answer_at_the_start_of_an_outage_uses_up_no_attempt() -> None:
         player = Player(world, "west", west, cache=cache)
         try:
             for number in range(2000):
-                store.is_deaf = number == deaf and isinstance(player.effect, Commit)
+                store.is_deaf = number == deaf and player.effect is not None and player.effect.name == "commit"
                 is_last = store.is_deaf
                 if not player.step():
                     break
@@ -239,7 +239,7 @@ def test_recorded_message_with_a_lost_lock_is_completed_when_redelivered() -> No
     world = World()
     west, _ = both(2)
     player = Player(world, "west", west)
-    player.step_until(Complete)
+    player.step_until("complete")
 
     def lost(_: Any) -> None:
         raise LockLost("SessionLockLostError")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from busway_clients.sessions.effects import Complete, Fault, Register, Run
+from busway_clients.aio.sessions.session_work import renew
+from busway_clients.sessions.delivery import Fault
 from busway_clients.sessions.errors import JournalRefused
-from busway_clients.sessions.heartbeat import renew
-from busway_clients.sessions.session_work import Ending
+from busway_clients.sessions.plan import Ending
 from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.played_messages import NAMES
 from tests.clients.sessions.region import (
@@ -22,17 +22,19 @@ from tests.clients.sessions.region import (
 )
 
 
-def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has() -> None:
+def test_later_message_waits_for_one_that_only_the_other_region_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     west, east = both(3)
     del east.messages[0]  # the copy of m1 was lost
     doomed = Player(world, "west", west)
-    doomed.step_until(Run)
+    doomed.step_until("run")
     impatient = Player(world, "east", east)
     assert impatient.play() is Ending.BUSY
     assert world.applied == []
     assert [one.message_id for one in east.messages] == ["m2", "m3"]
-    assert any("waits for message m1" in line for line in world.log)
+    assert any("waits for message m1" in line for line in caplog.messages)
     Player(world, "west", west).play()
     Player(world, "east", east).play()
     assert world.names == ["m1", "m2", "m3"]
@@ -43,7 +45,7 @@ def test_session_continues_after_the_wait_for_an_earlier_message() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(3)
     del east.messages[0]
-    Player(world, "west", west).step_until(Run)
+    Player(world, "west", west).step_until("run")
     assert Player(world, "east", east).play() is Ending.EMPTY
     assert world.names == ["m2", "m3"]
     assert world.seconds >= 130
@@ -55,7 +57,7 @@ def test_session_continues_after_the_wait_for_an_earlier_message() -> None:
 def test_missing_message_is_waited_for_once() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(6)
-    Player(world, "west", west).step_until(Run)
+    Player(world, "west", west).step_until("run")
     del east.messages[0]  # m1 has expired there
     first, later = Queue(east.messages[:2]), Queue(east.messages[2:])
     Player(world, "east", first).play()
@@ -68,15 +70,15 @@ def test_missing_message_is_waited_for_once() -> None:
     assert world.applied[-1] == ("m1", 2, True)
 
 
-@pytest.mark.parametrize("dies_at", [Run, Complete], ids=["working", "pending"])
+@pytest.mark.parametrize("dies_at", ["run", "complete"], ids=["working", "pending"])
 def test_operator_gives_up_a_missing_message(dies_at: Any) -> None:
     world = World()
     west, east = both(3)
-    if dies_at is Run:
-        Player(world, "west", west).step_until(Run)
+    if dies_at == "run":
+        Player(world, "west", west).step_until("run")
     else:
         stopped = Player(world, "west", west, fails=lambda _: Fault("ValueError", "it failed", is_final=False))
-        stopped.step_until(Run)
+        stopped.step_until("run")
         stopped.worker = replace(stopped.worker, is_stopping=lambda: True)
         stopped.work.worker = stopped.worker
         stopped.play()
@@ -101,9 +103,9 @@ def test_operator_gives_up_a_missing_message(dies_at: Any) -> None:
 
 def test_numbers_are_given_up_in_their_order() -> None:
     world = World(with_settings(number="n"))
-    Player(world, "west", Queue([arrival("m1", 1, "west", number=1)])).step_until(Run)
+    Player(world, "west", Queue([arrival("m1", 1, "west", number=1)])).step_until("run")
     gone = [arrival(f"m{n}", n, "west", number=n) for n in (1, 2, 3)]
-    Player(world, "west", Queue(gone)).step_until(Run)
+    Player(world, "west", Queue(gone)).step_until("run")
     left = Queue([arrival("m4", 4, "west", number=4)])
     cache = WorkerCache()
     assert Player(world, "west", left, cache=cache).play() is Ending.BUSY
@@ -119,7 +121,7 @@ def test_live_owner_notices_a_given_up_message() -> None:
     world = World()
     west, _ = both(2)
     owner = Player(world, "west", west)
-    owner.step_until(Run)
+    owner.step_until("run")
     world.journal.give_up(SESSION, "m1")
     owner.play()
     # The application had it already, and what it did stands.
@@ -141,14 +143,14 @@ def test_earlier_message_registered_elsewhere_is_waited_for(is_renewing: bool) -
     world = World()
     queue = Queue([arrival("m3", 3, "east", origin="west"), arrival("m4", 4, "east", origin="west")])
     east = Player(world, "east", queue)
-    east.step_until(Run)
+    east.step_until("run")
     late = Player(world, "west", Queue([arrival("m1", 1, "west"), arrival("m3", 3, "west"), arrival("m4", 4, "west")]))
-    late.step_until(Register)
+    late.step_until("register")
     late.step()
     if is_renewing:
         # The heartbeat meets the registration first, and must not hide it.
         assert east.work.held_lease is not None
-        east.perform_all(renew(east.work.held_lease))
+        east.perform_all(renew(east.work.held_lease, east.lane))
     # m3 was begun before m1 was known of; m4 was not.
     while world.names != ["m3"]:
         east.step()
@@ -193,13 +195,13 @@ def test_numbered_messages_are_processed_in_order_across_regions() -> None:
     assert world.names == NAMES
 
 
-def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages() -> None:
+def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages(caplog: pytest.LogCaptureFixture) -> None:
     world = World(with_settings(number="n"))
     queue = Queue([arrival(f"m{n}", n, "west", number=n) for n in (1, 3)])
     assert Player(world, "west", queue).play() is Ending.BUSY
     assert world.names == ["m1"]
     assert [one.message_id for one in queue.messages] == ["m3"]
-    assert "number 2 of its session" in world.log[-1]
+    assert "number 2 of its session" in caplog.messages[-1]
     queue = Queue([arrival("m2", 2, "west", number=2), *queue.messages])
     Player(world, "west", queue).play()
     assert world.names == ["m1", "m2", "m3"]

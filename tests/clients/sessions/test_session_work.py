@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from busway_clients.sessions.effects import Register, Run, Wait
-from busway_clients.sessions.heartbeat import renew
-from busway_clients.sessions.session_work import Ending
+from busway_clients.aio.sessions.session_work import renew
+from busway_clients.sessions.plan import Ending
 from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import (
@@ -94,11 +93,11 @@ def test_racing_workers_that_die_lose_no_message(seed: int) -> None:
     assert len(again) <= deaths
 
 
-def test_worker_that_lost_its_lease_can_write_and_settle_nothing() -> None:
+def test_worker_that_lost_its_lease_can_write_and_settle_nothing(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     west, east = both(2)
     slow = Player(world, "west", west)
-    delivery = slow.step_until(Run).delivery
+    delivery = slow.step_until("run").delivery
     assert delivery.is_held()
     fast = Player(world, "east", east)
     fast.play()  # waits until the lease is over, and takes over
@@ -108,7 +107,7 @@ def test_worker_that_lost_its_lease_can_write_and_settle_nothing() -> None:
     assert fast.world.journal.record(SESSION, []).lease.token > delivery.token
     assert slow.play() is Ending.BUSY
     assert [one.message_id for one in west.messages] == ["m1", "m2"]
-    assert "lease" in world.log[-1]
+    assert "lease" in caplog.messages[-1]
     # What it had applied cannot be undone; it received the token with which to fence it.
     assert world.states() == {"m1": "completed", "m2": "completed"}
     assert Player(world, "west", west).play() is Ending.EMPTY
@@ -119,16 +118,14 @@ def test_live_worker_keeps_its_lease_while_the_application_works() -> None:
     world = World()
     west, east = both(1)
     slow = Player(world, "west", west)
-    slow.step_until(Run)
+    slow.step_until("run")
     hold = slow.work.held_lease
     assert hold is not None
     other = Player(world, "east", east)
     for _ in range(300):
         other.step()
         if hold.must_renew(world.seconds, 10):
-            steps = renew(hold)
-            with pytest.raises(StopIteration):
-                steps.send(slow.perform(next(steps)))
+            slow.perform_all(renew(hold, slow.lane))
     assert world.seconds > 100
     assert world.applied == []
     slow.play()
@@ -141,9 +138,9 @@ def test_lease_of_a_deleted_session_stays_exclusive_and_its_tokens_grow() -> Non
     remembers = WorkerCache()
     west, east = both(1)
     owner = Player(world, "west", west)
-    first = owner.step_until(Run).delivery
+    first = owner.step_until("run").delivery
     waiting = Player(world, "east", east, cache=remembers)
-    waiting.step_until(Wait)
+    waiting.step_until("wait")
     owner.play()
     waiting.play()
     world.seconds += 86_400
@@ -151,7 +148,7 @@ def test_lease_of_a_deleted_session_stays_exclusive_and_its_tokens_grow() -> Non
     assert world.journal.record(SESSION, []).lease is None
     west, east = Queue([arrival("m9", 9, "west")]), Queue([arrival("m9", 9, "east", origin="west")])
     owner = Player(world, "west", west)
-    second = owner.step_until(Run).delivery
+    second = owner.step_until("run").delivery
     assert second.token > first.token
     # What it remembers is of a lease long ago, however alike that was.
     began = world.seconds
@@ -165,15 +162,16 @@ def test_tokens_grow_after_the_lease_row_was_deleted() -> None:
     west, east = both(2)
     del west.messages[1]
     owner = Player(world, "west", west)
-    token = owner.step_until(Run).delivery.token
+    token = owner.step_until("run").delivery.token
     waiting = Player(world, "east", east)
-    waiting.step_until(Register)
+    waiting.step_until("register")
     waiting.step()
     owner.play()
     world.journal.forget(datetime.fromtimestamp(1_000_000 + world.seconds + 1, UTC))
     world.seconds += 1
     assert (
-        Player(world, "east", east, settings=with_settings(head_start_seconds=5)).step_until(Run).delivery.token > token
+        Player(world, "east", east, settings=with_settings(head_start_seconds=5)).step_until("run").delivery.token
+        > token
     )
 
 
@@ -182,7 +180,7 @@ def test_clock_skew_neither_shortens_nor_prolongs_a_lease(offset: float) -> None
     world = World()
     west, east = both(2)
     doomed = Player(world, "west", west)
-    doomed.step_until(Run)
+    doomed.step_until("run")
     started = world.seconds
     Player(world, "east", east, offset=offset).play()
     assert 30 <= world.seconds - started < 35

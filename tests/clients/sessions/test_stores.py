@@ -24,13 +24,10 @@ from busway_clients.sessions import (
     Settings,
     SqliteStore,
 )
-from busway_clients.sessions.effects import Commit, HeldLease, Read
 from busway_clients.sessions.entries import Entry, State, session_partition
-from busway_clients.sessions.journal import Journaling
-from busway_clients.sessions.leases import LEASE_KEY, Lease
-from busway_clients.sessions.rows import ANY, RowStore, Write
+from busway_clients.sessions.leases import LEASE_KEY, HeldLease, Lease
+from busway_clients.sessions.rows import ANY, Write
 from busway_clients.sessions.tables import TableStore
-from busway_clients.steps import run
 from tests.azurite import ACCOUNT
 from tests.clients.sessions.region import OPENED
 
@@ -52,8 +49,8 @@ STRANGE = [
 LEASED = Lease("w", "west", 1, 0, 30, is_held=True).properties()
 
 
-def commit(store: RowStore, write: Commit) -> None:
-    run(Journaling(store, Settings(batch=40)).commit(write, lambda: 0.0))
+def commit(store: Any, held: HeldLease, changes: dict[str, Any], entries: list[Entry], **options: Any) -> None:
+    Journal(store, Settings(batch=40)).commit(held, changes, entries, **options)
 
 
 def versions(store: Any, keys: Any) -> dict[Any, Any]:
@@ -111,7 +108,7 @@ def test_every_session_and_id_has_its_own_row(store: Any) -> None:
     for session in STRANGE:
         hold = HeldLease(session_partition(session), Lease("w", "west", 1, 0, 30, is_held=True), None)
         entries = [Entry(name, State.PENDING, reason=session, lines={"west": 2**60}) for name in STRANGE]
-        commit(store, Commit(hold, {}, entries))
+        commit(store, hold, {}, entries)
     for session in STRANGE:
         found = journal.record(session, STRANGE[:3]).entries
         assert {name: entry.reason for name, entry in found.items()} == dict.fromkeys(STRANGE, session)
@@ -128,10 +125,10 @@ def test_entries_stay_in_the_lease_row_until_it_is_full(store: Any, name: str) -
     most = 0
     for first in range(0, 120, 40):
         batch = names[first : first + 40]
-        commit(store, Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]))
+        commit(store, hold, {}, [Entry(each, State.PENDING) for each in batch])
         for each in batch:
             done = Entry(each, State.COMPLETED, attempt=1, description="d" * 100, finished="2026-01-01")
-            commit(store, Commit(hold, {}, [done]))
+            commit(store, hold, {}, [done])
             [lease] = [row for row in store.read("s.x", [LEASE_KEY]) if row.key == LEASE_KEY]
             assert len(str(lease.properties["Recent"])) <= 30_000
             most = max(most, len(hold.lease.recent))
@@ -139,7 +136,7 @@ def test_entries_stay_in_the_lease_row_until_it_is_full(store: Any, name: str) -
     record = journal.record("x", names[:100])
     assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
     assert record.lease == hold.lease
-    commit(store, Commit(hold, {"is_held": False}, [], empties=True))
+    commit(store, hold, {"is_held": False}, [], empties=True)
     assert {row.key for row in store.read("s.x", [])} == set()
     assert len(journal.record("x", names).entries) == 120
 
@@ -194,7 +191,7 @@ def test_malformed_row_is_reported_with_its_key(tmp_path: Path, row: Any, proper
     store.open()
     store.write("s.x", [Write(row, {"Open": 1, **properties})])
     with pytest.raises(JournalMalformed, match=f"journal.db, s.x, row {row}: {problem}"):
-        run(Journaling(store, Settings()).read(Read("s.x", ["a"])))
+        Journal(store, Settings()).read("s.x", ["a"])
 
 
 def test_foreign_file_is_refused_and_not_changed(tmp_path: Path) -> None:

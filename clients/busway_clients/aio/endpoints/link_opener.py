@@ -1,26 +1,29 @@
-"""Opens links in tasks, so that a caller with a working link need not wait for the next one."""
+"""
+Opens links beside the caller.
 
-import asyncio
-import contextlib
+The synchronous SDK waits without limit for a peer that accepts a connection and does not answer. Here the caller waits
+for a limited time. An endpoint is tried by one call at a time, however often a link is asked for.
+"""
+
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+from busway_clients.concurrency.tasks import SideTask
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import Link
-from busway_clients.endpoints.link_opener import BESIDE_SECONDS, StillOpening
+from busway_clients.endpoints.link import Link, StillOpening
+
+BESIDE_SECONDS = 1.0
+"""How long a caller with a working link waits for the next one before it continues with its own."""
 
 Opened = TypeVar("Opened")
 
 
-async def open_link(
-    connect: Callable[[Endpoint], AbstractAsyncContextManager[Any]],
-    open_client: Callable[[Any], AbstractAsyncContextManager[Any]],
-    endpoint: Endpoint,
-) -> Link:
-    """Open the SDK's client of *endpoint*, and a sender or receiver of it."""
-    async with contextlib.AsyncExitStack() as stack:
+async def open_link(connect: Callable[[Endpoint], Any], open_client: Callable[[Any], Any], endpoint: Endpoint) -> Link:
+    """Open an SDK client of *endpoint*, and its sender or receiver."""
+    async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(endpoint))
         sdk = await stack.enter_async_context(open_client(client))
         return Link(endpoint, sdk, stack.pop_all().aclose)
@@ -36,7 +39,7 @@ class LinkOpener(Generic[Opened]):
 
     def __init__(
         self,
-        open_link: Callable[[Endpoint], Coroutine[Any, Any, Opened]],
+        open_link: Callable[[Endpoint], Awaitable[Opened]],
         close: Callable[[Opened], Awaitable[None]],
         open_seconds: float,
         beside_seconds: float = BESIDE_SECONDS,
@@ -46,36 +49,36 @@ class LinkOpener(Generic[Opened]):
         self._close = close
         self._open_seconds = open_seconds
         self._beside_seconds = beside_seconds
-        self._pending: dict[Endpoint, tuple[asyncio.Task[Opened], float]] = {}
+        self._pending: dict[Endpoint, tuple[SideTask[Opened], float]] = {}
 
     async def open(self, endpoint: Endpoint, *, beside: bool) -> Opened:
         """
         Return a link to *endpoint* within open_seconds, or *beside_seconds* if the caller has another link.
 
         Raises what opening raises; StillOpening if it is not open yet *beside* the other link; TimeoutError after
-        open_seconds.
+        open_seconds, and then immediately until the SDK returns.
         """
-        if endpoint not in self._pending:
-            self._pending[endpoint] = (asyncio.create_task(self._open_link(endpoint)), time.monotonic())
-        task, began = self._pending[endpoint]
-        seconds = min(self._beside_seconds, self._open_seconds) if beside else self._open_seconds
-        await asyncio.wait({task}, timeout=max(began + seconds - time.monotonic(), 0.0))
-        if task.done():
-            del self._pending[endpoint]
-            return task.result()
-        if beside and time.monotonic() < began + self._open_seconds:
-            raise StillOpening
-        await self._abandon(endpoint)
+        opening, began = self._pending.get(endpoint, (None, 0.0))
+        if opening is None or (opening.is_abandoned and opening.is_done):
+            opening, began = SideTask(partial(self._open_link, endpoint), "open link", self._close), time.monotonic()
+            self._pending[endpoint] = (opening, began)
+        if not opening.is_abandoned:
+            seconds = min(self._beside_seconds, self._open_seconds) if beside else self._open_seconds
+            try:
+                is_done = await opening.wait(began + seconds - time.monotonic())
+            except BaseException:
+                # The link may lock a session that nobody receives.
+                await opening.abandon()
+                raise
+            if is_done:
+                del self._pending[endpoint]
+                return opening.result()
+            if beside and time.monotonic() < began + self._open_seconds:
+                raise StillOpening
+            await opening.abandon()
         raise TimeoutError(f"no link could be opened within {self._open_seconds:g} s")
 
     async def abandon(self) -> None:
         """Abandon the links that are still opening."""
-        for endpoint in [*self._pending]:
-            await self._abandon(endpoint)
-
-    async def _abandon(self, endpoint: Endpoint) -> None:
-        task, _ = self._pending.pop(endpoint)
-        task.cancel()
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        if not isinstance(outcome, BaseException):
-            await self._close(outcome)
+        for opening, _ in self._pending.values():
+            await opening.abandon()

@@ -1,20 +1,31 @@
-"""An asynchronous receiver that receives from the namespace that a watch names."""
+"""A receiver that receives from the namespace that a watch names."""
 
-import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
+from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from busway_clients.aio.endpoints.link_opener import open_link
+from busway_clients.aio.endpoints.followed_link import FollowedLink
 from busway_clients.aio.endpoints.watch import Watched
+from busway_clients.concurrency.tasks import Condition, Lock, answer_of, wait_for_notification
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import DRAIN_SECONDS, OPEN_SECONDS, RETRY_SECONDS, Link
-from busway_clients.endpoints.receiving import FollowingReceiving
-from busway_clients.steps import run_async
+from busway_clients.endpoints.link import (
+    CHECK_SECONDS,
+    DRAIN_SECONDS,
+    LINK_CLOSED,
+    LOGGER,
+    OPEN_SECONDS,
+    RETRY_SECONDS,
+    WAIT_SECONDS,
+    Link,
+)
+from busway_clients.endpoints.switching import Step, Switching
+from busway_clients.senders.error_kinds import describe, is_unavailable
 
 
 class FollowingReceiver:
@@ -22,7 +33,7 @@ class FollowingReceiver:
     A ServiceBusReceiver that moves when the watch names another namespace; use it as a context manager.
 
     Before a move it receives nothing more, and waits until the received messages are settled at their namespace.
-    Messages may be settled from any task; only one task may call `receive_messages` at a time.
+    Messages may be settled anywhere; `receive_messages` is called once at a time.
     """
 
     def __init__(
@@ -43,31 +54,28 @@ class FollowingReceiver:
         by its namespace. An endpoint that does not open within *open_seconds* is not retried for *retry_seconds*; the
         receiver keeps its current link.
         """
-
-        async def open_in_time(endpoint: Endpoint) -> Link:
-            # In the caller's task, so that cancelling it closes a link that may have locked a session.
-            async with asyncio.timeout(open_seconds):
-                return await open_link(connect, open_receiver, endpoint)
-
-        self._receiving = FollowingReceiving(
+        self._followed = FollowedLink(
             watch,
-            open_in_time,
-            drain_seconds,
-            retry_seconds,
+            connect,
+            open_receiver,
+            Switching(drain_seconds, retry_seconds),
+            open_seconds=open_seconds,
+            is_outage=_may_be_an_outage,
             monotonic=monotonic,
-            lock=asyncio.Lock(),
-            settled=asyncio.Condition(),
         )
+        self._monotonic = monotonic
+        self._turn = Lock()
+        self._settled = Condition()
 
     @property
     def endpoint(self) -> Endpoint | None:
         """The current endpoint, None before the first call."""
-        return self._receiving.switching.current
+        return self._followed.switching.current
 
     @property
     def session(self) -> ServiceBusSession | None:
         """The session of the current link, None for an entity without sessions."""
-        return None if self._receiving.link is None else self._receiving.link.session
+        return None if self._followed.link is None else self._followed.link.session
 
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
@@ -77,16 +85,17 @@ class FollowingReceiver:
 
         Raises what the SDK raises, unless the watch names another namespace by then.
         """
-        steps = self._receiving.receive(max_message_count, max_wait_time)
-        return await run_async(steps)
+        end = self._monotonic() + (WAIT_SECONDS if max_wait_time is None else max_wait_time)
+        async with self._turn:
+            return await self._receive(max_message_count, end)
 
     async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
         """Complete *message* where it came from; raises MessageLockLostError if that link is closed."""
-        await run_async(self._receiving.settle(message, lambda receiver: receiver.complete_message(message)))
+        await self._settle(message, "complete_message")
 
     async def abandon_message(self, message: ServiceBusReceivedMessage) -> None:
         """Abandon *message* where it came from; raises MessageLockLostError if that link is closed."""
-        await run_async(self._receiving.settle(message, lambda receiver: receiver.abandon_message(message)))
+        await self._settle(message, "abandon_message")
 
     async def defer_message(self, message: ServiceBusReceivedMessage) -> None:
         """
@@ -94,25 +103,22 @@ class FollowingReceiver:
 
         Receive it with a client of that namespace: elsewhere its sequence number belongs to another message.
         """
-        await run_async(self._receiving.settle(message, lambda receiver: receiver.defer_message(message)))
+        await self._settle(message, "defer_message")
 
     async def dead_letter_message(
         self, message: ServiceBusReceivedMessage, reason: str | None = None, error_description: str | None = None
     ) -> None:
         """Dead-letter *message* where it came from; raises MessageLockLostError if that link is closed."""
-        await run_async(
-            self._receiving.settle(
-                message, lambda receiver: receiver.dead_letter_message(message, reason, error_description)
-            )
-        )
+        await self._settle(message, "dead_letter_message", reason, error_description)
 
     async def renew_message_lock(self, message: ServiceBusReceivedMessage, **options: Any) -> Any:  # noqa: ANN401 - the SDK's
         """Renew the lock of *message*; raises MessageLockLostError if its link is closed."""
-        return await run_async(self._receiving.renew_lock(message, options))
+        return await answer_of(self._origin(message).sdk.renew_message_lock(message, **options))
 
     async def release(self) -> None:
         """Close the link; the next `receive_messages` opens another: with NEXT_AVAILABLE_SESSION, another session."""
-        await run_async(self._receiving.release())
+        async with self._turn:
+            await self._followed.close()
 
     async def close(self) -> None:
         """Close; messages that are not settled are delivered again."""
@@ -127,3 +133,78 @@ class FollowingReceiver:
     ) -> None:
         """Close."""
         await self.close()
+
+    def _origin(self, message: ServiceBusReceivedMessage) -> Link:
+        """Return the link that a message came from; raises MessageLockLostError if it is closed."""
+        link = self._followed.link
+        if link is None or message not in link.handed_out:
+            raise MessageLockLostError(message=LINK_CLOSED)
+        return link
+
+    async def _settle(self, message: ServiceBusReceivedMessage, method: str, *arguments: str | None) -> None:
+        link = self._origin(message)
+        try:
+            await answer_of(getattr(link.sdk, method)(message, *arguments))
+        except Exception:
+            link.handed_out.note_failure(message)
+            await self._notify()
+            raise
+        link.handed_out.note_settled(message)
+        await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._settled:
+            self._settled.notify_all()
+
+    async def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
+        wanted = await self._followed.wanted()
+        while True:
+            link = await self._follow(wanted, end)
+            if link is None:
+                return []
+            seconds = min(max(end - self._monotonic(), 0.01), CHECK_SECONDS)
+            try:
+                messages: list[ServiceBusReceivedMessage] = await answer_of(
+                    link.sdk.receive_messages(max_message_count, seconds)
+                )
+            except Exception as error:
+                if not _may_be_an_outage(error):
+                    raise
+                wanted = await self._followed.consulted()
+                if wanted[0].namespace == link.endpoint.namespace:
+                    raise
+                LOGGER.warning("%s: receiving failed: %s", link.endpoint, describe(error))
+                if await self._follow(wanted, end) is link:
+                    raise
+                continue
+            if messages or self._monotonic() >= end:
+                link.handed_out.add(messages)
+                return messages
+            wanted = await self._followed.wanted()
+
+    async def _follow(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
+        """Return the link to receive on, None if messages are still unsettled at *end*."""
+        return await self._followed.first(wanted, partial(self._follow_known, end=end))
+
+    async def _follow_known(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
+        async with self._settled:
+            step = await self._wait_for_settlement(wanted, end)
+        if step is Step.MOVE:
+            return await self._followed.move(wanted)
+        return self._followed.link if step is Step.STAY else None
+
+    async def _wait_for_settlement(self, wanted: tuple[Endpoint, ...], end: float) -> Step:
+        """Return whether to move; DRAIN if *end* comes before all messages are settled."""
+        while (link := self._followed.link) is not None:
+            step = self._followed.switching.next_step(wanted, link.unsettled, self._monotonic())
+            seconds = end - self._monotonic()
+            if step is not Step.DRAIN or seconds <= 0:
+                return step
+            left = self._followed.switching.drain_seconds_left(self._monotonic())
+            await wait_for_notification(self._settled, min(seconds, left))
+        return Step.MOVE
+
+
+def _may_be_an_outage(error: Exception) -> bool:
+    # The SDK raises the second without a word to the namespace, once the lock of its session has ended.
+    return is_unavailable(error) or isinstance(error, SessionLockLostError)

@@ -1,6 +1,5 @@
-"""An asynchronous sender that sends to the namespace that a watch names."""
+"""A sender that sends to the namespace that a watch names."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,19 +9,20 @@ from typing import Self
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
-from busway_clients.aio.endpoints.link_opener import LinkOpener, close_link, open_link
+from busway_clients.aio.endpoints.followed_link import FollowedLink
 from busway_clients.aio.endpoints.watch import Watched
+from busway_clients.concurrency.tasks import Lock, answer_of
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable
-from busway_clients.endpoints.sending import FollowingSending
-from busway_clients.steps import run_async
+from busway_clients.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, Link, Sendable, with_ids
+from busway_clients.endpoints.switching import Step, Switching
+from busway_clients.senders.error_kinds import describe, is_unavailable
 
 
 class FollowingSender:
     """
     A ServiceBusSender that moves when the watch names another namespace; use it as a context manager.
 
-    Sends from all tasks run one after the other, so that none is running during a move. While a new link opens, a
+    Concurrent sends run one after the other, so that none is running during a move. While a new link opens, a
     send waits one second for it and then uses the current link. If a send fails because the namespace seems
     unavailable, the sender reads the source immediately and retries if it names another namespace.
     """
@@ -43,13 +43,22 @@ class FollowingSender:
         An endpoint that *connect* rejects, or that does not open within *open_seconds*, is logged and not retried for
         *retry_seconds*; the sender keeps its current link.
         """
-        opener = LinkOpener(partial(open_link, connect, open_sender), close_link, open_seconds)
-        self._sending = FollowingSending(watch, opener, retry_seconds, monotonic=monotonic, lock=asyncio.Lock())
+        self._followed = FollowedLink(
+            watch,
+            connect,
+            open_sender,
+            Switching(0.0, retry_seconds),
+            open_seconds=open_seconds,
+            is_outage=is_unavailable,
+            monotonic=monotonic,
+        )
+        self._monotonic = monotonic
+        self._turn = Lock()
 
     @property
     def endpoint(self) -> Endpoint | None:
         """The current endpoint, None before the first message."""
-        return self._sending.switching.current
+        return self._followed.switching.current
 
     async def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the SDK's signature
         """
@@ -58,16 +67,20 @@ class FollowingSender:
         Raises what the SDK raises. The message may still have been accepted, even by both namespaces; consumers can
         recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends.
         """
-        await run_async(self._sending.send(message, timeout))
+        async with self._turn:
+            await self._send(with_ids(message), timeout)
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
-        batch: ServiceBusMessageBatch = await run_async(self._sending.create_batch(max_size_in_bytes))
-        return batch
+        async with self._turn:
+            link = await self._follow(await self._followed.wanted())
+            batch: ServiceBusMessageBatch = await answer_of(link.sdk.create_message_batch(max_size_in_bytes))
+            return batch
 
     async def close(self) -> None:
         """Wait for the running send, then close."""
-        await run_async(self._sending.close())
+        async with self._turn:
+            await self._followed.close()
 
     async def __aenter__(self) -> Self:
         """Return the sender; its first message opens the link."""
@@ -78,3 +91,29 @@ class FollowingSender:
     ) -> None:
         """Close."""
         await self.close()
+
+    async def _send(self, message: Sendable, timeout: float | None) -> None:  # noqa: ASYNC109 - passed to the SDK
+        """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
+        link = await self._follow(await self._followed.wanted())
+        try:
+            await answer_of(link.sdk.send_messages(message, timeout=timeout))
+        except Exception as error:
+            if not is_unavailable(error):
+                raise
+            other = await self._follow(await self._followed.consulted(), beside=False)
+            if other is link:
+                raise
+            LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
+            await answer_of(other.sdk.send_messages(message, timeout=timeout))
+
+    async def _follow(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> Link:
+        link = await self._followed.first(wanted, partial(self._follow_known, beside=beside))
+        assert link is not None  # noqa: S101 - a sender has nothing to settle before it moves
+        return link
+
+    async def _follow_known(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Link:
+        link = self._followed.link
+        if link is not None and self._followed.switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
+            await self._followed.abandon_others()
+            return link
+        return await self._followed.move(wanted, beside=beside)

@@ -1,4 +1,4 @@
-"""The marks of consumers, in the same stores as journals, for asyncio."""
+"""The marks of consumers, in the same stores as journals."""
 
 from busway_clients.sessions.marks import MARK_KEY, Mark, mark_of, mark_partition, mark_row
 from busway_clients.sessions.rows import AsyncRowStore

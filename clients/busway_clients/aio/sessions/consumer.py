@@ -1,30 +1,45 @@
-"""A consumer for asyncio that processes each message once across regions, with a task for each session."""
+"""A consumer that processes each message once across regions, several sessions at a time."""
 
-import asyncio
 import contextlib
+import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient
 
 from busway_clients.aio.sessions.journal import Journal
-from busway_clients.sessions.consuming import LOCK_RENEWAL_SECONDS, Consuming, Lane
-from busway_clients.sessions.effects import Delivery
+from busway_clients.aio.sessions.lane import Lane
+from busway_clients.aio.sessions.message_work import MessageWork
+from busway_clients.aio.sessions.session_work import SessionWork, renew
+from busway_clients.concurrency.tasks import Event, SideTask, is_set_within
+from busway_clients.sessions.delivery import Delivery
+from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.errors import JournalError
+from busway_clients.sessions.failures import LOG, must_pause
+from busway_clients.sessions.plan import Ending, Worker
 from busway_clients.sessions.rows import AsyncRowStore
-from busway_clients.sessions.session_work import Ending
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.source import Source
-from busway_clients.steps import run_async
+from busway_clients.sessions.source import Source, settings_for, unique_name
+from busway_clients.sessions.worker_cache import WorkerCache
+
+LOCK_RENEWAL_SECONDS = 24 * 3600.0
+"""For how long the locks of Service Bus are renewed; a message is kept while another region works on its copy."""
+_CHECKS_PER_HEARTBEAT = 3
 
 
 class JournaledConsumer:
     """
     Gives each message of a queue or subscription to *apply*, once across all sites that share the journal.
 
-    Like `busway_clients.sessions.JournaledConsumer`, with *lanes* tasks instead of threads, all in the event loop that
-    calls `start`. An *apply* that blocks the event loop also blocks the renewal of its own lease.
+    *apply* returns when the message is processed. An exception is a failed attempt; Unprocessable faults the message
+    at once. It is called for *lanes* sessions at a time. *site* is the name of this namespace, the
+    same as in Busway's repl-path if Busway makes the copies. The caller closes the *client*; create it with
+    `retry_total=0`, since the consumer retries itself, and the SDK would add seconds of back-off to each wait for a
+    session. An asynchronous *apply* that blocks the event loop also blocks the renewal of its own lease.
     """
 
     def __init__(
@@ -38,21 +53,18 @@ class JournaledConsumer:
         settings: Settings | None = None,
         lanes: int = 4,
     ) -> None:
-        self._stopping = asyncio.Event()
-        self._consuming = Consuming(
-            client,
-            source,
-            store,
-            apply,
-            site=site,
-            settings=settings,
-            is_stopping=self._stopping.is_set,
-            wait=self._wait,
-        )
-        self.settings = self._consuming.settings
+        self.settings = settings_for(source, settings or Settings())
         self.journal = Journal(store, self.settings)
-        self._lanes = lanes
-        self._tasks: list[asyncio.Task[None]] = []
+        self._client = client
+        self._source = source
+        self._apply = apply
+        self._site = site
+        self._count = lanes
+        self._lanes: list[SideTask[None]] = []
+        self._stopping = Event()
+        self._cache = WorkerCache()
+        self._name = unique_name(site)
+        self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -62,17 +74,17 @@ class JournaledConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
-        try:
+        if kind is None:
             await self.join()
-        except JournalError:
-            if kind is None:
-                raise
+        else:
+            with contextlib.suppress(JournalError):
+                await self.join()
 
     async def start(self) -> None:
         """Open the journal and start; raises JournalMismatch, JournalUnavailable and JournalRefused."""
         await self.journal.open()
         self._stopping.clear()
-        self._tasks = [asyncio.create_task(self._lane()) for _ in range(self._lanes)]
+        self._lanes = [SideTask(self._work, f"{self._source}-{number}") for number in range(self._count)]
 
     def stop(self) -> None:
         """Start no further message; those in progress are finished and settled."""
@@ -80,9 +92,15 @@ class JournaledConsumer:
 
     async def join(self) -> None:
         """Wait until all lanes have stopped; raises the error that stopped them, if any."""
-        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if isinstance(ended, BaseException):
-                raise ended
+        try:
+            for lane in self._lanes:
+                await lane.wait()
+        except BaseException:
+            for lane in self._lanes:
+                await lane.abandon()
+            raise
+        for lane in self._lanes:
+            lane.result()
 
     async def run(self) -> None:
         """
@@ -93,9 +111,19 @@ class JournaledConsumer:
         await self.start()
         await self.join()
 
-    async def _lane(self) -> None:
+    async def _work(self) -> None:
+        """Use one receiver after the other until the consumer stops; raises JournalError if it cannot continue."""
         try:
-            await run_async(self._consuming.work(self._use_receiver))
+            while not self._stopping.is_set():
+                try:
+                    ending = await self._use_receiver()
+                except Exception as error:  # noqa: BLE001 - raised again if it ends the lane
+                    is_pause = must_pause(error, self._source, self._site)
+                else:
+                    # The next available session may be the same one.
+                    is_pause = ending is not Ending.EMPTY
+                if is_pause:
+                    await is_set_within(self._stopping, self.settings.poll_seconds)
         finally:
             # When one lane ends, all end.
             self._stopping.set()
@@ -104,29 +132,54 @@ class JournaledConsumer:
         async with contextlib.AsyncExitStack() as stack:
             renewer = AutoLockRenewer(max_lock_renewal_duration=LOCK_RENEWAL_SECONDS)
             stack.push_async_callback(renewer.close)
-            receiver = await stack.enter_async_context(self._consuming.receiver())
-            lane = Lane(self._consuming, receiver, renewer, asyncio.Lock())
-            await stack.enter_async_context(_renewing(lane))
-            return await run_async(lane.steps())
+            lane = Lane(
+                await stack.enter_async_context(self._receiver()),
+                renewer,
+                self.journal,
+                self._apply,
+                site=self._site,
+                settings=self.settings,
+                wait=partial(is_set_within, self._stopping),
+            )
+            work: SessionWork | MessageWork = MessageWork(self._worker, lane)
+            if self.settings.lock == "session":
+                work = SessionWork(session_partition(str(lane.session_id)), self._worker(), lane)
+            await stack.enter_async_context(_renewing(work, lane, self.settings.heartbeat_seconds))
+            return await work.run()
 
-    async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+    def _receiver(self) -> Any:  # noqa: ANN401 - a receiver of the SDK
+        """Return a new receiver, for the next available session if there are sessions."""
+        options: dict[str, Any] = {"max_wait_time": self.settings.accept_seconds}
+        if self._source.has_sessions:
+            options["session_id"] = NEXT_AVAILABLE_SESSION
+        if self._source.subscription is not None:
+            return self._client.get_subscription_receiver(self._source.entity, self._source.subscription, **options)
+        return self._client.get_queue_receiver(self._source.entity, **options)
+
+    def _worker(self) -> Worker:
+        name = f"{self._name}/{next(self._numbers)}"
+        return Worker(name, self._site, self.settings, self._cache, is_stopping=self._stopping.is_set)
 
 
 @contextlib.asynccontextmanager
-async def _renewing(lane: Lane) -> AsyncIterator[None]:
-    """Renew the lease of a lane in a task."""
+async def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> AsyncIterator[None]:
+    """Renew the lease of *work* in the background, whenever the last write is *seconds* old."""
+    ended = Event()
 
-    async def renew() -> None:
-        while True:
-            await asyncio.sleep(lane.check_seconds)
-            await run_async(lane.renew_lease_if_due())
+    async def keep_renewing() -> None:
+        while not await is_set_within(ended, seconds / _CHECKS_PER_HEARTBEAT):
+            held = work.held_lease
+            if held is None or held.is_lost or not held.must_renew(time.monotonic(), seconds):
+                continue
+            try:
+                await renew(held, lane)
+            except JournalError as error:
+                # The work detects a lost lease itself, and the next renewal may succeed.
+                LOG.warning("%s", error)
 
-    task = asyncio.create_task(renew())
+    renewing = SideTask(keep_renewing, "busway-renew-lease")
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        ended.set()
+        await renewing.wait()

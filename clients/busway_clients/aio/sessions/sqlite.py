@@ -1,41 +1,127 @@
-"""A journal in a SQLite file, for asyncio: each request runs in a thread."""
+"""A journal in a SQLite file: for the consumers of one machine."""
 
-import asyncio
-from collections.abc import Sequence
-from datetime import datetime
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from busway_clients.sessions import sqlite
-from busway_clients.sessions.rows import Row, Write
+from busway_clients.concurrency.tasks import in_thread
+from busway_clients.database import Database, Kind
+from busway_clients.errors import StoreUnavailable, UnusableFile
+from busway_clients.sessions.errors import Conflict, JournalMalformed, JournalRefused, JournalUnavailable
+from busway_clients.sessions.rows import ANY, Row, Write
+
+_KIND = Kind(
+    "a journal",
+    application_id=0x62776A6E,
+    version=1,
+    schema="CREATE TABLE IF NOT EXISTS rows (partition TEXT, key TEXT, version INTEGER NOT NULL, open INTEGER NOT NULL,"
+    " finished TEXT, properties TEXT NOT NULL, PRIMARY KEY (partition, key)) WITHOUT ROWID",
+)
+_UNAVAILABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
 
 
 class SqliteStore:
-    """An AsyncRowStore in the file *path*; see `busway_clients.sessions.SqliteStore`."""
+    """A store of rows in the file *path*; any number of threads and processes of one machine may have it open."""
 
     def __init__(self, path: Path | str) -> None:
-        self._store = sqlite.SqliteStore(path)
+        self._path = Path(path)
+        self._opened: Database | None = None
+        self._opening = threading.Lock()
 
     @property
     def name(self) -> str:
         """The file's path."""
-        return self._store.name
+        return str(self._path)
 
     async def open(self) -> None:
         """Create the table if it does not exist."""
-        await asyncio.to_thread(self._store.open)
+        await in_thread(self._open)
 
-    async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """Return the existing rows of *keys*, and all whose property Open is 1."""
-        return await asyncio.to_thread(self._store.read, partition, keys)
+        return await in_thread(self._read, partition, keys)
 
-    async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+    async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all or none, and return their new versions; raises Conflict."""
-        return await asyncio.to_thread(self._store.write, partition, writes)
+        return await in_thread(self._write_all, partition, writes)
 
     async def forget(self, before: datetime) -> int:
         """Delete rows that have a property Finished earlier than *before*; return their number."""
-        return await asyncio.to_thread(self._store.forget, before)
+        return await in_thread(self._forget, before)
 
     async def close(self) -> None:
         """Let go of connections."""
-        await asyncio.to_thread(self._store.close)
+        await in_thread(self._close)
+
+    def _open(self) -> None:
+        with self._translated():
+            self._database()
+
+    def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
+        with self._translated(), self._database().reading() as connection:
+            found = connection.execute(query, (partition, *keys)).fetchall()
+        try:
+            return [Row(key, json.loads(properties), str(version)) for key, properties, version in found]
+        except ValueError as error:
+            raise JournalMalformed(f"{self.name}: partition {partition} has a row that is not JSON") from error
+
+    def _write_all(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+        with self._translated(), self._database().transaction() as connection:
+            return [self._write(connection, partition, write) for write in writes]
+
+    def _forget(self, before: datetime) -> int:
+        with self._translated(), self._database().transaction() as connection:
+            query = "DELETE FROM rows WHERE finished < ?"
+            return connection.execute(query, (before.astimezone(UTC).isoformat(),)).rowcount
+
+    def _close(self) -> None:
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def _write(self, connection: sqlite3.Connection, partition: str, write: Write) -> str:
+        found = connection.execute(
+            "SELECT version FROM rows WHERE partition = ? AND key = ?", (partition, write.key)
+        ).fetchone()
+        present = None if found is None else str(found[0])
+        if write.expected not in (ANY, present):
+            raise Conflict(f"{self.name}: {partition}/{write.key} has version {present}, expected {write.expected}")
+        version = 1 if found is None else found[0] + 1
+        connection.execute(
+            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                partition,
+                write.key,
+                version,
+                write.properties.get("Open", 0),
+                write.properties.get("Finished"),
+                json.dumps(dict(write.properties)),
+            ),
+        )
+        return str(version)
+
+    def _database(self) -> Database:
+        with self._opening:
+            if self._opened is None:
+                self._opened = Database(self._path, _KIND)
+            return self._opened
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise what this part raises instead of what the file's does."""
+        try:
+            yield
+        except UnusableFile as error:
+            raise JournalRefused(str(error)) from error
+        except StoreUnavailable as error:
+            name = getattr(error.__cause__, "sqlite_errorname", None) or ""
+            if name.startswith(_UNAVAILABLE):
+                raise JournalUnavailable(f"{self.name}: SQLite says {name}") from error
+            raise JournalRefused(f"{error}, expected a journal of this package or no file") from error

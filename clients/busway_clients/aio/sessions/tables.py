@@ -1,10 +1,9 @@
-"""A journal in a table, for asyncio: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
+"""A journal in a table: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Self
-from urllib.request import getproxies
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
@@ -18,13 +17,8 @@ with extra("tables"):
     from azure.data.tables.aio import TableClient
 
 
-def _options() -> dict[str, Any]:
-    # aiohttp would look for proxies and .netrc in two threads at each request, which costs more than the request.
-    return {**requests.OPTIONS, "use_env_settings": bool(getproxies())}
-
-
 class TableStore:
-    """An AsyncRowStore in one table."""
+    """A store of rows in one table; safe to use concurrently."""
 
     def __init__(self, client: TableClient) -> None:
         """Use *client* as it is, with its own retries and time-outs."""
@@ -33,14 +27,16 @@ class TableStore:
     @classmethod
     def from_connection_string(cls, connection_string: str, table: str) -> Self:
         """Use the account of *connection_string*."""
-        return cls(TableClient.from_connection_string(connection_string, table_name=table, **_options()))
+        return cls(
+            TableClient.from_connection_string(connection_string, table_name=table, **requests.options(TableClient))
+        )
 
     @classmethod
     def from_endpoint(
         cls, endpoint: str, table: str, credential: AsyncTokenCredential | AzureNamedKeyCredential | AzureSasCredential
     ) -> Self:
         """Use the account at *endpoint* (`https://NAME.table.core.windows.net`), with an identity, a key or a SAS."""
-        return cls(TableClient(endpoint, table_name=table, credential=credential, **_options()))
+        return cls(TableClient(endpoint, table_name=table, credential=credential, **requests.options(TableClient)))
 
     @property
     def name(self) -> str:
@@ -58,7 +54,7 @@ class TableStore:
                 with suppress(ResourceExistsError):
                     await self._client.create_table()
 
-    async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """Return the existing rows of *keys*, and all whose property Open is 1."""
         with requests.translated(self.name, partition):
             return [
@@ -67,9 +63,9 @@ class TableStore:
                 async for entity in self._client.query_entities(query)
             ]
 
-    async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+    async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
-        operations = [requests.operation(partition, each) for each in writes]
+        operations = [requests.operation(partition, write) for write in writes]
         with requests.translated(self.name, partition):
             # A request by itself takes a third of the processor time that a transaction of one does.
             if len(operations) == 1:

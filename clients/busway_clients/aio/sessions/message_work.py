@@ -1,24 +1,25 @@
-"""The work on messages that are locked individually, and the choice of work for a receiver."""
+"""The work on messages that are locked individually."""
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from busway_clients.sessions.effects import Effect, HeldLease, Receive, Wait
-from busway_clients.sessions.entries import message_partition, session_partition
-from busway_clients.sessions.plan import Worker
+from busway_clients.aio.sessions.lane import Lane
+from busway_clients.aio.sessions.session_work import SessionWork
+from busway_clients.sessions.entries import message_partition
+from busway_clients.sessions.leases import HeldLease
+from busway_clients.sessions.plan import Ending, Worker
 from busway_clients.sessions.received import Arrival
-from busway_clients.sessions.session_work import Ending, SessionWork
 
 
 class MessageWork:
     """
-    The steps of a lane whose messages are locked individually; *held_lease* is that of the current message.
+    The work of a lane whose messages are locked individually; *held_lease* is that of the current message.
 
     A message that cannot be processed now is set aside, with its lock renewed, and tried again later. It does not delay
     others until a whole batch is set aside.
     """
 
-    def __init__(self, new_worker: Callable[[], Worker]) -> None:
+    def __init__(self, new_worker: Callable[[], Worker], lane: Lane) -> None:
+        self._lane = lane
         self._new_worker = new_worker
         self._work: SessionWork | None = None
 
@@ -27,8 +28,8 @@ class MessageWork:
         """The current lease, None without one."""
         return None if self._work is None else self._work.held_lease
 
-    def steps(self) -> Generator[Effect, Any, Ending]:
-        """Yield effects until no message comes; raises as SessionWork.steps does."""
+    async def run(self) -> Ending:
+        """Work until no message comes; raises as SessionWork.run does."""
         worker = self._new_worker()
         settings = worker.settings
         aside: list[Arrival] = []
@@ -37,9 +38,9 @@ class MessageWork:
             room = settings.batch - len(aside)
             received: Sequence[Arrival] = []
             if room:
-                received = yield Receive(room)
+                received = await self._lane.receive(room)
             else:
-                yield Wait(settings.poll_seconds)
+                await self._lane.wait(settings.poll_seconds)
             if not received and not aside:
                 return Ending.EMPTY
             next_ones = list(received)
@@ -48,18 +49,10 @@ class MessageWork:
                 due = worker.monotonic() + settings.poll_seconds
             for arrival in next_ones:
                 partition = message_partition(arrival.session_id, arrival.message_id)
-                self._work = SessionWork(partition, self._new_worker(), [arrival])
-                ending = yield from self._work.steps()
+                self._work = SessionWork(partition, self._new_worker(), self._lane, [arrival])
+                ending = await self._work.run()
                 if ending in (Ending.STOPPED, Ending.LOCK_LOST):
                     return ending
                 if ending is Ending.BUSY:
                     aside.append(arrival)
         return Ending.STOPPED
-
-
-def work_for(session_id: str | None, new_worker: Callable[[], Worker]) -> SessionWork | MessageWork:
-    """Return the work of a lane on a receiver, which has accepted *session_id* if the entity has sessions."""
-    worker = new_worker()
-    if worker.settings.lock == "message":
-        return MessageWork(new_worker)
-    return SessionWork(session_partition(str(session_id)), worker)

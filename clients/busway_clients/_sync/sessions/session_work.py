@@ -1,49 +1,28 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """
-The work of one worker on a session (or on a message that is locked individually), as steps without I/O.
+The work of one worker on a session (or on a message that is locked individually).
 
 The order of writes must not change: recorded as working, given to the application, recorded as completed or faulted,
 settled at the namespace. The next worker can see between which of them a worker died.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
+from busway_clients._sync.sessions.lane import Lane
 from busway_clients.sessions import order
-from busway_clients.sessions.effects import (
-    Commit,
-    Complete,
-    DeadLetter,
-    Delivery,
-    Effect,
-    Fault,
-    HeldLease,
-    LockLost,
-    Log,
-    Read,
-    Receive,
-    Register,
-    Run,
-    Wait,
-)
+from busway_clients.sessions.delivery import Delivery, LockLost
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import Conflict, JournalUnavailable, LeaseLost
-from busway_clients.sessions.plan import Plan, Worker
+from busway_clients.sessions.failures import LOG
+from busway_clients.sessions.leases import HeldLease
+from busway_clients.sessions.plan import Ending, Plan, Worker
 from busway_clients.sessions.received import Arrival
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.worker_cache import WorkerCache
 
-EffectSteps: TypeAlias = Generator[Effect, Any, Any]
-
-
-class Ending(Enum):
-    """Why the work ended; after all except EMPTY, messages may be left."""
-
-    EMPTY = "empty"
-    BUSY = "busy"
-    LOCK_LOST = "lock lost"
-    STOPPED = "stopped"
+Answer = TypeVar("Answer")
 
 
 class SessionWork:
@@ -53,30 +32,31 @@ class SessionWork:
     *held_lease* is for the renewal too, None without a lease.
     """
 
-    def __init__(self, partition: str, worker: Worker, given: Sequence[Arrival] | None = None) -> None:
+    def __init__(self, partition: str, worker: Worker, lane: Lane, given: Sequence[Arrival] | None = None) -> None:
         self.partition = partition
         self.worker = worker
         self.held_lease: HeldLease | None = None
+        self._lane = lane
         self._given = given
         self._plan = Plan(partition, worker)
         self._started = 0.0
         self._is_cut_off = False
 
-    def steps(self) -> Generator[Effect, Any, Ending]:
+    def run(self) -> Ending:
         """
-        Yield effects until there is nothing to do, or nothing that can be done now.
+        Work until there is nothing to do, or nothing that can be done now.
 
         Raises JournalUnavailable when the store stays unavailable, JournalMalformed and JournalRefused as the store
         does. No message is settled before it is recorded.
         """
         try:
-            return (yield from self._process())
+            return self._process()
         except LeaseLost as lost:
-            yield Log(str(lost))
+            LOG.warning("%s", str(lost))
             return Ending.BUSY
         except LockLost:
             self._is_cut_off = True
-            yield from self._release()
+            self._release()
             return Ending.LOCK_LOST
         except JournalUnavailable:
             for done in self._plan.finished:
@@ -92,46 +72,46 @@ class SessionWork:
     def _cache(self) -> WorkerCache:
         return self.worker.cache
 
-    def _process(self) -> Generator[Effect, Any, Ending]:
+    def _process(self) -> Ending:
         self._touch()
         while True:
             if self.worker.is_stopping():
-                yield from self._release()
+                self._release()
                 return Ending.STOPPED
             if not self._plan.waiting:
-                yield from self._flush()
-                yield from self._receive()
+                self._flush()
+                self._receive()
                 if not self._plan.waiting:
-                    yield from self._release()
+                    self._release()
                     return Ending.EMPTY
-                yield from self._read()
-            yield from self._settle_what_is_final()
+                self._read()
+            self._settle_what_is_final()
             if not self._plan.waiting:
                 continue
             reason = self._plan.blocked_by(is_held=self.held_lease is not None)
             if reason is None:
-                yield from self._process_group()
+                self._process_group()
                 continue
-            yield from self._release()
-            yield from self._register()
+            self._release()
+            self._register()
             if self._settings.lock == "message":
                 return Ending.BUSY
             if self.worker.monotonic() - self._started >= self._settings.patience_seconds:
-                yield Log(f"{self.partition}: {reason}; left for now")
+                LOG.warning("%s", f"{self.partition}: {reason}; left for now")
                 return Ending.BUSY
-            yield Wait(self._settings.poll_seconds)
-            yield from self._read()
+            self._lane.wait(self._settings.poll_seconds)
+            self._read()
 
     def _touch(self) -> None:
         self._started = self.worker.monotonic()
 
     # Read
 
-    def _receive(self) -> EffectSteps:
+    def _receive(self) -> None:
         while True:
             arrivals: Sequence[Arrival]
             if self._given is None:
-                arrivals = yield Receive(self._settings.batch)
+                arrivals = self._lane.receive(self._settings.batch)
             else:
                 arrivals, self._given = self._given, []
             now = self.worker.monotonic()
@@ -141,14 +121,14 @@ class SessionWork:
                     self._plan.waiting.append(arrival)
                 else:
                     # It has no id for other sites, or no place in the order: an operator must look at it.
-                    yield Log(f"{self.partition}: a message {arrival.problem}; dead-lettered")
-                    yield DeadLetter(arrival, "NotRecognised", f"The message {arrival.problem}.")
+                    LOG.warning("%s", f"{self.partition}: a message {arrival.problem}; dead-lettered")
+                    self._lane.dead_letter(arrival, "NotRecognised", f"The message {arrival.problem}.")
             if self._plan.waiting or not arrivals:
                 return
 
-    def _read(self) -> EffectSteps:
+    def _read(self) -> None:
         ids = list(dict.fromkeys(arrival.message_id for arrival in self._plan.waiting))
-        self._plan.record = yield from self._patiently(Read(self.partition, ids))
+        self._plan.record = self._patiently(lambda: self._lane.read(self.partition, ids))
         lease = self._plan.record.lease
         if self.held_lease is not None:
             if lease is None or (lease.worker, lease.token) != (self.worker.name, self.held_lease.lease.token):
@@ -164,17 +144,17 @@ class SessionWork:
             # The claim succeeded, but its answer was lost.
             self.held_lease = HeldLease(self.partition, lease, self._plan.record.version, self.worker.monotonic())
 
-    def _settle_what_is_final(self) -> EffectSteps:
+    def _settle_what_is_final(self) -> None:
         for arrival in list(self._plan.waiting):
             entry = self._plan.record.entries.get(arrival.message_id)
             if entry is None or not entry.state.is_final:
                 continue
             self._plan.waiting.remove(arrival)
-            yield from self._settle(arrival, entry)
+            self._settle(arrival, entry)
 
     # Process
 
-    def _process_group(self) -> EffectSteps:
+    def _process_group(self) -> None:
         """Begin the next messages, give them to the application, and decide the state of each."""
         group = self._plan.next_group()
         token = self._plan.next_token() if self.held_lease is None else self.held_lease.lease.token
@@ -188,23 +168,23 @@ class SessionWork:
         }
         for arrival in group:
             entries[arrival.message_id] = self._plan.started_entry(arrival, token)
-        if not (yield from self._write(list(entries.values()))):
+        if not self._write(list(entries.values())):
             return
         for position, arrival in enumerate(group):
-            if not self.worker.is_stopping() and (yield from self._run(arrival, entries[arrival.message_id])):
+            if not self.worker.is_stopping() and self._run(arrival, entries[arrival.message_id]):
                 continue
-            yield from self._write(self._plan.revert_started([entries[each.message_id] for each in group[position:]]))
+            self._write(self._plan.revert_started([entries[each.message_id] for each in group[position:]]))
             if not self.worker.is_stopping():
-                yield Wait(self._settings.retry_seconds)
+                self._lane.wait(self._settings.retry_seconds)
             return
         if not self._plan.waiting:
-            yield from self._flush(is_last=self._settings.lock == "message")
+            self._flush(is_last=self._settings.lock == "message")
 
-    def _run(self, arrival: Arrival, entry: Entry) -> EffectSteps:
+    def _run(self, arrival: Arrival, entry: Entry) -> bool:
         """Give a message to the application; return whether its final state is decided, so that the next may follow."""
         held = self._held()
         if not held.is_fresh(self.worker.monotonic() + self._settings.heartbeat_seconds):
-            yield from self._write([], is_renewal=True)
+            self._write([], is_renewal=True)
             held = self._held()
         delivery = Delivery(
             message=arrival.message,
@@ -216,12 +196,12 @@ class SessionWork:
             is_held=lambda: held.is_fresh(self.worker.monotonic()),
         )
         self._plan.mark_delivered(entry)
-        fault: Fault | None = yield Run(delivery)
+        fault = self._lane.run(delivery)
         self._touch()
         if fault is None:
             self._plan.decide(arrival, self._plan.final(entry, State.COMPLETED))
             return True
-        yield Log(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
+        LOG.warning("%s", f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
         if not fault.counts:
             self._plan.uncount(entry)
             return False
@@ -230,20 +210,20 @@ class SessionWork:
             return True
         return False
 
-    def _settle(self, arrival: Arrival, entry: Entry) -> EffectSteps:
+    def _settle(self, arrival: Arrival, entry: Entry) -> None:
         self._touch()
         if self._is_cut_off:
             return
         if entry.state is State.COMPLETED:
-            yield Complete(arrival)
+            self._lane.complete(arrival)
         else:
-            yield DeadLetter(arrival, entry.reason, entry.description)
+            self._lane.dead_letter(arrival, entry.reason, entry.description)
         for kept in (self._cache.seen, self._cache.blocked, self._cache.unrecorded, self._cache.uncounted):
             kept.forget((self.partition, arrival.message_id))
 
     # Write
 
-    def _write(self, entries: Sequence[Entry], *, is_renewal: bool = False, **changes: Any) -> EffectSteps:  # noqa: ANN401 - of Lease
+    def _write(self, entries: Sequence[Entry], *, is_renewal: bool = False, **changes: Any) -> bool:  # noqa: ANN401 - of Lease
         """
         Write *entries* and the finished messages, claiming the lease if necessary, then settle the finished messages.
 
@@ -256,20 +236,21 @@ class SessionWork:
         changes |= order.progress(held.lease, [each.entry for each in finished])
         written = [*(each.entry for each in finished), *entries]
         try:
-            yield from self._patiently(Commit(held, changes, written, empties=self._empties(changes)))
+            empties = self._empties(changes)
+            self._patiently(lambda: self._lane.commit(held, changes, written, empties=empties))
         except Conflict:
             if claiming:
                 self._plan.reopen_decided()
-            yield from self._read()
+            self._read()
             if self.held_lease is None or not is_renewal:
                 return False
-            return (yield from self._write(entries, is_renewal=True, **changes))
+            return self._write(entries, is_renewal=True, **changes)
         if claiming:
             self.held_lease = held
         self._plan.record = replace(self._plan.record, lease=held.lease, version=held.version).with_entries(*written)
         del self._plan.finished[: len(finished)]
         for each in finished:
-            yield from self._settle(each.arrival, each.entry)
+            self._settle(each.arrival, each.entry)
         return True
 
     def _empties(self, changes: Mapping[str, Any]) -> bool:
@@ -277,23 +258,23 @@ class SessionWork:
         # With lock="message" no other worker registers messages, so the lease's row is the only one.
         return self._settings.lock == "session" and changes.get("is_held") is False
 
-    def _flush(self, *, is_last: bool = False) -> EffectSteps:
+    def _flush(self, *, is_last: bool = False) -> None:
         """Record and settle the finished messages."""
         while self._plan.finished:
             if self.held_lease is None:
                 return
-            yield from self._write([], **(self._plan.release_changes() if is_last else {}))
+            self._write([], **(self._plan.release_changes() if is_last else {}))
         if self.held_lease is not None and not self.held_lease.lease.is_held:
             self.held_lease = None
 
-    def _release(self) -> EffectSteps:
+    def _release(self) -> None:
         """Release the lease, so that no other worker must wait until it expires."""
-        yield from self._flush()
+        self._flush()
         while self.held_lease is not None:
-            if (yield from self._write([], **self._plan.release_changes())):
+            if self._write([], **self._plan.release_changes()):
                 self.held_lease = None
 
-    def _register(self) -> EffectSteps:
+    def _register(self) -> None:
         """Register the messages received here, since workers at other sites may have to wait for them."""
         unknown = [entry for entry in self._plan.missing_entries() if entry.message_id not in self._plan.record.entries]
         if not unknown or self._settings.lock == "message":
@@ -301,23 +282,41 @@ class SessionWork:
         lease = self._plan.record.lease or replace(self._plan.new_lease(), is_held=False, worker="")
         arrivals = replace(lease, arrivals=lease.arrivals + 1)
         try:
-            yield from self._patiently(Register(self.partition, arrivals, self._plan.record.version, unknown))
+            version = self._plan.record.version
+            self._patiently(lambda: self._lane.register(self.partition, arrivals, version, unknown))
         except Conflict:
             return
 
-    def _patiently(self, effect: Effect) -> EffectSteps:
-        """Yield an effect on the store, and retry while the store is unavailable, at most for patience_seconds."""
+    def _patiently(self, act: Callable[[], Answer]) -> Answer:
+        """Call the journal, and retry while the store is unavailable, at most for patience_seconds."""
         started = self.worker.monotonic()
         while True:
             try:
-                return (yield effect)
+                return act()
             except JournalUnavailable as error:
                 if self.worker.monotonic() - started >= self._settings.patience_seconds:
                     raise
-                yield Log(f"{error}; trying again")
-            yield Wait(self._settings.poll_seconds)
+                LOG.warning("%s", f"{error}; trying again")
+            self._lane.wait(self._settings.poll_seconds)
 
     def _held(self) -> HeldLease:
         if self.held_lease is None:
             raise LeaseLost(f"{self.partition}: {self.worker.name} no longer has the lease")
         return self.held_lease
+
+
+def renew(held: HeldLease, lane: Lane) -> bool:
+    """Renew a lease while the application works, and return whether it is still held by this worker."""
+    while True:
+        try:
+            lane.commit(held, {}, [], is_renewal=True)
+        except Conflict:
+            record = lane.read(held.partition, [])
+            lease = record.lease
+            if lease is None or (lease.worker, lease.token) != (held.lease.worker, held.lease.token):
+                held.is_lost = True
+                return False
+            # Someone has registered messages: the visit must read them before it begins with another.
+            held.lease, held.version, held.is_stale = lease, record.version, True
+        else:
+            return True

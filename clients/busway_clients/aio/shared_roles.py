@@ -3,32 +3,19 @@
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
+from busway_clients.concurrency.tasks import in_thread
 from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
-from busway_clients.senders.roles import MemoryRoles, Roles, RoleStore
-from busway_clients.steps import Call, Steps
+from busway_clients.senders.roles import MemoryRoles, Roles, RoleState, RoleStore
 
 _LOGGER = logging.getLogger("busway_clients.senders.shared_roles")
 REFRESH = timedelta(seconds=5)
 
 
-class RoleState(NamedTuple):
-    """
-    The roles that a sender or client uses.
-
-    Shape:  is_agreed is false while the role store is unavailable; error has the reason.
-    """
-
-    active: str
-    backups: tuple[str, ...]
-    is_agreed: bool = True
-    error: ClientsError | None = None
-
-
 class SharedRoles:
     """
-    The roles of named namespaces or endpoints, of which one is active; reads and changes are steps.
+    The roles of named namespaces or endpoints, of which one is active.
 
     While the store is unavailable, the last known roles are used.
     """
@@ -64,30 +51,30 @@ class SharedRoles:
             is_fresh = self._read_at is not None and self._monotonic() - self._read_at < self._age
         return self._roles.order[0] if is_fresh else None
 
-    def refresh(self) -> Steps[None]:
+    async def refresh(self) -> None:
         """Read the roles again if the last ones are too old."""
         if self.present is None:
-            yield from self.look()
+            await self.look()
 
-    def look(self) -> Steps[None]:
+    async def look(self) -> None:
         """Read the roles from the store; while it is unavailable, keep the last known ones."""
         try:
-            stored = yield self._call(self._store.read)
+            stored = await self._call(self._store.read)
             if stored is None:
-                stored = yield self._call(lambda: self._store.replace(0, self._roles.order))
+                stored = await self._call(self._store.replace, 0, self._roles.order)
             self._apply(stored)
         except (StoreUnavailable, UnusableFile) as error:
             self._note_error(error)
         self._read_at = self._monotonic()
 
-    def make_active(self, name: str) -> Steps[None]:
+    async def make_active(self, name: str) -> None:
         """Read the roles, and make *name* the active one."""
         if name not in self._names:
             raise WrongUse(f"name to activate: got {name!r}, expected one of {', '.join(self._names)}")
-        yield from self.look()
-        yield from self.activate(name)
+        await self.look()
+        await self.activate(name)
 
-    def activate(self, name: str) -> Steps[None]:
+    async def activate(self, name: str) -> None:
         """Swap the roles of the active name and *name*, here and in the store; on a conflict the store wins."""
         before = self._roles
         if name == before.active:
@@ -96,7 +83,7 @@ class SharedRoles:
         _LOGGER.warning("roles: %s is active now, instead of %s", name, before.active)
         self._roles = before._replace(order=tuple(order))
         try:
-            self._apply((yield self._call(lambda: self._store.replace(before.version, order))))
+            self._apply(await self._call(self._store.replace, before.version, order))
         except (StoreUnavailable, UnusableFile) as error:
             self._note_error(error)
 
@@ -111,5 +98,5 @@ class SharedRoles:
             _LOGGER.warning("roles: the store is unavailable, the last known roles are used: %s", error)
         self._error = error
 
-    def _call(self, act: Callable[[], Any]) -> Call:
-        return Call(act, blocks=not self._store.is_local)
+    async def _call(self, act: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - a method of the store
+        return act(*arguments) if self._store.is_local else await in_thread(act, *arguments)

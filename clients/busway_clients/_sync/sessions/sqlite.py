@@ -1,3 +1,4 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """A journal in a SQLite file: for the consumers of one machine."""
 
 import json
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from busway_clients.concurrency.threads import in_thread
 from busway_clients.database import Database, Kind
 from busway_clients.errors import StoreUnavailable, UnusableFile
 from busway_clients.sessions.errors import Conflict, JournalMalformed, JournalRefused, JournalUnavailable
@@ -24,7 +26,7 @@ _UNAVAILABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
 
 
 class SqliteStore:
-    """A RowStore in the file *path*; any number of threads and processes of one machine may have it open."""
+    """A store of rows in the file *path*; any number of threads and processes of one machine may have it open."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
@@ -38,11 +40,29 @@ class SqliteStore:
 
     def open(self) -> None:
         """Create the table if it does not exist."""
+        in_thread(self._open)
+
+    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
+        """Return the existing rows of *keys*, and all whose property Open is 1."""
+        return in_thread(self._read, partition, keys)
+
+    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+        """Write all or none, and return their new versions; raises Conflict."""
+        return in_thread(self._write_all, partition, writes)
+
+    def forget(self, before: datetime) -> int:
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
+        return in_thread(self._forget, before)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        in_thread(self._close)
+
+    def _open(self) -> None:
         with self._translated():
             self._database()
 
-    def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
-        """Return the existing rows of *keys*, and all whose property Open is 1."""
+    def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         marks = ",".join("?" * len(keys))
         query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
         with self._translated(), self._database().reading() as connection:
@@ -52,19 +72,16 @@ class SqliteStore:
         except ValueError as error:
             raise JournalMalformed(f"{self.name}: partition {partition} has a row that is not JSON") from error
 
-    def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
-        """Write all or none, and return their new versions; raises Conflict."""
+    def _write_all(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         with self._translated(), self._database().transaction() as connection:
             return [self._write(connection, partition, write) for write in writes]
 
-    def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return their number."""
+    def _forget(self, before: datetime) -> int:
         with self._translated(), self._database().transaction() as connection:
             query = "DELETE FROM rows WHERE finished < ?"
             return connection.execute(query, (before.astimezone(UTC).isoformat(),)).rowcount
 
-    def close(self) -> None:
-        """Let go of connections."""
+    def _close(self) -> None:
         with self._opening:
             if self._opened is not None:
                 self._opened.close()

@@ -1,0 +1,210 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
+"""A receiver that receives from the namespace that a watch names."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSession
+from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
+
+from busway_clients._sync.endpoints.followed_link import FollowedLink
+from busway_clients._sync.endpoints.watch import Watched
+from busway_clients.concurrency.threads import Condition, Lock, answer_of, wait_for_notification
+from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.link import (
+    CHECK_SECONDS,
+    DRAIN_SECONDS,
+    LINK_CLOSED,
+    LOGGER,
+    OPEN_SECONDS,
+    RETRY_SECONDS,
+    WAIT_SECONDS,
+    Link,
+)
+from busway_clients.endpoints.switching import Step, Switching
+from busway_clients.senders.error_kinds import describe, is_unavailable
+
+
+class FollowingReceiver:
+    """
+    A ServiceBusReceiver that moves when the watch names another namespace; use it as a context manager.
+
+    Before a move it receives nothing more, and waits until the received messages are settled at their namespace.
+    Messages may be settled anywhere; `receive_messages` is called once at a time.
+    """
+
+    def __init__(
+        self,
+        watch: Watched,
+        connect: Callable[[Endpoint], ServiceBusClient],
+        open_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
+        *,
+        drain_seconds: float = DRAIN_SECONDS,
+        open_seconds: float = OPEN_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Follow *watch*; *connect* returns a client of an endpoint, and *open_receiver* a receiver of that client.
+
+        A message that is not settled within *drain_seconds* of the change, or before its lock ends, is delivered again
+        by its namespace. An endpoint that does not open within *open_seconds* is not retried for *retry_seconds*; the
+        receiver keeps its current link.
+        """
+        self._followed = FollowedLink(
+            watch,
+            connect,
+            open_receiver,
+            Switching(drain_seconds, retry_seconds),
+            open_seconds=open_seconds,
+            is_outage=_may_be_an_outage,
+            monotonic=monotonic,
+        )
+        self._monotonic = monotonic
+        self._turn = Lock()
+        self._settled = Condition()
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The current endpoint, None before the first call."""
+        return self._followed.switching.current
+
+    @property
+    def session(self) -> ServiceBusSession | None:
+        """The session of the current link, None for an entity without sessions."""
+        return None if self._followed.link is None else self._followed.link.session
+
+    def receive_messages(
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """
+        Return messages like a ServiceBusReceiver; an empty list while messages from before a change are unsettled.
+
+        Raises what the SDK raises, unless the watch names another namespace by then.
+        """
+        end = self._monotonic() + (WAIT_SECONDS if max_wait_time is None else max_wait_time)
+        with self._turn:
+            return self._receive(max_message_count, end)
+
+    def complete_message(self, message: ServiceBusReceivedMessage) -> None:
+        """Complete *message* where it came from; raises MessageLockLostError if that link is closed."""
+        self._settle(message, "complete_message")
+
+    def abandon_message(self, message: ServiceBusReceivedMessage) -> None:
+        """Abandon *message* where it came from; raises MessageLockLostError if that link is closed."""
+        self._settle(message, "abandon_message")
+
+    def defer_message(self, message: ServiceBusReceivedMessage) -> None:
+        """
+        Defer *message* where it came from; raises MessageLockLostError if that link is closed.
+
+        Receive it with a client of that namespace: elsewhere its sequence number belongs to another message.
+        """
+        self._settle(message, "defer_message")
+
+    def dead_letter_message(
+        self, message: ServiceBusReceivedMessage, reason: str | None = None, error_description: str | None = None
+    ) -> None:
+        """Dead-letter *message* where it came from; raises MessageLockLostError if that link is closed."""
+        self._settle(message, "dead_letter_message", reason, error_description)
+
+    def renew_message_lock(self, message: ServiceBusReceivedMessage, **options: Any) -> Any:  # noqa: ANN401 - the SDK's
+        """Renew the lock of *message*; raises MessageLockLostError if its link is closed."""
+        return answer_of(self._origin(message).sdk.renew_message_lock(message, **options))
+
+    def release(self) -> None:
+        """Close the link; the next `receive_messages` opens another: with NEXT_AVAILABLE_SESSION, another session."""
+        with self._turn:
+            self._followed.close()
+
+    def close(self) -> None:
+        """Close; messages that are not settled are delivered again."""
+        self.release()
+
+    def __enter__(self) -> Self:
+        """Return the receiver; its first call opens the link."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _origin(self, message: ServiceBusReceivedMessage) -> Link:
+        """Return the link that a message came from; raises MessageLockLostError if it is closed."""
+        link = self._followed.link
+        if link is None or message not in link.handed_out:
+            raise MessageLockLostError(message=LINK_CLOSED)
+        return link
+
+    def _settle(self, message: ServiceBusReceivedMessage, method: str, *arguments: str | None) -> None:
+        link = self._origin(message)
+        try:
+            answer_of(getattr(link.sdk, method)(message, *arguments))
+        except Exception:
+            link.handed_out.note_failure(message)
+            self._notify()
+            raise
+        link.handed_out.note_settled(message)
+        self._notify()
+
+    def _notify(self) -> None:
+        with self._settled:
+            self._settled.notify_all()
+
+    def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
+        wanted = self._followed.wanted()
+        while True:
+            link = self._follow(wanted, end)
+            if link is None:
+                return []
+            seconds = min(max(end - self._monotonic(), 0.01), CHECK_SECONDS)
+            try:
+                messages: list[ServiceBusReceivedMessage] = answer_of(
+                    link.sdk.receive_messages(max_message_count, seconds)
+                )
+            except Exception as error:
+                if not _may_be_an_outage(error):
+                    raise
+                wanted = self._followed.consulted()
+                if wanted[0].namespace == link.endpoint.namespace:
+                    raise
+                LOGGER.warning("%s: receiving failed: %s", link.endpoint, describe(error))
+                if self._follow(wanted, end) is link:
+                    raise
+                continue
+            if messages or self._monotonic() >= end:
+                link.handed_out.add(messages)
+                return messages
+            wanted = self._followed.wanted()
+
+    def _follow(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
+        """Return the link to receive on, None if messages are still unsettled at *end*."""
+        return self._followed.first(wanted, partial(self._follow_known, end=end))
+
+    def _follow_known(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
+        with self._settled:
+            step = self._wait_for_settlement(wanted, end)
+        if step is Step.MOVE:
+            return self._followed.move(wanted)
+        return self._followed.link if step is Step.STAY else None
+
+    def _wait_for_settlement(self, wanted: tuple[Endpoint, ...], end: float) -> Step:
+        """Return whether to move; DRAIN if *end* comes before all messages are settled."""
+        while (link := self._followed.link) is not None:
+            step = self._followed.switching.next_step(wanted, link.unsettled, self._monotonic())
+            seconds = end - self._monotonic()
+            if step is not Step.DRAIN or seconds <= 0:
+                return step
+            left = self._followed.switching.drain_seconds_left(self._monotonic())
+            wait_for_notification(self._settled, min(seconds, left))
+        return Step.MOVE
+
+
+def _may_be_an_outage(error: Exception) -> bool:
+    # The SDK raises the second without a word to the namespace, once the lock of its session has ended.
+    return is_unavailable(error) or isinstance(error, SessionLockLostError)

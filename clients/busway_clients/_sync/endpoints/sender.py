@@ -1,0 +1,119 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
+"""A sender that sends to the namespace that a watch names."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusSender
+
+from busway_clients._sync.endpoints.followed_link import FollowedLink
+from busway_clients._sync.endpoints.watch import Watched
+from busway_clients.concurrency.threads import Lock, answer_of
+from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, Link, Sendable, with_ids
+from busway_clients.endpoints.switching import Step, Switching
+from busway_clients.senders.error_kinds import describe, is_unavailable
+
+
+class FollowingSender:
+    """
+    A ServiceBusSender that moves when the watch names another namespace; use it as a context manager.
+
+    Concurrent sends run one after the other, so that none is running during a move. While a new link opens, a
+    send waits one second for it and then uses the current link. If a send fails because the namespace seems
+    unavailable, the sender reads the source immediately and retries if it names another namespace.
+    """
+
+    def __init__(
+        self,
+        watch: Watched,
+        connect: Callable[[Endpoint], ServiceBusClient],
+        open_sender: Callable[[ServiceBusClient], ServiceBusSender],
+        *,
+        open_seconds: float = OPEN_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Follow *watch*; *connect* returns a client of an endpoint, and *open_sender* a sender of that client.
+
+        An endpoint that *connect* rejects, or that does not open within *open_seconds*, is logged and not retried for
+        *retry_seconds*; the sender keeps its current link.
+        """
+        self._followed = FollowedLink(
+            watch,
+            connect,
+            open_sender,
+            Switching(0.0, retry_seconds),
+            open_seconds=open_seconds,
+            is_outage=is_unavailable,
+            monotonic=monotonic,
+        )
+        self._monotonic = monotonic
+        self._turn = Lock()
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The current endpoint, None before the first message."""
+        return self._followed.switching.current
+
+    def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:
+        """
+        Send like a ServiceBusSender; a message without an id gets one.
+
+        Raises what the SDK raises. The message may still have been accepted, even by both namespaces; consumers can
+        recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends.
+        """
+        with self._turn:
+            self._send(with_ids(message), timeout)
+
+    def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
+        """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
+        with self._turn:
+            link = self._follow(self._followed.wanted())
+            batch: ServiceBusMessageBatch = answer_of(link.sdk.create_message_batch(max_size_in_bytes))
+            return batch
+
+    def close(self) -> None:
+        """Wait for the running send, then close."""
+        with self._turn:
+            self._followed.close()
+
+    def __enter__(self) -> Self:
+        """Return the sender; its first message opens the link."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _send(self, message: Sendable, timeout: float | None) -> None:
+        """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
+        link = self._follow(self._followed.wanted())
+        try:
+            answer_of(link.sdk.send_messages(message, timeout=timeout))
+        except Exception as error:
+            if not is_unavailable(error):
+                raise
+            other = self._follow(self._followed.consulted(), beside=False)
+            if other is link:
+                raise
+            LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
+            answer_of(other.sdk.send_messages(message, timeout=timeout))
+
+    def _follow(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> Link:
+        link = self._followed.first(wanted, partial(self._follow_known, beside=beside))
+        assert link is not None  # noqa: S101 - a sender has nothing to settle before it moves
+        return link
+
+    def _follow_known(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Link:
+        link = self._followed.link
+        if link is not None and self._followed.switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
+            self._followed.abandon_others()
+            return link
+        return self._followed.move(wanted, beside=beside)

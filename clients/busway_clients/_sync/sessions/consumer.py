@@ -1,0 +1,185 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
+"""A consumer that processes each message once across regions, several sessions at a time."""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION, AutoLockRenewer, ServiceBusClient
+
+from busway_clients._sync.sessions.journal import Journal
+from busway_clients._sync.sessions.lane import Lane
+from busway_clients._sync.sessions.message_work import MessageWork
+from busway_clients._sync.sessions.session_work import SessionWork, renew
+from busway_clients.concurrency.threads import Event, SideTask, is_set_within
+from busway_clients.sessions.delivery import Delivery
+from busway_clients.sessions.entries import session_partition
+from busway_clients.sessions.errors import JournalError
+from busway_clients.sessions.failures import LOG, must_pause
+from busway_clients.sessions.plan import Ending, Worker
+from busway_clients.sessions.rows import RowStore
+from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.source import Source, settings_for, unique_name
+from busway_clients.sessions.worker_cache import WorkerCache
+
+LOCK_RENEWAL_SECONDS = 24 * 3600.0
+"""For how long the locks of Service Bus are renewed; a message is kept while another region works on its copy."""
+_CHECKS_PER_HEARTBEAT = 3
+
+
+class JournaledConsumer:
+    """
+    Gives each message of a queue or subscription to *apply*, once across all sites that share the journal.
+
+    *apply* returns when the message is processed. An exception is a failed attempt; Unprocessable faults the message
+    at once. It is called for *lanes* sessions at a time. *site* is the name of this namespace, the
+    same as in Busway's repl-path if Busway makes the copies. The caller closes the *client*; create it with
+    `retry_total=0`, since the consumer retries itself, and the SDK would add seconds of back-off to each wait for a
+    session. An asynchronous *apply* that blocks the event loop also blocks the renewal of its own lease.
+    """
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        source: Source,
+        store: RowStore,
+        apply: Callable[[Delivery], None],
+        *,
+        site: str,
+        settings: Settings | None = None,
+        lanes: int = 4,
+    ) -> None:
+        self.settings = settings_for(source, settings or Settings())
+        self.journal = Journal(store, self.settings)
+        self._client = client
+        self._source = source
+        self._apply = apply
+        self._site = site
+        self._count = lanes
+        self._lanes: list[SideTask[None]] = []
+        self._stopping = Event()
+        self._cache = WorkerCache()
+        self._name = unique_name(site)
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        if kind is None:
+            self.join()
+        else:
+            with contextlib.suppress(JournalError):
+                self.join()
+
+    def start(self) -> None:
+        """Open the journal and start; raises JournalMismatch, JournalUnavailable and JournalRefused."""
+        self.journal.open()
+        self._stopping.clear()
+        self._lanes = [SideTask(self._work, f"{self._source}-{number}") for number in range(self._count)]
+
+    def stop(self) -> None:
+        """Start no further message; those in progress are finished and settled."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait until all lanes have stopped; raises the error that stopped them, if any."""
+        try:
+            for lane in self._lanes:
+                lane.wait()
+        except BaseException:
+            for lane in self._lanes:
+                lane.abandon()
+            raise
+        for lane in self._lanes:
+            lane.result()
+
+    def run(self) -> None:
+        """
+        Process messages until `stop` is called.
+
+        Raises what `start` raises, and JournalRefused later too. While the store is unavailable later, it waits.
+        """
+        self.start()
+        self.join()
+
+    def _work(self) -> None:
+        """Use one receiver after the other until the consumer stops; raises JournalError if it cannot continue."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    ending = self._use_receiver()
+                except Exception as error:  # noqa: BLE001 - raised again if it ends the lane
+                    is_pause = must_pause(error, self._source, self._site)
+                else:
+                    # The next available session may be the same one.
+                    is_pause = ending is not Ending.EMPTY
+                if is_pause:
+                    is_set_within(self._stopping, self.settings.poll_seconds)
+        finally:
+            # When one lane ends, all end.
+            self._stopping.set()
+
+    def _use_receiver(self) -> Ending:
+        with contextlib.ExitStack() as stack:
+            renewer = AutoLockRenewer(max_lock_renewal_duration=LOCK_RENEWAL_SECONDS)
+            stack.callback(renewer.close)
+            lane = Lane(
+                stack.enter_context(self._receiver()),
+                renewer,
+                self.journal,
+                self._apply,
+                site=self._site,
+                settings=self.settings,
+                wait=partial(is_set_within, self._stopping),
+            )
+            work: SessionWork | MessageWork = MessageWork(self._worker, lane)
+            if self.settings.lock == "session":
+                work = SessionWork(session_partition(str(lane.session_id)), self._worker(), lane)
+            stack.enter_context(_renewing(work, lane, self.settings.heartbeat_seconds))
+            return work.run()
+
+    def _receiver(self) -> Any:  # noqa: ANN401 - a receiver of the SDK
+        """Return a new receiver, for the next available session if there are sessions."""
+        options: dict[str, Any] = {"max_wait_time": self.settings.accept_seconds}
+        if self._source.has_sessions:
+            options["session_id"] = NEXT_AVAILABLE_SESSION
+        if self._source.subscription is not None:
+            return self._client.get_subscription_receiver(self._source.entity, self._source.subscription, **options)
+        return self._client.get_queue_receiver(self._source.entity, **options)
+
+    def _worker(self) -> Worker:
+        name = f"{self._name}/{next(self._numbers)}"
+        return Worker(name, self._site, self.settings, self._cache, is_stopping=self._stopping.is_set)
+
+
+@contextlib.contextmanager
+def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> Iterator[None]:
+    """Renew the lease of *work* in the background, whenever the last write is *seconds* old."""
+    ended = Event()
+
+    def keep_renewing() -> None:
+        while not is_set_within(ended, seconds / _CHECKS_PER_HEARTBEAT):
+            held = work.held_lease
+            if held is None or held.is_lost or not held.must_renew(time.monotonic(), seconds):
+                continue
+            try:
+                renew(held, lane)
+            except JournalError as error:
+                # The work detects a lost lease itself, and the next renewal may succeed.
+                LOG.warning("%s", error)
+
+    renewing = SideTask(keep_renewing, "busway-renew-lease")
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.wait()

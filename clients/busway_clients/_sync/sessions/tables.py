@@ -1,0 +1,102 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
+"""A journal in a table: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Self
+
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
+
+from busway_clients.extras import extra
+from busway_clients.sessions import tables_requests as requests
+from busway_clients.sessions.rows import Row, Write
+
+with extra("tables"):
+    from azure.data.tables import TableClient
+
+
+class TableStore:
+    """A store of rows in one table; safe to use concurrently."""
+
+    def __init__(self, client: TableClient) -> None:
+        """Use *client* as it is, with its own retries and time-outs."""
+        self._client = client
+
+    @classmethod
+    def from_connection_string(cls, connection_string: str, table: str) -> Self:
+        """Use the account of *connection_string*."""
+        return cls(
+            TableClient.from_connection_string(connection_string, table_name=table, **requests.options(TableClient))
+        )
+
+    @classmethod
+    def from_endpoint(
+        cls, endpoint: str, table: str, credential: TokenCredential | AzureNamedKeyCredential | AzureSasCredential
+    ) -> Self:
+        """Use the account at *endpoint* (`https://NAME.table.core.windows.net`), with an identity, a key or a SAS."""
+        return cls(TableClient(endpoint, table_name=table, credential=credential, **requests.options(TableClient)))
+
+    @property
+    def name(self) -> str:
+        """The table's address."""
+        return f"{self._client.url.partition('?')[0]}/{self._client.table_name}"
+
+    def open(self) -> None:
+        """Create the table if it does not exist."""
+        with requests.translated(self.name):
+            try:
+                # First whether it is there: the right to make tables is more than a journal needs.
+                for _ in self._client.query_entities(requests.SCHEMA_ROW, results_per_page=1):
+                    return
+            except ResourceNotFoundError:
+                with suppress(ResourceExistsError):
+                    self._client.create_table()
+
+    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
+        """Return the existing rows of *keys*, and all whose property Open is 1."""
+        with requests.translated(self.name, partition):
+            return [
+                requests.row(entity, entity.metadata)
+                for query in requests.queries(partition, keys)
+                for entity in self._client.query_entities(query)
+            ]
+
+    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+        """Write all (at most 100) or none, and return their new versions; raises Conflict."""
+        operations = [requests.operation(partition, write) for write in writes]
+        with requests.translated(self.name, partition):
+            # A request by itself takes a third of the processor time that a transaction of one does.
+            if len(operations) == 1:
+                answers = [self._write(*operations[0])]
+            else:
+                answers = self._client.submit_transaction(operations)
+        return [str(answer["etag"]) for answer in answers]
+
+    def forget(self, before: datetime) -> int:
+        """Delete rows that have a property Finished earlier than *before*; return their number."""
+        query = requests.finished_before(before)
+        count = 0
+        with requests.translated(self.name):
+            for entity in self._client.query_entities(query, select=requests.KEYS):
+                try:
+                    self._client.delete_entity(entity, **requests.as_read(entity.metadata))
+                except (ResourceModifiedError, ResourceNotFoundError):
+                    # Someone has begun with it again, or has been faster.
+                    continue
+                count += 1
+        return count
+
+    def _write(self, kind: str, entity: dict[str, Any], options: dict[str, Any]) -> Mapping[str, Any]:
+        match kind:
+            case "create":
+                return self._client.create_entity(entity, **options)
+            case "upsert":
+                return self._client.upsert_entity(entity, **options)
+            case _:
+                return self._client.update_entity(entity, **options)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._client.close()

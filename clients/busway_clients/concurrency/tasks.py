@@ -1,0 +1,91 @@
+"""What asynchronous clients wait with: tasks, locks and events of asyncio."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+Lock = asyncio.Lock
+Event = asyncio.Event
+Condition = asyncio.Condition
+
+sleep = asyncio.sleep
+in_thread = asyncio.to_thread
+
+Result = TypeVar("Result")
+
+
+async def answer_of(answer: Any) -> Any:  # noqa: ANN401 - what an SDK or an application returns
+    """Return what a call of the SDK or of the application returned, or awaits."""
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def entered(sdk: Any) -> None:  # noqa: ANN401 - the SDK's receivers have no common type
+    """Open the link of a receiver, as entering its context does."""
+    await answer_of((getattr(sdk, "__aenter__", None) or sdk.__enter__)())
+
+
+async def is_set_within(event: Event, seconds: float) -> bool:
+    """Wait for *event* at most that long, and return whether it is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+async def wait_for_notification(condition: Condition, seconds: float) -> None:
+    """Wait at most that long for a notification of *condition*, whose lock is held."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await condition.wait()
+
+
+async def is_acquired_within(lock: Lock, seconds: float | None) -> bool:
+    """Acquire *lock* and return True, or False after *seconds*, None for no limit."""
+    if seconds is None or not lock.locked():
+        return await lock.acquire()
+    try:
+        async with asyncio.timeout(seconds):
+            return await lock.acquire()
+    except TimeoutError:
+        return False
+
+
+class SideTask(Generic[Result]):
+    """A call that runs beside its caller, who may stop waiting for it."""
+
+    def __init__(
+        self,
+        act: Callable[[], Awaitable[Result]],
+        name: str,
+        discard: Callable[[Result], Awaitable[None]] | None = None,
+    ) -> None:
+        """Start *act*; *discard* gets the result if the call was abandoned before it returned."""
+        self.is_abandoned = False
+        self._task = asyncio.ensure_future(act())
+        if isinstance(self._task, asyncio.Task):
+            self._task.set_name(name)
+        self._discard = discard
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the call has returned or raised."""
+        return self._task.done()
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Wait at most that long, and return whether the call is done."""
+        await asyncio.wait({self._task}, timeout=None if seconds is None else max(seconds, 0.0))
+        return self._task.done()
+
+    def result(self) -> Result:
+        """Return what the call returned or raise what it raised, once it is done."""
+        return self._task.result()
+
+    async def abandon(self) -> None:
+        """Cancel the call, and wait until it has ended."""
+        self.is_abandoned = True
+        self._task.cancel()
+        (outcome,) = await asyncio.gather(self._task, return_exceptions=True)
+        if self._discard is not None and not isinstance(outcome, BaseException):
+            await self._discard(outcome)

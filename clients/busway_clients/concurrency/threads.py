@@ -1,0 +1,117 @@
+"""What synchronous clients wait with: threads, locks and events."""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from busway_clients.errors import NotSynchronous
+
+Lock = threading.Lock
+Event = threading.Event
+Condition = threading.Condition
+
+sleep = time.sleep
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+def in_thread(act: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+    """Call *act*, here: the caller waits in its own thread."""
+    return act(*arguments, **options)
+
+
+def answer_of(answer: Any) -> Any:  # noqa: ANN401 - what an SDK or an application returns
+    """Return what a call of the SDK or of the application returned; raises NotSynchronous if it must be awaited."""
+    if not hasattr(answer, "__await__"):
+        return answer
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise NotSynchronous(
+        f"a synchronous class of busway_clients: a call returned a {type(answer).__name__}, expected synchronous "
+        "functions and SDK classes; use busway_clients.aio with those of asyncio"
+    )
+
+
+def entered(sdk: Any) -> None:  # noqa: ANN401 - the SDK's receivers have no common type
+    """Open the link of a receiver, as entering its context does."""
+    answer_of((getattr(sdk, "__aenter__", None) or sdk.__enter__)())
+
+
+def is_set_within(event: Event, seconds: float) -> bool:
+    """Wait for *event* at most that long, and return whether it is set."""
+    return event.wait(seconds)
+
+
+def wait_for_notification(condition: Condition, seconds: float) -> None:
+    """Wait at most that long for a notification of *condition*, whose lock is held."""
+    condition.wait(seconds)
+
+
+def is_acquired_within(lock: threading.Lock, seconds: float | None) -> bool:
+    """Acquire *lock* and return True, or False after *seconds*, None for no limit."""
+    # In two steps: acquiring with a timeout is slower even if the lock is free.
+    if lock.acquire(blocking=False):
+        return True
+    return lock.acquire(timeout=-1 if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX))
+
+
+class SideTask(Generic[Result]):
+    """
+    A call that runs in a thread beside its caller, who may stop waiting for it.
+
+    The thread cannot be stopped, since the SDK may wait without limit for a peer that does not answer; it does not keep
+    the process from ending.
+    """
+
+    def __init__(self, act: Callable[[], Result], name: str, discard: Callable[[Result], None] | None = None) -> None:
+        """Start *act*; *discard* gets the result if the call was abandoned before it returned."""
+        self.is_abandoned = False
+        self._act = act
+        self._discard = discard
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._results: list[Result] = []
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the call has returned or raised."""
+        return self._done.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait at most that long, and return whether the call is done."""
+        return self._done.wait(None if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX))
+
+    def result(self) -> Result:
+        """Return what the call returned or raise what it raised, once it is done."""
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+    def abandon(self) -> None:
+        """Stop waiting for the call."""
+        with self._lock:
+            is_first, self.is_abandoned = not self.is_abandoned, True
+            is_done = self._done.is_set()
+        if is_first and is_done:
+            self._discard_result()
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._act())
+        except BaseException as error:  # noqa: BLE001 - raised in the caller that asks for the result
+            self._error = error
+        with self._lock:
+            self._done.set()
+            is_abandoned = self.is_abandoned
+        if is_abandoned:
+            self._discard_result()
+
+    def _discard_result(self) -> None:
+        for result in self._results:
+            if self._discard is not None:
+                self._discard(result)
