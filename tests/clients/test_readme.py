@@ -13,7 +13,6 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
-from busway_clients.relay import SystemClock
 from tests.clients.relay.local_relay import LocalRelay, RunningRelays
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +39,7 @@ def places() -> Iterator[Any]:
 def relays() -> Iterator[Any]:
     keys = {"both": ("c2VjcmV0IG9mIGJvdGg=", {"Listen", "Send"})}
     paths = {"RELAY_WEST": "primary-service", "RELAY_EAST": "secondary-service"}
-    each = {name: LocalRelay(SystemClock(), keys=keys, paths={path}) for name, path in paths.items()}
+    each = {name: LocalRelay(keys=keys, paths={path}) for name, path in paths.items()}
     with RunningRelays([*each.values()]), pytest.MonkeyPatch.context() as environment:
         for name, relay in each.items():
             environment.setenv(name, relay.connection_string(paths[name], "both"))

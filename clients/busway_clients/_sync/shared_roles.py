@@ -2,6 +2,7 @@
 """The last known roles of namespaces, and their store, which processes share."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -22,7 +23,12 @@ class SharedRoles:
     """
 
     def __init__(
-        self, names: Sequence[str], store: RoleStore | None, age: timedelta, *, monotonic: Callable[[], float]
+        self,
+        names: Sequence[str],
+        store: RoleStore | None,
+        age: timedelta,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start with the first name as the active one, unless the store has roles; read the store every *age*."""
         self._names = tuple(names)

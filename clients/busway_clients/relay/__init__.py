@@ -6,16 +6,13 @@ with extra("relay"):
     import aiohttp as _aiohttp  # noqa: F401 - checked here once for all modules of the package
     import yarl as _yarl  # noqa: F401 - likewise
 
-from busway_clients.relay.accepting import Rejection
 from busway_clients.relay.client import RelayClient
-from busway_clients.relay.clock import Clock, SystemClock
-from busway_clients.relay.connection import Offer, RelayConnection
 from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.relay.listener import Listening, RelayListener
+from busway_clients.relay.listener import Listening, Rejection, RelayListener
+from busway_clients.relay.sockets import Offer, RelayConnection
 from busway_clients.relay.tokens import Identity, SharedAccessKey, SharedAccessSignature, Token, Tokens
 
 __all__ = [
-    "Clock",
     "Identity",
     "Listening",
     "Offer",
@@ -26,7 +23,6 @@ __all__ = [
     "RelayListener",
     "SharedAccessKey",
     "SharedAccessSignature",
-    "SystemClock",
     "Token",
     "Tokens",
 ]

@@ -5,28 +5,23 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from busway_clients.aio.shared_roles import REFRESH, SharedRoles
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
-from busway_clients.relay.clock import Clock, SystemClock, ended, is_done_within
-from busway_clients.relay.connection import RelayConnection
 from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.relay.frames import Frames
-from busway_clients.relay.listener import MAX_MESSAGE_BYTES
-from busway_clients.relay.opening import Answered, Opening, refusal
+from busway_clients.relay.sockets import (
+    FAILED,
+    GOING_AWAY,
+    KEEP_ALIVE,
+    MAX_MESSAGE_BYTES,
+    PATIENCE,
+    RelayConnection,
+    Sockets,
+)
 from busway_clients.senders.roles import RoleState, RoleStore
 
 Result = TypeVar("Result")
-_GOING_AWAY = 1001
-_FAILED = 1011
-
-
-class _Request(NamedTuple):
-    suffix: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    protocols: tuple[str, ...]
 
 
 class RelayClient:
@@ -43,10 +38,9 @@ class RelayClient:
         *,
         roles: RoleStore | None = None,
         refresh: timedelta = REFRESH,
-        timeout: timedelta = timedelta(seconds=30),
-        keep_alive: timedelta = timedelta(seconds=30),
+        timeout: timedelta = PATIENCE,
+        keep_alive: timedelta = KEEP_ALIVE,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
-        clock: Clock | None = None,
         choice: random.Random | None = None,
     ) -> None:
         """
@@ -58,19 +52,18 @@ class RelayClient:
         if not endpoints:
             raise WrongUse("endpoints of a relay client: got none, expected an active endpoint and its backups")
         self._endpoints = dict(endpoints)
-        self._clock = clock or SystemClock()
         order = [*endpoints]
         (choice or random.Random()).shuffle(order)
-        self._agreement = SharedRoles(order, roles, refresh, monotonic=self._clock.monotonic)
+        self._roles = SharedRoles(order, roles, refresh)
         self._turn = asyncio.Lock()
-        self._timeout, self._silence = timeout.total_seconds(), keep_alive.total_seconds()
-        self._opening = Opening(self._clock, max_message_bytes)
+        self._timeout = timeout.total_seconds()
+        self._sockets = Sockets(keep_alive, timeout, max_message_bytes)
         self._connections: set[RelayConnection] = set()
 
     @property
     def state(self) -> RoleState:
         """Return the roles as they were last seen."""
-        return self._agreement.state
+        return self._roles.state
 
     async def connect(
         self,
@@ -85,12 +78,11 @@ class RelayClient:
 
         Raises RelayFailed, which has the error of each endpoint that was tried; WrongUse.
         """
-        wanted = _Request(suffix, query or {}, headers or {}, tuple(protocols))
 
-        async def use(connection: RelayConnection) -> RelayConnection:
-            return connection
+        async def connect_at(name: str) -> RelayConnection:
+            return await self._connection(name, suffix, query or {}, headers or {}, protocols)
 
-        return await self._first(wanted, use)
+        return await self._first(connect_at, lambda connection: connection.close(FAILED))
 
     async def request(
         self,
@@ -107,31 +99,29 @@ class RelayClient:
         A connection that ends without an answer counts as unavailable, and the request is sent again to the backup: the
         service may see it twice. Raises as `connect`.
         """
-        wanted = _Request(suffix, query or {}, headers or {}, tuple(protocols))
 
-        async def use(connection: RelayConnection) -> str | bytes:
-            async with connection:
+        async def ask(name: str) -> str | bytes:
+            async with await self._connection(name, suffix, query or {}, headers or {}, protocols) as connection:
                 return await self._answer(connection, message)
 
-        return await self._first(wanted, use)
+        return await self._first(ask)
 
     async def activate(self, name: str) -> None:
         """Make *name* the active endpoint, for example after an outage; raises WrongUse if it is unknown."""
         async with self._turn:
-            await self._agreement.make_active(name)
+            await self._roles.make_active(name)
 
     async def look(self) -> RoleState:
         """Read the shared roles now and return them."""
         async with self._turn:
-            await self._agreement.look()
-            return self._agreement.state
+            await self._roles.look()
+            return self._roles.state
 
     async def close(self) -> None:
         """Close the client and, with code 1001, its open connections."""
-        await asyncio.gather(
-            *[connection.close(_GOING_AWAY, "the client is closing") for connection in [*self._connections]]
-        )
-        await self._opening.close()
+        closing = [connection.close(GOING_AWAY, "the client is closing") for connection in [*self._connections]]
+        await asyncio.gather(*closing)
+        await self._sockets.close()
 
     async def __aenter__(self) -> Self:
         """Return the client."""
@@ -143,59 +133,58 @@ class RelayClient:
         """Close the client."""
         await self.close()
 
-    async def _first(self, wanted: _Request, use: Callable[[RelayConnection], Awaitable[Result]]) -> Result:
+    async def _first(
+        self, use: Callable[[str], Awaitable[Result]], discard: Callable[[Result], Awaitable[None]] | None = None
+    ) -> Result:
+        """Return the result of the first endpoint that works; *discard* it if the roles cannot be swapped."""
         async with self._turn:
-            await self._agreement.refresh()
-        roles = self._agreement.roles
+            await self._roles.refresh()
+        roles = self._roles.roles
         errors: dict[str, RelayError] = {}
         for name in roles.order:
             try:
-                connection = await self._connection(name, wanted)
-                try:
-                    result = await use(connection)
-                    if name != roles.active:
-                        await self._swap(name)
-                except BaseException:
-                    await connection.close(_FAILED)
-                    raise
+                result = await use(name)
             except RelayError as error:
                 errors[name] = error
                 if len(errors) == 1 and not isinstance(error, RelayUnavailable):
                     break
-            else:
-                return result
+                continue
+            try:
+                if name != roles.active:
+                    async with self._turn:
+                        await self._roles.activate(name)
+            except BaseException:
+                if discard is not None:
+                    await discard(result)
+                raise
+            return result
         text = "; ".join(str(error) for error in errors.values())
         raise RelayFailed(f"connecting: {text}; expected a listener at the active endpoint or a backup", errors)
 
-    async def _swap(self, name: str) -> None:
-        async with self._turn:
-            await self._agreement.activate(name)
-
-    async def _connection(self, name: str, wanted: _Request) -> RelayConnection:
+    async def _connection(
+        self,
+        name: str,
+        suffix: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        protocols: Sequence[str],
+    ) -> RelayConnection:
         endpoint = self._endpoints[name]
-        token, _ = await self._opening.token(endpoint)
-        url = endpoint.connect_url(token, wanted.suffix, wanted.query)
-        try:
-            socket = await self._opening.open(
-                endpoint, url, self._timeout, token=token, headers=wanted.headers, protocols=wanted.protocols
-            )
-        except Answered as answer:
-            raise refusal(endpoint, answer, "sender") from None
-        frames = Frames(socket, endpoint, self._clock, self._silence, self._timeout)
-        connection = RelayConnection(name, frames, socket.protocol, on_end=self._connections.discard)
+        token, _ = await self._sockets.token(endpoint)
+        url = endpoint.connect_url(token, suffix, query)
+        socket = await self._sockets.open(endpoint, url, "sender", token=token, headers=headers, protocols=protocols)
+        connection = RelayConnection(name, endpoint.place, socket, on_end=self._connections.discard)
         self._connections.add(connection)
         return connection
 
     async def _answer(self, connection: RelayConnection, message: str | bytes) -> str | bytes:
         place = self._endpoints[connection.endpoint].place
         try:
-            await connection.send(message)
-            answering = asyncio.ensure_future(connection.receive())
-            try:
-                if await is_done_within(self._clock, self._timeout, answering):
-                    return answering.result()
-            finally:
-                await ended(answering)
+            async with asyncio.timeout(self._timeout):
+                await connection.send(message)
+                return await connection.receive()
+        except TimeoutError as error:
+            text = f"{place}: no answer within {self._timeout:g} s, expected one to the request"
+            raise RelayUnavailable(text) from error
         except ConnectionEnded as error:
             raise RelayUnavailable(f"{place}: ended the connection with {error.code}, expected an answer") from error
-        raise RelayUnavailable(f"{place}: no answer within {self._timeout:g} s, expected one to the request")

@@ -24,8 +24,7 @@ class RelayEndpoint:
     Shape:  host may have a port; without tokens only senders can connect, to a relay that allows anonymous senders;
             authorization is where the token is sent, in the query as documented or in the header
             `ServiceBusAuthorization`, which proxies do not log; is_plain is for a relay on the same machine, without
-            TLS; proxy is a URL; keep_alive_by is the frame that is sent on an idle connection: a ping or, for a relay
-            that does not support it, a pong, which keeps the connection open but cannot detect that it is broken.
+            TLS; proxy is a URL.
     """
 
     host: str
@@ -35,7 +34,6 @@ class RelayEndpoint:
     is_plain: bool = False
     proxy: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    keep_alive_by: Literal["ping", "pong"] = "ping"
 
     def __post_init__(self) -> None:
         """Raise WrongUse for an invalid host or an empty path."""

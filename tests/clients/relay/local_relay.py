@@ -12,6 +12,7 @@ import json
 import random
 import ssl
 import threading
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -21,7 +22,6 @@ from urllib.parse import parse_qs, quote
 from aiohttp import WSCloseCode, WSMsgType, web
 
 MAX_LISTENERS = 25
-RENDEZVOUS_SECONDS = 30.0
 
 
 class Refused(Exception):
@@ -44,7 +44,6 @@ class Listener:
         self.socket = socket
         self.expires_at = expires_at
         self.renewals: list[Any] = []
-        self.pongs = 0
         self.responses: dict[Any, Any] = {}
 
 
@@ -60,8 +59,7 @@ class Meeting:
 class LocalRelay:
     """One namespace. keys: name -> (key, rights); paths: hybrid connections; anonymous: those open to any sender."""
 
-    def __init__(self, clock: Any, *, keys: Any, paths: Any, anonymous: Any = ()) -> None:
-        self.clock = clock
+    def __init__(self, *, keys: Any, paths: Any, anonymous: Any = ()) -> None:
         self.keys = dict(keys)
         self.paths = set(paths)
         self.anonymous = set(anonymous)
@@ -73,7 +71,7 @@ class LocalRelay:
         # Faults.
         self.answers_instead: Callable[[Any], Awaitable[Any]] | None = None
         self.is_mute = False
-        self.bears_no_ping = False
+        self.rendezvous_seconds = 30.0
         self.keeps_rendezvous_waiting = False
         self._port = 0
         self._runner: web.AppRunner | None = None
@@ -183,7 +181,7 @@ class LocalRelay:
             raise Refused(401, "the token is malformed")
         if not hmac.compare_digest(base64.b64encode(expected).decode(), signature):
             raise Refused(401, "the signature is invalid")
-        if expiry <= self.clock.now():
+        if expiry <= time.time():
             raise Refused(401, "the token has expired")
         if not f"http://127.0.0.1/{path}/".startswith(audience.rstrip("/") + "/"):
             raise Refused(403, "the token is for another path")
@@ -213,26 +211,24 @@ class LocalRelay:
         return socket
 
     async def _control(self, listener: Any, path: Any, frame: Any) -> None:
-        if frame.type is WSMsgType.PING and self.bears_no_ping:
-            await listener.socket.close(code=WSCloseCode.PROTOCOL_ERROR)
-        elif frame.type is WSMsgType.PING and not self.is_mute:
+        if frame.type is WSMsgType.PING and not self.is_mute:
             await listener.socket.pong(frame.data)
-        listener.pongs += frame.type is WSMsgType.PONG
         if frame.type is not WSMsgType.TEXT:
             return
         message = json.loads(frame.data)
         if renewal := message.get("renewToken"):
             try:
                 listener.expires_at = self._authorized(renewal["token"], path, "Listen")
-                listener.renewals.append(self.clock.now())
+                listener.renewals.append(time.time())
             except Refused as refused:
                 await listener.socket.close(code=WSCloseCode.POLICY_VIOLATION, message=refused.reason.encode())
         if response := message.get("response"):
             listener.responses[response["requestId"]].set_result(response)
 
     async def _expire(self, listener: Any) -> None:
-        while (left := listener.expires_at - self.clock.now()) > 0:
-            await self.clock.wait(left)
+        # A renewal may have moved the end meanwhile.
+        while (left := listener.expires_at - time.time()) > 0:  # noqa: ASYNC110 - it sleeps until the end
+            await asyncio.sleep(left)
         await listener.socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"the token has expired")
 
     async def _connect(self, request: Any, path: Any, suffix: Any) -> Any:
@@ -252,7 +248,7 @@ class LocalRelay:
         }
         listener = self.random.choice(self.listeners[path])
         await listener.socket.send_str(json.dumps({"accept": offer}))
-        limit = self._spawn(self.clock.wait(RENDEZVOUS_SECONDS))
+        limit = self._spawn(asyncio.sleep(self.rendezvous_seconds))
         await asyncio.wait({limit, meeting.answer}, return_when=asyncio.FIRST_COMPLETED)
         limit.cancel()
         self.meetings.pop(number, None)

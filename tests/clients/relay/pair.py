@@ -1,20 +1,24 @@
 """Two relays in the event loop of the test, and what applications open there."""
 
 import asyncio
+import functools
+import inspect
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from busway_clients import ConnectionEnded
+from busway_clients import ConnectionEnded, RoleState
 from busway_clients.relay import RelayClient, RelayEndpoint, RelayListener
 from tests.clients.relay.local_relay import LocalRelay
-from tests.clients.relay.manual_time import ManualTime
 
 KEYS = {
     "listen-and-send": ("c2VjcmV0IG9mIGJvdGg=", {"Listen", "Send"}),
     "listen-only": ("c2VjcmV0IG9mIGxpc3Rlbg==", {"Listen"}),
 }
+WEST_ACTIVE = RoleState("west", ("east",))
+EAST_ACTIVE = RoleState("east", ("west",))
 PATHS = {"west": "primary-service", "east": "secondary-service"}
 
 
@@ -24,17 +28,13 @@ class WestFirst(random.Random):
     def shuffle(self, x: Any) -> None:
         pass
 
-    def uniform(self, a: Any, b: Any) -> Any:
-        return (a + b) / 2
-
 
 class Pair:
     """Relays, a listener that echoes, and clients; all of it ends with the context."""
 
     def __init__(self) -> None:
-        self.time = ManualTime()
-        self.west = LocalRelay(self.time, keys=KEYS, paths={"primary-service"})
-        self.east = LocalRelay(self.time, keys=KEYS, paths={"secondary-service"})
+        self.west = LocalRelay(keys=KEYS, paths={"primary-service"})
+        self.east = LocalRelay(keys=KEYS, paths={"secondary-service"})
         self.served: list[Any] = []
         self._stack = AsyncExitStack()
 
@@ -56,7 +56,7 @@ class Pair:
         return {name: self.endpoint(name) for name in names or PATHS}
 
     def listener(self, endpoints: Any = None, **options: Any) -> RelayListener:
-        return RelayListener(endpoints or self.endpoints(), clock=self.time, jitter=WestFirst(), **options)
+        return RelayListener(endpoints or self.endpoints(), **{"pauses": (0.0, 0.05), **options})
 
     async def listening(self, endpoints: Any = None, **options: Any) -> Any:
         return await self._stack.enter_async_context(self.listener(endpoints, **options))
@@ -69,7 +69,7 @@ class Pair:
         return listener
 
     async def client(self, endpoints: Any = None, **options: Any) -> Any:
-        client = RelayClient(endpoints or self.endpoints(), clock=self.time, choice=WestFirst(), **options)
+        client = RelayClient(endpoints or self.endpoints(), choice=WestFirst(), **options)
         return await self._stack.enter_async_context(client)
 
     async def _echo_all(self, listener: Any) -> None:
@@ -94,3 +94,25 @@ async def _answer_all(connection: Any) -> None:
 async def _stopped(task: Any) -> None:
     task.cancel()
     await asyncio.wait({task})
+
+
+async def until(condition: Any) -> None:
+    """Return once a condition holds; the test's own limit is the bound."""
+    while not condition():  # noqa: ASYNC110 - it holds for what other parts do, which set no event
+        await asyncio.sleep(0.001)
+
+
+def run(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Return an asynchronous test of a Pair as a test for pytest, bounded so that none hangs."""
+
+    @functools.wraps(test)
+    def bounded(**arguments: Any) -> None:
+        async def in_pair() -> None:
+            async with asyncio.timeout(30), Pair() as pair:
+                await test(pair, **arguments)
+
+        asyncio.run(in_pair())
+
+    parameters = [*inspect.signature(test).parameters.values()][1:]
+    bounded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return bounded
