@@ -51,7 +51,7 @@ class Application:
     def __init__(self, kind: str, places: Any) -> None:
         self.kind = kind
         self.classes = busway_clients if kind == "sync" else busway_clients.aio
-        self._places = places
+        self.places = places
         self._loop = asyncio.new_event_loop() if kind == "aio" else None
         self._opened: list[Any] = []
         self._clients: dict[Any, Any] = {}
@@ -79,14 +79,14 @@ class Application:
         if name not in self._clients:
             module = azure.servicebus if self.kind == "sync" else azure.servicebus.aio
             make = module.ServiceBusClient.from_connection_string
-            self._clients[name] = self._in_loop(make, self._places[name], **({"retry_total": 0} | options))
+            self._clients[name] = self._in_loop(make, self.places[name], **({"retry_total": 0} | options))
         return self._clients[name]
 
     def senders(self, entity: str, **options: Any) -> dict[Any, Any]:
-        return {name: self._in_loop(self.client(name, **options).get_queue_sender, entity) for name in self._places}
+        return {name: self._in_loop(self.client(name, **options).get_queue_sender, entity) for name in self.places}
 
     def receivers(self, entity: str, **options: Any) -> dict[Any, Any]:
-        return {name: self._in_loop(self.client(name).get_queue_receiver, entity, **options) for name in self._places}
+        return {name: self._in_loop(self.client(name).get_queue_receiver, entity, **options) for name in self.places}
 
     def active(self, entity: str, **options: Any) -> Any:
         return self._kept(self.classes.ActiveSender(self.senders(entity), **options))

@@ -3,12 +3,7 @@
 from collections.abc import Sequence
 
 from azure.core import MatchConditions
-from azure.core.exceptions import (
-    AzureError,
-    ResourceExistsError,
-    ResourceModifiedError,
-    ResourceNotFoundError,
-)
+from azure.core.exceptions import AzureError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 
 from busway_clients.errors import StoreUnavailable
 from busway_clients.extras import extra

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceiveMode
-from azure.servicebus.exceptions import (
-    MessageLockLostError,
-    OperationTimeoutError,
-    ServiceBusError,
-)
+from azure.servicebus.exceptions import MessageLockLostError, OperationTimeoutError, ServiceBusError
 
 from busway_clients import EndpointWatch, FollowingReceiver, FollowingSender
 from busway_clients.endpoints.dns import DnsSource

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.servicebus.exceptions import (
-    ServiceBusError,
-    ServiceBusQuotaExceededError,
-)
+from azure.servicebus.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
 from busway_clients import EndpointWatch, FollowingSender
 from busway_clients.endpoints.cache import EndpointCache

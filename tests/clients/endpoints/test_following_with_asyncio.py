@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
-from azure.servicebus.exceptions import (
-    MessageLockLostError,
-    ServiceBusError,
-)
+from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
 from busway_broker.thread import RunningBroker
 from busway_clients.aio.endpoints.receiver import FollowingReceiver as AsyncReceiver

@@ -7,9 +7,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from busway_clients import (
-    MemoryStore,
-)
+from busway_clients import MemoryStore
 from tests.clients.applications import Application
 
 
@@ -34,27 +32,25 @@ class Effects:
         self(message)
 
 
-def consume(
-    application: Application, entity: str, effects: Any, store: Any = None, idle: float = 0.5, **options: Any
-) -> Any:
+def consume(site: Application, entity: str, effects: Any, store: Any = None, idle: float = 0.5, **options: Any) -> Any:
     """Let a receiver run until nothing comes any more; return it."""
-    links = application.receivers(entity)
-    receiver = application.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
-    if application.kind == "sync":
+    links = site.receivers(entity)
+    receiver = site.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
+    if site.kind == "sync":
         receiver.run(effects, threading.Event(), idle=idle)
     else:
 
         async def run() -> None:
             await receiver.run(effects.awaited, asyncio.Event(), idle=idle)
 
-        application.call(run())
+        site.call(run())
     for link in links.values():
-        application.call(link.close())
+        site.call(link.close())
     return receiver
 
 
-def send_to_both(application: Application, entity: str, messages: Any) -> None:
-    application.call(application.active(entity, delay=timedelta()).send(messages))
+def send_to_both(site: Application, entity: str, messages: Any) -> None:
+    site.call(site.active(entity, delay=timedelta()).send(messages))
 
 
 def until(condition: Any, seconds: float = 20.0) -> None:

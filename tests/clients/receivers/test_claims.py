@@ -7,7 +7,6 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,15 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_clients import (
-    Claim,
-    DeduplicatingReceiver,
-    Handled,
-    MemoryStore,
-    SqliteStore,
-    State,
-    StoreUnavailable,
-)
+from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, SqliteStore, State, StoreUnavailable
 from tests.clients.applications import ENVIRONMENT, Application
-from tests.clients.conftest import Pair
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
+from tests.clients.site import Site
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_other_copy_waits_while_one_is_processed(pair: Pair, queue: Callable[..., str], fails: bool) -> None:
-    entity = queue()
+def test_other_copy_waits_while_one_is_processed(sync_site: Site, fails: bool) -> None:
+    entity = sync_site.queue()
     inside, may_go = threading.Event(), threading.Event()
     effects = Effects({"x": 1} if fails else {})
 
@@ -40,7 +31,7 @@ def test_other_copy_waits_while_one_is_processed(pair: Pair, queue: Callable[...
         assert may_go.wait(20)
         effects(message)
 
-    with Application("sync", pair.places) as application:
+    with Application("sync", sync_site.places) as application:
         send_to_both(application, entity, ServiceBusMessage("x"))
         receiver = DeduplicatingReceiver(application.receivers(entity), MemoryStore())
         stop = threading.Event()
@@ -48,64 +39,56 @@ def test_other_copy_waits_while_one_is_processed(pair: Pair, queue: Callable[...
         running.start()
         assert inside.wait(20)
         # Both have theirs by now: the second is locked too, and neither settled nor processed.
-        until(lambda: all(not unlocked for unlocked in locked_out(pair, entity)))
+        until(lambda: all(not unlocked for unlocked in locked_out(sync_site, entity)))
         assert effects.seen == {}
         may_go.set()
         running.join()
     assert effects.done == {"x": 1}
     assert effects.seen == {"x": 2 if fails else 1}
-    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+    assert sync_site.ids("west", entity) == sync_site.ids("east", entity) == []
 
 
-def locked_out(pair: Pair, entity: str) -> list[Any]:
-    return [pair.broker.counts(name)[entity].active - pair.locked(name, entity) for name in ("west", "east")]
+def locked_out(site: Site, entity: str) -> list[Any]:
+    return [site.broker.counts(name)[entity].active - site.locked(name, entity) for name in ("west", "east")]
 
 
-def test_copy_that_waits_too_long_is_abandoned_and_redelivered(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_copy_that_waits_too_long_is_abandoned_and_redelivered(site: Site) -> None:
+    entity = site.queue()
     store = MemoryStore()
     message = ServiceBusMessage("x", message_id="m")
-    application.call(application.passive(entity).send(message))
+    site.call(site.passive(entity).send(message))
     claim = store.claim("m", time.time())
     assert isinstance(claim, Claim)
     effects = Effects()
-    receiver = application.classes.DeduplicatingReceiver(
-        application.receivers(entity), store, patience=timedelta(seconds=0.1)
-    )
-    [received] = application.call(receiver._receivers["west"].receive_messages(1, 10))
-    work = effects if application.kind == "sync" else effects.awaited
-    assert application.call(receiver.handle("west", received, work)) is Handled.BUSY
-    assert pair.ids("west", entity) == [message.message_id]
+    receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), store, patience=timedelta(seconds=0.1))
+    [received] = site.call(receiver._receivers["west"].receive_messages(1, 10))
+    work = effects if site.kind == "sync" else effects.awaited
+    assert site.call(receiver.handle("west", received, work)) is Handled.BUSY
+    assert site.ids("west", entity) == [message.message_id]
     store.record(claim, time.time())
-    [received] = application.call(receiver._receivers["west"].receive_messages(1, 10))
-    assert application.call(receiver.handle("west", received, work)) is Handled.DUPLICATE
+    [received] = site.call(receiver._receivers["west"].receive_messages(1, 10))
+    assert site.call(receiver.handle("west", received, work)) is Handled.DUPLICATE
     assert effects.seen == {}
 
 
-def test_claim_of_a_dead_receiver_uses_up_no_delivery(
-    application: Application, queue: Callable[..., str], tmp_path: Path
-) -> None:
-    entity = queue("twice")
+def test_claim_of_a_dead_receiver_uses_up_no_delivery(site: Site, tmp_path: Path) -> None:
+    entity = site.queue("twice")
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=1))
-    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    site.call(site.passive(entity).send(ServiceBusMessage("x", message_id="m")))
     assert isinstance(store.claim("m", time.time()), Claim)
     effects = Effects()
-    receiver = consume(application, entity, effects, store=store, patience=timedelta(seconds=0.1))
+    receiver = consume(site, entity, effects, store=store, patience=timedelta(seconds=0.1))
     store.close()
     assert effects.done == {"x": 1}
     assert receiver.counts["west"] == {Handled.PROCESSED: 1}
 
 
-def test_claim_is_renewed_while_the_application_works(
-    application: Application, queue: Callable[..., str], tmp_path: Path
-) -> None:
-    entity = queue()
+def test_claim_is_renewed_while_the_application_works(site: Site, tmp_path: Path) -> None:
+    entity = site.queue()
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=0.8))
-    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
-    [received] = application.call(application.receivers(entity)["west"].receive_messages(1, 10))
-    receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+    site.call(site.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    [received] = site.call(site.receivers(entity)["west"].receive_messages(1, 10))
+    receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), store)
     seen = []
 
     def slow(_: Any) -> None:
@@ -116,13 +99,13 @@ def test_claim_is_renewed_while_the_application_works(
         await asyncio.sleep(1)
         seen.append(store.claim("m", time.time()))
 
-    assert application.call(receiver.handle("west", received, slow if application.kind == "sync" else awaited))
+    assert site.call(receiver.handle("west", received, slow if site.kind == "sync" else awaited))
     assert seen == [State.BUSY]
     store.close()
 
 
-def test_cancelled_receiver_releases_its_requested_claim(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
+def test_cancelled_receiver_releases_its_requested_claim(sync_site: Site) -> None:
+    entity = sync_site.queue()
     asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
@@ -138,7 +121,7 @@ def test_cancelled_receiver_releases_its_requested_claim(pair: Pair, queue: Call
             given_back.set()
 
     store = Slow()
-    with Application("aio", pair.places) as application:
+    with Application("aio", sync_site.places) as application:
         application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
         receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
 
@@ -183,23 +166,21 @@ class StoreThatIsAway(MemoryStore):
 
 
 @pytest.mark.parametrize("question", ["claim", "record", "release"])
-def test_unavailable_store_uses_up_no_delivery_and_causes_no_second_processing(
-    application: Application, pair: Pair, queue: Callable[..., str], question: str
-) -> None:
-    entity = queue("twice")
-    application.call(application.passive(entity).send(ServiceBusMessage("x")))
+def test_unavailable_store_uses_up_no_delivery_and_causes_no_second_processing(site: Site, question: str) -> None:
+    entity = site.queue("twice")
+    site.call(site.passive(entity).send(ServiceBusMessage("x")))
     effects = Effects({"x": 1} if question == "release" else {})
-    receiver = consume(application, entity, effects, store=StoreThatIsAway(question, 3), idle=0.5)
+    receiver = consume(site, entity, effects, store=StoreThatIsAway(question, 3), idle=0.5)
     assert effects.done == {"x": 1}
     assert effects.seen["x"] == (2 if question == "release" else 1)
-    assert pair.ids("west", entity) == pair.dead("west", entity) == []
+    assert site.ids("west", entity) == site.dead("west", entity) == []
     assert receiver.errors == {"west": None, "east": None}
 
 
-def test_cancelled_application_releases_its_claim(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
+def test_cancelled_application_releases_its_claim(sync_site: Site) -> None:
+    entity = sync_site.queue()
     store = MemoryStore()
-    with Application("aio", pair.places) as application:
+    with Application("aio", sync_site.places) as application:
         application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
         receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
 
@@ -220,10 +201,8 @@ def test_cancelled_application_releases_its_claim(pair: Pair, queue: Callable[..
     assert isinstance(store.claim("m", time.time()), Claim)
 
 
-def test_killed_consumer_processes_again_only_what_was_not_recorded(
-    pair: Pair, queue: Callable[..., str], tmp_path: Path
-) -> None:
-    entity = queue()
+def test_killed_consumer_processes_again_only_what_was_not_recorded(sync_site: Site, tmp_path: Path) -> None:
+    entity = sync_site.queue()
     script = textwrap.dedent("""
         import os, signal, sys, threading
         from datetime import timedelta
@@ -246,13 +225,13 @@ def test_killed_consumer_processes_again_only_what_was_not_recorded(
         DeduplicatingReceiver(receivers, store).run(application, threading.Event())
     """)
     for moment, times in (("before", 2), ("after", 1)):
-        with Application("sync", pair.places) as application:
+        with Application("sync", sync_site.places) as application:
             application.passive(entity).send(ServiceBusMessage(moment))
             effects = tmp_path / moment
-            command = [sys.executable, "-c", script, pair.places["west"], entity, str(effects), moment]
+            command = [sys.executable, "-c", script, sync_site.places["west"], entity, str(effects), moment]
             killed = subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False)  # noqa: S603 - our own script
             assert killed.returncode == -9
-            pair.faults("west").expire_locks(entity)
+            sync_site.faults("west").expire_locks(entity)
             store = SqliteStore(f"{effects}.db")
 
             def again(message: Any, effects: Any = effects) -> None:
@@ -263,4 +242,4 @@ def test_killed_consumer_processes_again_only_what_was_not_recorded(
             receiver.run(again, threading.Event(), idle=0.5)
             store.close()
         assert effects.read_text().split() == [moment] * times
-        assert pair.ids("west", entity) == []
+        assert sync_site.ids("west", entity) == []

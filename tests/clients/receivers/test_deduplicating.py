@@ -1,7 +1,6 @@
 """The de-duplicating receiver over the wire: each message once, whatever fails."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +8,6 @@ from typing import Any, cast
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_broker.faults import Effect, Fault, Operation
 from busway_clients import (
     DeadLetter,
     DeduplicatingReceiver,
@@ -21,81 +19,73 @@ from busway_clients import (
     by_property,
 )
 from busway_clients.receivers.identity import origin_time
-from tests.clients.applications import Application
-from tests.clients.conftest import Pair
+from busway_broker.faults import Effect, Fault, Operation
 from tests.clients.receivers.consuming import Effects, consume, send_to_both
+from tests.clients.site import Site
 
 
-def test_one_of_two_copies_is_processed_and_both_queues_are_empty(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    send_to_both(application, entity, [ServiceBusMessage(f"{number}") for number in range(10)])
+def test_one_of_two_copies_is_processed_and_both_queues_are_empty(site: Site) -> None:
+    entity = site.queue()
+    send_to_both(site, entity, [ServiceBusMessage(f"{number}") for number in range(10)])
     effects = Effects()
-    receiver = consume(application, entity, effects)
+    receiver = consume(site, entity, effects)
     assert effects.seen == Counter({f"{number}": 1 for number in range(10)})
     assert sum(counts[Handled.PROCESSED] for counts in receiver.counts.values()) == 10
     assert sum(counts[Handled.DUPLICATE] for counts in receiver.counts.values()) == 10
-    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+    assert site.ids("west", entity) == site.ids("east", entity) == []
 
 
-def test_failed_message_is_not_recorded_and_is_processed_later(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
+def test_failed_message_is_not_recorded_and_is_processed_later(site: Site) -> None:
+    entity = site.queue()
+    send_to_both(site, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
     effects = Effects({"a": 3})
-    consume(application, entity, effects)
+    consume(site, entity, effects)
     assert effects.done == {"a": 1, "b": 1}
     assert effects.seen["a"] == 4
-    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+    assert site.ids("west", entity) == site.ids("east", entity) == []
 
 
-def test_poison_message_is_dead_lettered_and_blocks_no_other(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue("twice")
+def test_poison_message_is_dead_lettered_and_blocks_no_other(site: Site) -> None:
+    entity = site.queue("twice")
     messages = [ServiceBusMessage("bad"), ServiceBusMessage("good")]
-    send_to_both(application, entity, messages)
+    send_to_both(site, entity, messages)
     effects = Effects({"bad": 100})
-    consume(application, entity, effects)
+    consume(site, entity, effects)
     assert effects.done == {"good": 1}
-    assert pair.dead("west", entity) == pair.dead("east", entity) == [messages[0].message_id]
+    assert site.dead("west", entity) == site.dead("east", entity) == [messages[0].message_id]
 
 
-def test_dead_letter_error_dead_letters_at_once(application: Application, queue: Callable[..., str]) -> None:
-    entity = queue()
-    send_to_both(application, entity, ServiceBusMessage("bad"))
+def test_dead_letter_error_dead_letters_at_once(site: Site) -> None:
+    entity = site.queue()
+    send_to_both(site, entity, ServiceBusMessage("bad"))
     effects = Effects({"bad": 100}, DeadLetter("NotAnOrder", "no number in it"))
-    receiver = consume(application, entity, effects)
+    receiver = consume(site, entity, effects)
     assert effects.seen["bad"] == 2
     assert [counts[Handled.DEAD_LETTERED] for counts in receiver.counts.values()] == [1, 1]
-    [dead] = application.call(application.receivers(entity, sub_queue="deadletter")["west"].receive_messages(1, 10))
+    [dead] = site.call(site.receivers(entity, sub_queue="deadletter")["west"].receive_messages(1, 10))
     assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("NotAnOrder", "no number in it")
 
 
-def test_identity_by_property_and_messages_without_it(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_identity_by_property_and_messages_without_it(site: Site) -> None:
+    entity = site.queue()
     marked = [
         ServiceBusMessage("first", application_properties={"order": 7}),
         ServiceBusMessage("second", application_properties={"order": 7}),
         ServiceBusMessage("bare"),
         ServiceBusMessage("bare"),
     ]
-    application.call(application.passive(entity).send(marked))
+    site.call(site.passive(entity).send(marked))
     effects = Effects()
-    consume(application, entity, effects, identity=by_property("order"))
+    consume(site, entity, effects, identity=by_property("order"))
     assert effects.done == {"first": 1, "bare": 2}
     labelled = [ServiceBusMessage(text, subject="order-7") for text in ("by label", "its copy")]
-    application.call(application.passive(entity).send(labelled))
-    consume(application, entity, effects, identity=lambda message: message.subject)
+    site.call(site.passive(entity).send(labelled))
+    consume(site, entity, effects, identity=lambda message: message.subject)
     assert effects.done == {"first": 1, "bare": 2, "by label": 1}
-    application.call(application.passive(entity).send(ServiceBusMessage("bare")))
-    consume(application, entity, effects, identity=by_property("order"), without_identity="dead-letter")
+    site.call(site.passive(entity).send(ServiceBusMessage("bare")))
+    consume(site, entity, effects, identity=by_property("order"), without_identity="dead-letter")
     assert effects.done["bare"] == 2
-    assert len(pair.dead("west", entity)) == 1
+    assert len(site.dead("west", entity)) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,10 +110,8 @@ def test_empty_message_id_is_no_identity(held: str | bytes | int | None, identit
     assert by_message_id(cast("Any", message)) == identity
 
 
-def test_messages_behind_the_watermark_are_not_processed_again(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_messages_behind_the_watermark_are_not_processed_again(site: Site) -> None:
+    entity = site.queue()
     mark = datetime.now(UTC)
 
     def copy(name: str, age: Any) -> ServiceBusMessage:
@@ -137,22 +125,22 @@ def test_messages_behind_the_watermark_are_not_processed_again(
         copy("new", timedelta(seconds=-1)),
         ServiceBusMessage("local"),
     ]
-    application.call(application.passive(entity).send(messages))
+    site.call(site.passive(entity).send(messages))
     effects = Effects()
-    receiver = consume(application, entity, effects, watermark=Watermark(mark, timedelta(seconds=10)))
+    receiver = consume(site, entity, effects, watermark=Watermark(mark, timedelta(seconds=10)))
     assert effects.done == {"within the skew": 1, "new": 1, "local": 1}
     assert receiver.counts["west"][Handled.BEHIND] == 1
-    assert pair.ids("west", entity) == []
+    assert site.ids("west", entity) == []
 
 
-def test_lost_lock_causes_no_second_processing(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
-    application.call(application.passive(entity).send(ServiceBusMessage("x")))
-    pair.faults("west").add(
+def test_lost_lock_causes_no_second_processing(site: Site) -> None:
+    entity = site.queue()
+    site.call(site.passive(entity).send(ServiceBusMessage("x")))
+    site.faults("west").add(
         Fault(effect=Effect.EXPIRE_LOCKS, entity=entity, operations=frozenset({Operation.SETTLE}), times=1)
     )
     effects = Effects()
-    receiver = consume(application, entity, effects)
+    receiver = consume(site, entity, effects)
     assert effects.seen == {"x": 1}
     assert receiver.counts["west"] == {Handled.PROCESSED: 1, Handled.DUPLICATE: 1}
 

@@ -5,28 +5,21 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from busway_clients import (
-    Claim,
-    DeduplicatingReceiver,
-    Handled,
-    MemoryStore,
-    WrongUse,
-)
+from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, WrongUse
 from busway_clients.receivers.handled import PATIENCE
 from tests.clients.applications import Application
-from tests.clients.conftest import Pair
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
+from tests.clients.site import Site
 
 
-def test_run_ends_when_all_namespaces_are_idle(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
-    with Application("sync", pair.places) as application:
+def test_run_ends_when_all_namespaces_are_idle(sync_site: Site) -> None:
+    entity = sync_site.queue()
+    with Application("sync", sync_site.places) as application:
         senders = application.senders(entity)
         seen = []
 
@@ -46,15 +39,13 @@ def test_run_ends_when_all_namespaces_are_idle(pair: Pair, queue: Callable[..., 
 
 @pytest.mark.parametrize("ends_by", ["idle", "stop"])
 @pytest.mark.parametrize("kind", ["sync", "aio"])
-def test_silent_peer_does_not_block_the_end_of_a_run(
-    pair: Pair, queue: Callable[..., str], kind: str, ends_by: str
-) -> None:
-    entity = queue()
+def test_silent_peer_does_not_block_the_end_of_a_run(sync_site: Site, kind: str, ends_by: str) -> None:
+    entity = sync_site.queue()
     effects, idle = Effects(), 0.5 if ends_by == "idle" else None
     mute = socket.create_server(("127.0.0.1", 0))
-    east = re.sub(r":\d+", f":{mute.getsockname()[1]}", pair.places["east"])
-    with Application(kind, pair.places | {"east": east}) as application:
-        with ServiceBusClient.from_connection_string(pair.places["west"]) as client:
+    east = re.sub(r":\d+", f":{mute.getsockname()[1]}", sync_site.places["east"])
+    with Application(kind, sync_site.places | {"east": east}) as application:
+        with ServiceBusClient.from_connection_string(sync_site.places["west"]) as client:
             client.get_queue_sender(entity).send_messages(ServiceBusMessage("x"))
         receivers = application.receivers(entity)
         receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore(), open_seconds=2.0)
@@ -73,69 +64,63 @@ def test_silent_peer_does_not_block_the_end_of_a_run(
     assert effects.done == {"x": 1}
 
 
-def test_waiting_copy_does_not_block_the_end_of_a_run(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_waiting_copy_does_not_block_the_end_of_a_run(site: Site) -> None:
+    entity = site.queue()
     store = MemoryStore()
     assert isinstance(store.claim("m", time.time()), Claim)
-    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
-    receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
-    stop = (threading if application.kind == "sync" else asyncio).Event()
+    site.call(site.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), store)
+    stop = (threading if site.kind == "sync" else asyncio).Event()
     effects = Effects()
 
     def stop_it() -> None:
-        until(lambda: pair.locked("west", entity))
-        stop.set() if application.kind == "sync" else application.loop.call_soon_threadsafe(stop.set)
+        until(lambda: site.locked("west", entity))
+        stop.set() if site.kind == "sync" else site.loop.call_soon_threadsafe(stop.set)
 
     stopping = threading.Thread(target=stop_it)
     stopping.start()
     began = time.monotonic()
-    application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
+    site.call(receiver.run(effects if site.kind == "sync" else effects.awaited, stop, idle=0.5))
     stopping.join()
     assert time.monotonic() - began < PATIENCE.total_seconds() / 2
     assert receiver.counts["west"] == {Handled.BUSY: 1}
-    assert pair.ids("west", entity) == ["m"]
+    assert site.ids("west", entity) == ["m"]
 
 
 @pytest.mark.parametrize(
     ("kind_of_queue", "expected"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
 )
-def test_missing_entity_or_session_is_reported(
-    application: Application, queue: Callable[..., str], kind_of_queue: str, expected: str
-) -> None:
-    entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
-    receivers = {**application.receivers(queue()), "east": application.receivers(entity)["east"]}
-    receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore())
-    stop = (threading if application.kind == "sync" else asyncio).Event()
+def test_missing_entity_or_session_is_reported(site: Site, kind_of_queue: str, expected: str) -> None:
+    entity = site.queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
+    receivers = {**site.receivers(site.queue()), "east": site.receivers(entity)["east"]}
+    receiver = site.classes.DeduplicatingReceiver(receivers, MemoryStore())
+    stop = (threading if site.kind == "sync" else asyncio).Event()
     effects = Effects()
     with pytest.raises(WrongUse, match=rf"the receiver of east: .*{expected}"):
-        application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
+        site.call(receiver.run(effects if site.kind == "sync" else effects.awaited, stop, idle=0.5))
 
 
-def test_an_unavailable_namespace_does_not_stop_the_other(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
-    pair.go_down("west")
+def test_an_unavailable_namespace_does_not_stop_the_other(site: Site) -> None:
+    entity = site.queue()
+    send_to_both(site, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
+    site.go_down("west")
     effects, store = Effects(), MemoryStore()
-    receiver = consume(application, entity, effects, store=store)
+    receiver = consume(site, entity, effects, store=store)
     assert effects.done == {"a": 1, "b": 1}
     assert receiver.errors["west"] is not None
-    pair.come_up("west")
-    consume(application, entity, effects, store=store)
+    site.come_up("west")
+    consume(site, entity, effects, store=store)
     assert effects.done == {"a": 1, "b": 1}
-    assert pair.ids("west", entity) == []
+    assert site.ids("west", entity) == []
 
 
-def test_synchronous_receiver_rejects_a_coroutine_function(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
+def test_synchronous_receiver_rejects_a_coroutine_function(sync_site: Site) -> None:
+    entity = sync_site.queue()
     effects, store = Effects(), MemoryStore()
-    with Application("sync", pair.places) as application:
+    with Application("sync", sync_site.places) as application:
         application.passive(entity).send(ServiceBusMessage("x", message_id="m"))
         receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
         with pytest.raises(WrongUse, match="a call returned a coroutine, expected synchronous functions"):
             receiver.run(effects.awaited, threading.Event(), idle=0.5)
-    assert pair.ids("west", entity) == ["m"]
+    assert sync_site.ids("west", entity) == ["m"]
     assert isinstance(store.claim("m", time.time()), Claim)

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_clients import (
-    Outbox,
-)
+from busway_clients import Outbox
 
 SECONDS = 30
 

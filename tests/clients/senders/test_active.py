@@ -2,7 +2,6 @@
 
 import socket
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -22,22 +21,20 @@ from busway_broker.thread import RunningBroker
 from busway_clients import ActiveSender, SendFailed, WrongUse
 from shared.clock import ManualClock
 from tests.clients.applications import Application
-from tests.clients.conftest import Pair
+from tests.clients.site import Site
 
 VALUE = AmqpMessageBodyType.VALUE
 
 
-def test_both_namespaces_get_the_same_ids_and_sessions(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue("sessions")
+def test_both_namespaces_get_the_same_ids_and_sessions(site: Site) -> None:
+    entity = site.queue("sessions")
     messages = [ServiceBusMessage(f"{number}", session_id="parcel") for number in range(3)]
-    outcome = application.call(application.active(entity, delay=timedelta()).send(messages))
+    outcome = site.call(site.active(entity, delay=timedelta()).send(messages))
     assert outcome.accepted_by == ("west", "east")
     ids = [message.message_id for message in messages]
     assert len(set(ids)) == 3
-    assert pair.ids("west", entity) == pair.ids("east", entity) == ids
-    assert [each.session_id for each in pair.held("east", entity)] == ["parcel"] * 3
+    assert site.ids("west", entity) == site.ids("east", entity) == ids
+    assert [each.session_id for each in site.held("east", entity)] == ["parcel"] * 3
     assert outcome.deliveries["east"].accepted == tuple(ids)
 
 
@@ -60,29 +57,27 @@ def test_the_secondary_is_enqueued_later_and_in_order(kind: str) -> None:
             assert [str(each) for each in _received(application, receivers["east"], 20)] == sent
 
 
-def _received(application: Application, receiver: Any, count: int, seconds: float = 5.0) -> Any:
+def _received(site: Application, receiver: Any, count: int, seconds: float = 5.0) -> Any:
     messages: list[Any] = []
     while len(messages) < count:
-        more = application.call(receiver.receive_messages(count - len(messages), max_wait_time=seconds))
+        more = site.call(receiver.receive_messages(count - len(messages), max_wait_time=seconds))
         if not more:
             break
         for each in more:
-            application.call(receiver.complete_message(each))
+            site.call(receiver.complete_message(each))
         messages += more
     return messages
 
 
-def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    sender = application.active(entity, delay=timedelta())
+def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity, delay=timedelta())
     message = ServiceBusMessage("once", application_properties={"kind": "order"}, time_to_live=timedelta(hours=1))
     before = (dict(message.application_properties or {}), message.raw_amqp_message.annotations, message.time_to_live)
-    application.call(sender.send(message))
+    site.call(sender.send(message))
     kept = message.message_id
-    application.call(sender.send(message))
-    assert pair.ids("west", entity) == pair.ids("east", entity) == [kept, kept]
+    site.call(sender.send(message))
+    assert site.ids("west", entity) == site.ids("east", entity) == [kept, kept]
     assert before == (
         dict(message.application_properties or {}),
         message.raw_amqp_message.annotations,
@@ -91,20 +86,18 @@ def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_cha
     assert message.scheduled_enqueue_time_utc is None
 
 
-def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_the_secondary(
-    application: Application, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_the_secondary(site: Site) -> None:
+    entity = site.queue()
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-    application.call(application.active(entity).send(ServiceBusMessage("later", scheduled_enqueue_time_utc=due)))
-    receivers = application.receivers(entity)
-    peeked = {name: application.call(each.peek_messages(1))[0] for name, each in receivers.items()}
+    site.call(site.active(entity).send(ServiceBusMessage("later", scheduled_enqueue_time_utc=due)))
+    receivers = site.receivers(entity)
+    peeked = {name: site.call(each.peek_messages(1))[0] for name, each in receivers.items()}
     assert peeked["west"].scheduled_enqueue_time_utc == due
     assert peeked["east"].scheduled_enqueue_time_utc == due + timedelta(seconds=15)
 
 
-def test_bodies_of_every_kind_arrive_at_both(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
+def test_bodies_of_every_kind_arrive_at_both(site: Site) -> None:
+    entity = site.queue()
     messages: list[Any] = [
         ServiceBusMessage(b"\x00\xff"),
         ServiceBusMessage("text"),
@@ -114,10 +107,10 @@ def test_bodies_of_every_kind_arrive_at_both(application: Application, pair: Pai
         AmqpAnnotatedMessage(data_body=[b"in ", b"pieces"]),
         {"body": "a mapping", "subject": "s"},
     ]
-    application.call(application.active(entity, delay=timedelta()).send(messages))
+    site.call(site.active(entity, delay=timedelta()).send(messages))
     west, east = (
         [(each.body_type, [*each.body] if each.body_type is not VALUE else each.body) for each in peeked]
-        for peeked in (application.call(each.peek_messages(10)) for each in application.receivers(entity).values())
+        for peeked in (site.call(each.peek_messages(10)) for each in site.receivers(entity).values())
     )
     assert west == east
     assert [body for _, body in west] == [
@@ -129,41 +122,37 @@ def test_bodies_of_every_kind_arrive_at_both(application: Application, pair: Pai
         [b"in ", b"pieces"],
         [b"a mapping"],
     ]
-    assert messages[-1]["message_id"] == pair.ids("west", entity)[-1]
+    assert messages[-1]["message_id"] == site.ids("west", entity)[-1]
 
 
 @pytest.mark.parametrize(("success", "is_enough"), [("any", True), ("all", False)])
-def test_unavailable_namespace_is_reported_and_the_policy_decides(
-    application: Application, pair: Pair, queue: Callable[..., str], success: str, is_enough: bool
-) -> None:
-    entity = queue()
-    sender = application.active(entity, success=success, delay=timedelta())
+def test_unavailable_namespace_is_reported_and_the_policy_decides(site: Site, success: str, is_enough: bool) -> None:
+    entity = site.queue()
+    sender = site.active(entity, success=success, delay=timedelta())
     message = ServiceBusMessage("one")
-    pair.go_down("east")
+    site.go_down("east")
     if is_enough:
-        outcome = application.call(sender.send(message, timeout=5))
+        outcome = site.call(sender.send(message, timeout=5))
     else:
         with pytest.raises(SendFailed, match=r"west accepted 1 of 1; east accepted 0 of 1, ServiceBus") as caught:
-            application.call(sender.send(message, timeout=5))
+            site.call(sender.send(message, timeout=5))
         outcome = caught.value.outcome
         assert caught.value.__cause__ is caught.value.errors["east"]
     assert outcome.accepted_by == ("west",)
     assert outcome.missing_in == ("east",)
     assert isinstance(outcome.errors["east"], ServiceBusConnectionError)
-    pair.come_up("east")
-    assert application.call(sender.send(message, to=outcome.missing_in)).accepted_by == ("east",)
-    assert pair.ids("west", entity) == pair.ids("east", entity) == [message.message_id]
+    site.come_up("east")
+    assert site.call(sender.send(message, to=outcome.missing_in)).accepted_by == ("east",)
+    assert site.ids("west", entity) == site.ids("east", entity) == [message.message_id]
 
 
-def test_if_all_namespaces_fail_each_error_is_reported(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    sender = application.active(entity)
-    pair.go_down("west")
-    pair.faults("east").add(Fault(effect=Effect.FILL))
+def test_if_all_namespaces_fail_each_error_is_reported(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity)
+    site.go_down("west")
+    site.faults("east").add(Fault(effect=Effect.FILL))
     with pytest.raises(SendFailed) as caught:
-        application.call(sender.send(ServiceBusMessage("secret content"), timeout=5))
+        site.call(sender.send(ServiceBusMessage("secret content"), timeout=5))
     assert {name: type(error).__name__ for name, error in caught.value.errors.items()} == {
         "west": "ServiceBusConnectionError",
         "east": "ServiceBusQuotaExceededError",
@@ -174,104 +163,94 @@ def test_if_all_namespaces_fail_each_error_is_reported(
     assert len(caught.value.outcome.accepted_nowhere) == 1
 
 
-def test_failure_between_two_batches_reports_which_messages_were_accepted(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    sender = application.active(entity, delay=timedelta())
+def test_failure_between_two_batches_reports_which_messages_were_accepted(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity, delay=timedelta())
     messages = [ServiceBusMessage("x" * 100_000) for _ in range(25)]
-    pair.faults("east").add(
+    site.faults("east").add(
         Fault(effect=Effect.DROP_CONNECTION, entity=entity, operations=frozenset({Operation.SEND}), at=2, times=1)
     )
-    outcome = application.call(sender.send(messages, timeout=10))
+    outcome = site.call(sender.send(messages, timeout=10))
     ids = [message.message_id for message in messages]
-    assert pair.ids("west", entity) == ids
+    assert site.ids("west", entity) == ids
     east = outcome.deliveries["east"]
     assert east.accepted
     assert [*east.accepted, *east.failed] == ids
-    assert pair.ids("east", entity) == [*east.accepted]
+    assert site.ids("east", entity) == [*east.accepted]
 
 
-def test_oversized_message_stops_the_following_ones(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_oversized_message_stops_the_following_ones(site: Site) -> None:
+    entity = site.queue()
     messages = [ServiceBusMessage("a"), ServiceBusMessage("x" * 2_000_000), ServiceBusMessage("b")]
     with pytest.raises(SendFailed) as caught:
-        application.call(application.active(entity, delay=timedelta()).send(messages, timeout=10))
+        site.call(site.active(entity, delay=timedelta()).send(messages, timeout=10))
     assert all(isinstance(error, MessageSizeExceededError) for error in caught.value.errors.values())
-    assert pair.ids("west", entity) == pair.ids("east", entity) == [messages[0].message_id]
+    assert site.ids("west", entity) == site.ids("east", entity) == [messages[0].message_id]
     assert caught.value.outcome.accepted_nowhere == tuple(each.message_id for each in messages[1:])
 
 
-def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same_id(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    sender = application.active(entity, success="all", delay=timedelta())
+def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same_id(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity, success="all", delay=timedelta())
     message = ServiceBusMessage("twice at most")
-    application.call(sender.send(ServiceBusMessage("before")))
-    pair.faults("east").add(
+    site.call(sender.send(ServiceBusMessage("before")))
+    site.faults("east").add(
         Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity=entity, operations=frozenset({Operation.SEND}))
     )
     with pytest.raises(SendFailed) as caught:
-        application.call(sender.send(message, timeout=0.5))
+        site.call(sender.send(message, timeout=0.5))
     assert isinstance(caught.value.errors["east"], OperationTimeoutError)
-    pair.faults("east").clear()
-    application.call(sender.send(message, to=caught.value.outcome.missing_in))
-    assert pair.ids("east", entity)[1:] == [message.message_id] * 2
+    site.faults("east").clear()
+    site.call(sender.send(message, to=caught.value.outcome.missing_in))
+    assert site.ids("east", entity)[1:] == [message.message_id] * 2
 
 
-def test_closed_links_are_reopened(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
-    sender = application.active(entity, delay=timedelta())
-    application.call(sender.send(ServiceBusMessage("1")))
+def test_closed_links_are_reopened(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity, delay=timedelta())
+    site.call(sender.send(ServiceBusMessage("1")))
     for name in ("west", "east"):
-        pair.faults(name).cut_connections()
-    assert application.call(sender.send(ServiceBusMessage("2"), timeout=10)).accepted_by == ("west", "east")
-    assert pair.bodies("west", entity) == pair.bodies("east", entity) == ["1", "2"]
+        site.faults(name).cut_connections()
+    assert site.call(sender.send(ServiceBusMessage("2"), timeout=10)).accepted_by == ("west", "east")
+    assert site.bodies("west", entity) == site.bodies("east", entity) == ["1", "2"]
 
 
-def test_an_entity_that_is_missing_on_one_side_is_reported(application: Application, queue: Callable[..., str]) -> None:
-    entity = queue()
-    senders = application.senders(entity)
-    senders["east"] = application.senders("nowhere")["east"]
-    sender = application.classes.ActiveSender(senders)
-    outcome = application.call(sender.send(ServiceBusMessage("x"), timeout=5))
+def test_an_entity_that_is_missing_on_one_side_is_reported(site: Site) -> None:
+    entity = site.queue()
+    senders = site.senders(entity)
+    senders["east"] = site.senders("nowhere")["east"]
+    sender = site.classes.ActiveSender(senders)
+    outcome = site.call(sender.send(ServiceBusMessage("x"), timeout=5))
     assert isinstance(outcome.errors["east"], MessagingEntityNotFoundError)
-    if application.kind == "sync":
+    if site.kind == "sync":
         sender.close()
 
 
-def test_ids_derived_from_a_key_are_the_same_in_a_new_process(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    sender = application.active(entity, delay=timedelta())
+def test_ids_derived_from_a_key_are_the_same_in_a_new_process(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity, delay=timedelta())
     for _ in range(2):
         messages = [ServiceBusMessage("same"), ServiceBusMessage("same"), ServiceBusMessage("other")]
-        application.call(sender.send(messages, key="order-4711"))
-    ids = pair.ids("west", entity)
+        site.call(sender.send(messages, key="order-4711"))
+    ids = site.ids("west", entity)
     assert ids[:3] == ids[3:]
     assert len(set(ids)) == 3
-    application.call(sender.send([ServiceBusMessage("same")], key="order-4712"))
-    assert pair.ids("west", entity)[-1] not in ids
+    site.call(sender.send([ServiceBusMessage("same")], key="order-4712"))
+    assert site.ids("west", entity)[-1] not in ids
 
 
-def test_sent_or_received_object_has_the_same_derived_id(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_sent_or_received_object_has_the_same_derived_id(site: Site) -> None:
+    entity = site.queue()
     properties: dict[Any, Any] = {"text": b"x", b"name": "y", "number": 1}
     message = ServiceBusMessage("same", application_properties=dict(properties), subject="s")
-    sender = application.active(entity, delay=timedelta())
-    application.call(sender.send(message, key="k"))
+    sender = site.active(entity, delay=timedelta())
+    site.call(sender.send(message, key="k"))
     assert properties != message.application_properties
     message.application_properties = {**(message.application_properties or {}), "traceparent": "00-1-2-01"}
-    application.call(sender.send(message, key="k"))
-    [*received] = application.call(application.receivers(entity)["west"].peek_messages(1))
-    application.call(sender.send(received, key="k"))
-    assert len({*pair.ids("west", entity), *pair.ids("east", entity)}) == 1
+    site.call(sender.send(message, key="k"))
+    [*received] = site.call(site.receivers(entity)["west"].peek_messages(1))
+    site.call(sender.send(received, key="k"))
+    assert len({*site.ids("west", entity), *site.ids("east", entity)}) == 1
 
 
 @pytest.mark.parametrize(
@@ -289,13 +268,11 @@ def test_an_invalid_session_is_refused(session_of: Any, expected: str) -> None:
         ActiveSender(nobody, session_of=session_of).send(ServiceBusMessage("x"))
 
 
-def test_the_session_of_a_message_without_one_comes_from_the_message(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue("sessions")
-    sender = application.active(entity, delay=timedelta(), session_of=lambda raw: raw.application_properties["parcel"])
-    application.call(sender.send(ServiceBusMessage("x", application_properties={"parcel": "p1"})))
-    assert [each.session_id for each in pair.held("east", entity)] == ["p1"]
+def test_the_session_of_a_message_without_one_comes_from_the_message(site: Site) -> None:
+    entity = site.queue("sessions")
+    sender = site.active(entity, delay=timedelta(), session_of=lambda raw: raw.application_properties["parcel"])
+    site.call(sender.send(ServiceBusMessage("x", application_properties={"parcel": "p1"})))
+    assert [each.session_id for each in site.held("east", entity)] == ["p1"]
 
 
 @pytest.mark.parametrize(
@@ -307,14 +284,12 @@ def test_the_session_of_a_message_without_one_comes_from_the_message(
         (AmqpAnnotatedMessage(value_body=1, properties={"message_id": "x" * 129}), "has 129 characters"),
     ],
 )
-def test_invalid_message_is_refused_before_any_is_sent(
-    pair: Pair, queue: Callable[..., str], messages: Any, expected: str
-) -> None:
-    with Application("sync", pair.places) as application:
-        entity = queue()
+def test_invalid_message_is_refused_before_any_is_sent(sync_site: Site, messages: Any, expected: str) -> None:
+    with Application("sync", sync_site.places) as application:
+        entity = sync_site.queue()
         with pytest.raises(WrongUse, match=expected):
             application.active(entity).send(messages)
-        assert pair.ids("west", entity) == []
+        assert sync_site.ids("west", entity) == []
 
 
 def test_invalid_settings_are_reported_by_the_constructor() -> None:
@@ -329,12 +304,12 @@ def test_invalid_settings_are_reported_by_the_constructor() -> None:
         ActiveSender(nobody).send(ServiceBusMessage("x"), to=["north"])
 
 
-def test_a_silent_peer_blocks_no_sender(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
+def test_a_silent_peer_blocks_no_sender(sync_site: Site) -> None:
+    entity = sync_site.queue()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         host = f"127.0.0.1:{mute.getsockname()[1]}"
         text = f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-        with Application("sync", {"mute": text}) as stuck, Application("sync", pair.places) as application:
+        with Application("sync", {"mute": text}) as stuck, Application("sync", sync_site.places) as application:
             senders = {"west": application.senders(entity)["west"], **stuck.senders(entity)}
             with ActiveSender(senders, delay=timedelta()) as sender:
                 started = time.monotonic()
@@ -346,16 +321,16 @@ def test_a_silent_peer_blocks_no_sender(pair: Pair, queue: Callable[..., str]) -
     assert isinstance(first.errors["mute"], OperationTimeoutError)
     assert "not started" in str(second.errors["mute"])
     assert "mute" in third.errors
-    assert pair.bodies("west", entity) == ["1", "2", "3"]
+    assert sync_site.bodies("west", entity) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_silent_peer_blocks_no_task(pair: Pair, queue: Callable[..., str], count: int) -> None:
-    entity = queue()
+def test_a_silent_peer_blocks_no_task(sync_site: Site, count: int) -> None:
+    entity = sync_site.queue()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         host = f"127.0.0.1:{mute.getsockname()[1]}"
         text = f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-        with Application("aio", {**pair.places, "mute": text}) as application:
+        with Application("aio", {**sync_site.places, "mute": text}) as application:
             senders = application.senders(entity)
             sender = application.classes.ActiveSender({each: senders[each] for each in ("west", "mute")})
             application.call(sender.send(ServiceBusMessage("before"), to=["west"]))
@@ -367,12 +342,12 @@ def test_a_silent_peer_blocks_no_task(pair: Pair, queue: Callable[..., str], cou
     assert isinstance(outcome.errors["mute"], OperationTimeoutError)
 
 
-def test_scheduled_message_delays_no_other(application: Application, queue: Callable[..., str]) -> None:
-    entity = queue()
-    sender = application.active(entity)
+def test_scheduled_message_delays_no_other(site: Site) -> None:
+    entity = site.queue()
+    sender = site.active(entity)
     later = datetime.now(UTC) + timedelta(hours=1)
-    application.call(sender.send(ServiceBusMessage("later", scheduled_enqueue_time_utc=later)))
-    application.call(sender.send(ServiceBusMessage("now")))
-    peeked = application.call(application.receivers(entity)["east"].peek_messages(10))
+    site.call(sender.send(ServiceBusMessage("later", scheduled_enqueue_time_utc=later)))
+    site.call(sender.send(ServiceBusMessage("now")))
+    peeked = site.call(site.receivers(entity)["east"].peek_messages(10))
     due = {str(each): each.scheduled_enqueue_time_utc for each in peeked}
     assert due["now"] < datetime.now(UTC) + timedelta(minutes=1)

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,13 +34,13 @@ from busway_clients import (
 from busway_clients.senders.messages import with_ids
 from busway_clients.senders.serialization import freeze, parts, thaw
 from tests.clients.applications import ENVIRONMENT, Application
-from tests.clients.conftest import Pair
 from tests.clients.senders.conftest import SECONDS, parcel
+from tests.clients.site import Site
 
 
-def test_full_disk_after_a_partial_send_is_reported(pair: Pair, queue: Callable[..., str], outbox: Outbox) -> None:
-    with Application("sync", pair.places) as application:
-        sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
+def test_full_disk_after_a_partial_send_is_reported(sync_site: Site, outbox: Outbox) -> None:
+    with Application("sync", sync_site.places) as application:
+        sender = application.classes.DurableSender(application.passive(sync_site.queue("sessions")), outbox)
         outbox.put(with_ids(parcel(1)))
         letter, behind = parcel(1, "letter"), parcel(2)
         with full_disk(outbox):
@@ -129,11 +129,11 @@ def test_counts_are_correct_after_a_full_disk(outbox: Outbox) -> None:
 
 
 def test_full_disk_does_not_stop_draining_and_sends_nothing_twice(
-    pair: Pair, queue: Callable[..., str], outbox: Outbox, caplog: pytest.LogCaptureFixture
+    sync_site: Site, outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    entity = queue("sessions")
+    entity = sync_site.queue("sessions")
     outbox.put(with_ids([parcel(1), parcel(2)]))
-    with Application("sync", pair.places) as application:
+    with Application("sync", sync_site.places) as application:
         sender = application.classes.DurableSender(application.passive(entity), outbox)
         stop = threading.Event()
         thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
@@ -143,7 +143,7 @@ def test_full_disk_does_not_stop_draining_and_sends_nothing_twice(
         until(lambda: not len(outbox))
         stop.set()
         thread.join()
-    assert pair.bodies("west", entity) == ["parcel-1", "parcel-2"]
+    assert sync_site.bodies("west", entity) == ["parcel-1", "parcel-2"]
 
 
 def until(is_so: Any) -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,44 +12,36 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_clients import (
-    FileRoles,
-    MemoryRoles,
-    RoleState,
-    SendFailed,
-    StoreUnavailable,
-    UnusableFile,
-    WrongUse,
-)
+from busway_clients import FileRoles, MemoryRoles, RoleState, SendFailed, StoreUnavailable, UnusableFile, WrongUse
 from tests.clients.applications import ENVIRONMENT, Application
-from tests.clients.conftest import Pair
+from tests.clients.site import Site
 
 
-def test_processes_that_share_a_file_agree(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
-    entity = queue()
-    with Application("sync", pair.places) as first, Application("aio", pair.places) as second:
+def test_processes_that_share_a_file_agree(sync_site: Site, tmp_path: Path) -> None:
+    entity = sync_site.queue()
+    with Application("sync", sync_site.places) as first, Application("aio", sync_site.places) as second:
         ours = first.passive(entity, roles=FileRoles(tmp_path / "roles.db"))
         theirs = second.passive(entity, roles=FileRoles(tmp_path / "roles.db"), refresh=timedelta())
         ours.send(ServiceBusMessage("1"))
         second.call(theirs.send(ServiceBusMessage("2")))
-        pair.go_down("west")
+        sync_site.go_down("west")
         ours.send(ServiceBusMessage("3"), timeout=5)
-        pair.come_up("west")
+        sync_site.come_up("west")
         second.call(theirs.send(ServiceBusMessage("4")))
         assert theirs.state == RoleState("east", ("west",))
-        assert pair.bodies("east", entity) == ["3", "4"]
+        assert sync_site.bodies("east", entity) == ["3", "4"]
 
 
-def test_senders_of_one_process_that_share_their_roles_agree(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
-    with Application("sync", pair.places) as application:
+def test_senders_of_one_process_that_share_their_roles_agree(sync_site: Site) -> None:
+    entity = sync_site.queue()
+    with Application("sync", sync_site.places) as application:
         roles = MemoryRoles()
         first, second = (application.passive(entity, roles=roles) for _ in range(2))
         second.send(ServiceBusMessage("1"))
         first.activate("east")
         second.send(ServiceBusMessage("2"))
-    assert pair.bodies("west", entity) == ["1"]
-    assert pair.bodies("east", entity) == ["2"]
+    assert sync_site.bodies("west", entity) == ["1"]
+    assert sync_site.bodies("east", entity) == ["2"]
 
 
 class RolesThatChange(MemoryRoles):
@@ -66,16 +57,14 @@ class RolesThatChange(MemoryRoles):
         return held
 
 
-def test_a_role_change_during_a_send_does_not_blame_the_wrong_namespace(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_a_role_change_during_a_send_does_not_blame_the_wrong_namespace(site: Site) -> None:
+    entity = site.queue()
     roles = RolesThatChange()
-    sender = application.passive(entity, roles=roles)
-    application.call(sender.send(ServiceBusMessage("1")))
-    pair.go_down("west")
+    sender = site.passive(entity, roles=roles)
+    site.call(sender.send(ServiceBusMessage("1")))
+    site.go_down("west")
     roles.will_change = True
-    outcome = application.call(sender.send(ServiceBusMessage("2"), timeout=5))
+    outcome = site.call(sender.send(ServiceBusMessage("2"), timeout=5))
     assert (outcome.accepted_by, [*outcome.errors]) == (("east",), ["west"])
     assert sender.state == RoleState("east", ("west",))
 
@@ -126,19 +115,17 @@ class RolesThatAreAway:
             raise StoreUnavailable("roles: no answer")
 
 
-def test_unavailable_role_store_stops_no_send_and_no_switch(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_unavailable_role_store_stops_no_send_and_no_switch(site: Site) -> None:
+    entity = site.queue()
     roles = RolesThatAreAway()
-    sender = application.passive(entity, roles=roles, refresh=timedelta())
-    application.call(sender.send(ServiceBusMessage("1")))
+    sender = site.passive(entity, roles=roles, refresh=timedelta())
+    site.call(sender.send(ServiceBusMessage("1")))
     assert (sender.state.active, sender.state.is_agreed) == ("west", False)
-    pair.go_down("west")
-    application.call(sender.send(ServiceBusMessage("2"), timeout=5))
+    site.go_down("west")
+    site.call(sender.send(ServiceBusMessage("2"), timeout=5))
     assert (sender.state.active, str(sender.state.error)) == ("east", "roles: no answer")
     roles.is_away = False
-    application.call(sender.send(ServiceBusMessage("3")))
+    site.call(sender.send(ServiceBusMessage("3")))
     assert sender.state == RoleState("east", ("west",))
     assert roles.read().order == ("east", "west")
 
@@ -158,14 +145,12 @@ class RolesThatTakeTheirTime(MemoryRoles):
         return super().read()
 
 
-def test_send_waits_for_another_at_most_its_timeout(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
+def test_send_waits_for_another_at_most_its_timeout(site: Site) -> None:
+    entity = site.queue()
     roles = RolesThatTakeTheirTime()
-    sender = application.passive(entity, roles=roles)
+    sender = site.passive(entity, roles=roles)
 
-    if application.kind == "sync":
+    if site.kind == "sync":
         first = threading.Thread(target=sender.send, args=(ServiceBusMessage("1"),))
         first.start()
         assert roles.is_asked.wait(30)
@@ -183,16 +168,16 @@ def test_send_waits_for_another_at_most_its_timeout(
             roles.may_answer.set()
             await first
 
-        application.call(both())
-    assert pair.bodies("west", entity) == ["1"]
+        site.call(both())
+    assert site.bodies("west", entity) == ["1"]
 
 
-def test_roles_of_other_namespaces_are_refused(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
+def test_roles_of_other_namespaces_are_refused(sync_site: Site, tmp_path: Path) -> None:
     path = tmp_path / "roles.db"
     FileRoles(path).replace(0, ("north", "south"))
     expected = "has roles of north, south, expected east, west"
-    with Application("sync", pair.places) as application, pytest.raises(WrongUse, match=expected):
-        application.passive(queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
+    with Application("sync", sync_site.places) as application, pytest.raises(WrongUse, match=expected):
+        application.passive(sync_site.queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
 
 
 def test_foreign_file_is_refused(tmp_path: Path) -> None:

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from busway_broker.config import NamespaceConfig, QueueConfig
-from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions import SqliteStore as AsyncSqliteStore
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import SqliteStore
 from busway_clients.sessions.tables import TableStore
+from busway_broker.thread import RunningBroker
 from tests.azurite import running_tables
 from tests.clients.sessions.region import OPENED
 
-QUEUES = 16
 _numbers = itertools.count(1)
 
 
@@ -72,18 +70,6 @@ def store(request: pytest.FixtureRequest, table: tuple[str, str], tmp_path: Path
     made.open()
     OPENED.append(made)
     return made
-
-
-@pytest.fixture(scope="module")
-def regions() -> Iterator[Any]:
-    """Return a broker with the namespaces west and east, and in both the queues sessions-N and plain-N."""
-    queues = [
-        QueueConfig(name=f"{kind}-{number}", requires_session=kind == "sessions")
-        for kind in ("sessions", "plain")
-        for number in range(QUEUES)
-    ]
-    with RunningBroker([NamespaceConfig(name=site, queues=tuple(queues)) for site in ("west", "east")]) as running:
-        yield running
 
 
 @pytest.fixture

@@ -4,11 +4,7 @@ from typing import Any
 
 from busway_clients.sessions.leases import MAX_FINAL
 from busway_clients.sessions.settings import Settings
-from tests.clients.sessions.region import (
-    Player,
-    World,
-    both,
-)
+from tests.clients.sessions.region import Player, World, both
 
 NAMES = ["m1", "m2", "m3", "m4"]
 

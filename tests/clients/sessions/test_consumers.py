@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +13,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 import busway_clients.aio.sessions as aio
 from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
-from busway_clients.sessions import (
-    Journal,
-    JournaledConsumer,
-    Settings,
-    Source,
-    SqliteStore,
-    State,
-)
+from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.consumers import (
     QUICK,
@@ -35,14 +27,6 @@ from tests.clients.sessions.consumers import (
     until,
 )
 from tests.clients.sessions.region import OPENED
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def queue() -> Any:
-    number = next(_numbers)
-    return lambda kind="sessions": f"{kind}-{number}"
 
 
 @pytest.fixture

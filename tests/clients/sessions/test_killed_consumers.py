@@ -76,14 +76,15 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
+    queue: Callable[..., str],
     tmp_path: Path,
     end: str,
     before: Any,
     after: Any,
     left_in_west: Any,
 ) -> None:
-    queue = f"sessions-{('claimed', 'given', 'applied', 'recorded').index(end)}"
-    send(queue, NAMES, "s")
+    name = queue()
+    send(name, NAMES, "s")
     journal, effects = tmp_path / "journal.db", tmp_path / "effects"
     effects.touch()
     command = [
@@ -91,7 +92,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
         "-c",
         CONSUMER,
         regions.connection_string("west"),
-        queue,
+        name,
         str(journal),
         str(effects),
         end,
@@ -99,7 +100,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     killed = subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False)  # noqa: S603 - our own script
     assert killed.returncode == -signal.SIGKILL
     assert effects.read_text().splitlines() == before
-    until(lambda: regions.counts("west")[queue].active == len(left_in_west))
+    until(lambda: regions.counts("west")[name].active == len(left_in_west))
 
     done: list[str] = []
     store = SqliteStore(journal)
@@ -108,7 +109,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     for site in ("east", "west"):
         consumer = JournaledConsumer(
             clients[site],
-            Source(queue),
+            Source(name),
             store,
             lambda delivery: done.append(f"{delivery.message_id} {delivery.may_have_run}"),
             site=site,
@@ -116,7 +117,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
             lanes=1,
         )
         with consumer:
-            until(lambda site=site: regions.counts(site)[queue].active == 0)
+            until(lambda site=site: regions.counts(site)[name].active == 0)
     assert done == after
     entries = Journal(store, settings).record("s", NAMES).entries
     assert {entry.state for entry in entries.values()} == {State.COMPLETED}

@@ -11,15 +11,7 @@ from busway_clients.sessions.errors import JournalRefused
 from busway_clients.sessions.plan import Ending
 from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.played_messages import NAMES
-from tests.clients.sessions.region import (
-    SESSION,
-    Player,
-    Queue,
-    World,
-    arrival,
-    both,
-    with_settings,
-)
+from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
 
 
 def test_later_message_waits_for_one_that_only_the_other_region_has(

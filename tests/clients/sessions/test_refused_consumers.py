@@ -1,6 +1,5 @@
 """Consumers that are refused at their start: other entities, journals and settings."""
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,14 +19,6 @@ from busway_clients.sessions import (
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, active
 from tests.clients.sessions.region import OPENED
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def queue() -> Any:
-    number = next(_numbers)
-    return lambda kind="sessions": f"{kind}-{number}"
 
 
 @pytest.fixture

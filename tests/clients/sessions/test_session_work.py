@@ -10,15 +10,7 @@ from busway_clients.aio.sessions.session_work import renew
 from busway_clients.sessions.plan import Ending
 from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
-from tests.clients.sessions.region import (
-    SESSION,
-    Player,
-    Queue,
-    World,
-    arrival,
-    both,
-    with_settings,
-)
+from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
 
 
 @pytest.mark.parametrize("max_final", [1, 2, 20], ids="rows after {}".format)
