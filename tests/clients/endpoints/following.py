@@ -6,10 +6,10 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from busway_broker.thread import RunningBroker
 from busway_clients import EndpointWatch, FollowingReceiver, FollowingSender
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint, Offer
-from busway_broker.thread import RunningBroker
 
 SITES = ("west", "east")
 DOMAIN = "servicebus.windows.net"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 from busway_clients import EndpointWatch
 from busway_clients.endpoints.endpoint import EndpointUnresolved
 from busway_clients.endpoints.file import FileSource
 from busway_clients.endpoints.url import UrlSource
-from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 from tests.clients.endpoints.documents import EAST, WEST, document
 
 

@@ -8,10 +8,10 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import MessageLockLostError, OperationTimeoutError, ServiceBusError
 
+from busway_broker.thread import RunningBroker
 from busway_clients import EndpointWatch, FollowingReceiver, FollowingSender
 from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_broker.thread import RunningBroker
 from tests.clients.endpoints.following import DOMAIN, FreshWatch, Register, endpoint, held, put
 from tests.clients.endpoints.name_server import NameServer
 

@@ -12,11 +12,11 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
+from busway_broker.faults import Effect, Fault, Operation
+from busway_broker.thread import RunningBroker
 from busway_clients import EndpointWatch, FollowingSender
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint
-from busway_broker.faults import Effect, Fault, Operation
-from busway_broker.thread import RunningBroker
 from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, endpoint, held, ids
 
 pytest_plugins = "broker.tests.broker_of_a_module"

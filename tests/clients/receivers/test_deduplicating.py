@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.faults import Effect, Fault, Operation
 from busway_clients import (
     DeadLetter,
     DeduplicatingReceiver,
@@ -19,7 +20,6 @@ from busway_clients import (
     by_property,
 )
 from busway_clients.receivers.identity import origin_time
-from busway_broker.faults import Effect, Fault, Operation
 from tests.clients.receivers.consuming import Effects, consume, send_to_both
 from tests.clients.site import Site
 

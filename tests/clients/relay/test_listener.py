@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 from busway_clients import ConnectionEnded, NotARelay, RelayError, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
 from busway_clients.relay import Rejection, RelayListener, SharedAccessKey, Token
-from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 from tests.clients.relay.pair import Pair, run, until
 
 HALF_A_SECOND = timedelta(seconds=0.5)

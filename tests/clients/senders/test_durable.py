@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_clients import Outbox, OutboxFull, SendFailed, WrongUse
 from busway_broker.faults import Effect, Fault
+from busway_clients import Outbox, OutboxFull, SendFailed, WrongUse
 from tests.clients.applications import Application
 from tests.clients.senders.conftest import SECONDS, parcel
 from tests.clients.site import Site

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from busway_broker.faults import Effect, Fault, Operation
 from busway_clients import PassiveSender, RoleState, SendFailed, WrongUse
 from busway_clients.errors import Unencodable
-from busway_broker.faults import Effect, Fault, Operation
 from tests.clients.applications import Answering, Application
 from tests.clients.site import Site
 

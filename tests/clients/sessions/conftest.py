@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions import SqliteStore as AsyncSqliteStore
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import SqliteStore
 from busway_clients.sessions.tables import TableStore
-from busway_broker.thread import RunningBroker
 from tests.azurite import running_tables
 from tests.clients.sessions.region import OPENED
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient
 
-from busway_clients.sessions import Journal, JournaledConsumer, Lease, Settings
 from busway_broker.thread import RunningBroker
+from busway_clients.sessions import Journal, JournaledConsumer, Lease, Settings
 
 QUICK: dict[str, Any] = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
+from busway_broker.thread import RunningBroker
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
 from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.received import arrival_of
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
-from busway_broker.thread import RunningBroker
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, active, consumers, until
 from tests.clients.sessions.region import OPENED
 
