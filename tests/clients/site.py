@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.core.namespace import Namespace
 from busway_broker.thread import NamespaceFaults, RunningBroker
@@ -11,6 +13,9 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.clients.applications import Application
 from tests.messages import received
+
+both_kinds = pytest.mark.parametrize("site", ["sync", "aio"], indirect=True)
+"""For tests of what waits: locks, timeouts and threads differ between the two kinds, and all else is generated."""
 
 NAMES = ("west", "east")
 QUEUES = 500

@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusMessage
 from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, SqliteStore, State, StoreUnavailable
 from tests.clients.applications import ENVIRONMENT, Application
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -52,6 +52,7 @@ def locked_out(site: Site, entity: str) -> list[Any]:
     return [site.broker.counts(name)[entity].active - site.locked(name, entity) for name in ("west", "east")]
 
 
+@both_kinds
 def test_copy_that_waits_too_long_is_abandoned_and_redelivered(site: Site) -> None:
     entity = site.queue()
     store = MemoryStore()
@@ -71,6 +72,7 @@ def test_copy_that_waits_too_long_is_abandoned_and_redelivered(site: Site) -> No
     assert effects.seen == {}
 
 
+@both_kinds
 def test_claim_of_a_dead_receiver_uses_up_no_delivery(site: Site, tmp_path: Path) -> None:
     entity = site.queue("twice")
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=1))
@@ -83,6 +85,7 @@ def test_claim_of_a_dead_receiver_uses_up_no_delivery(site: Site, tmp_path: Path
     assert receiver.counts["west"] == {Handled.PROCESSED: 1}
 
 
+@both_kinds
 def test_claim_is_renewed_while_the_application_works(site: Site, tmp_path: Path) -> None:
     entity = site.queue()
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=0.8))
@@ -165,6 +168,7 @@ class StoreThatIsAway(MemoryStore):
         super().release(claim)
 
 
+@both_kinds
 @pytest.mark.parametrize("question", ["claim", "record", "release"])
 def test_unavailable_store_uses_up_no_delivery_and_causes_no_second_processing(site: Site, question: str) -> None:
     entity = site.queue("twice")

@@ -21,9 +21,10 @@ from busway_clients import (
 )
 from busway_clients.receivers.identity import origin_time
 from tests.clients.receivers.consuming import Effects, consume, send_to_both
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 
+@both_kinds
 def test_one_of_two_copies_is_processed_and_both_queues_are_empty(site: Site) -> None:
     entity = site.queue()
     send_to_both(site, entity, [ServiceBusMessage(f"{number}") for number in range(10)])
@@ -45,6 +46,7 @@ def test_failed_message_is_not_recorded_and_is_processed_later(site: Site) -> No
     assert site.ids("west", entity) == site.ids("east", entity) == []
 
 
+@both_kinds
 def test_poison_message_is_dead_lettered_and_blocks_no_other(site: Site) -> None:
     entity = site.queue("twice")
     messages = [ServiceBusMessage("bad"), ServiceBusMessage("good")]
@@ -133,6 +135,7 @@ def test_messages_behind_the_watermark_are_not_processed_again(site: Site) -> No
     assert site.ids("west", entity) == []
 
 
+@both_kinds
 def test_lost_lock_causes_no_second_processing(site: Site) -> None:
     entity = site.queue()
     site.call(site.passive(entity).send(ServiceBusMessage("x")))

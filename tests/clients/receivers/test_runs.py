@@ -14,7 +14,7 @@ from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, W
 from busway_clients.receivers.handled import PATIENCE
 from tests.clients.applications import Application
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 
 def test_run_ends_when_all_namespaces_are_idle(sync_site: Site) -> None:
@@ -64,6 +64,7 @@ def test_silent_peer_does_not_block_the_end_of_a_run(sync_site: Site, kind: str,
     assert effects.done == {"x": 1}
 
 
+@both_kinds
 def test_waiting_copy_does_not_block_the_end_of_a_run(site: Site) -> None:
     entity = site.queue()
     store = MemoryStore()
@@ -87,6 +88,7 @@ def test_waiting_copy_does_not_block_the_end_of_a_run(site: Site) -> None:
     assert site.ids("west", entity) == ["m"]
 
 
+@both_kinds
 @pytest.mark.parametrize(
     ("kind_of_queue", "expected"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
 )
@@ -100,6 +102,7 @@ def test_missing_entity_or_session_is_reported(site: Site, kind_of_queue: str, e
         site.call(receiver.run(effects if site.kind == "sync" else effects.awaited, stop, idle=0.5))
 
 
+@both_kinds
 def test_an_unavailable_namespace_does_not_stop_the_other(site: Site) -> None:
     entity = site.queue()
     send_to_both(site, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
@@ -112,15 +115,3 @@ def test_an_unavailable_namespace_does_not_stop_the_other(site: Site) -> None:
     consume(site, entity, effects, store=store)
     assert effects.done == {"a": 1, "b": 1}
     assert site.ids("west", entity) == []
-
-
-def test_synchronous_receiver_rejects_a_coroutine_function(sync_site: Site) -> None:
-    entity = sync_site.queue()
-    effects, store = Effects(), MemoryStore()
-    with Application("sync", sync_site.places) as application:
-        application.passive(entity).send(ServiceBusMessage("x", message_id="m"))
-        receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
-        with pytest.raises(WrongUse, match="a call returned a coroutine, expected synchronous functions"):
-            receiver.run(effects.awaited, threading.Event(), idle=0.5)
-    assert sync_site.ids("west", entity) == ["m"]
-    assert isinstance(store.claim("m", time.time()), Claim)

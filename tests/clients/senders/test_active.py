@@ -21,11 +21,12 @@ from busway_broker.thread import RunningBroker
 from busway_clients import ActiveSender, SendFailed, WrongUse
 from shared.clock import ManualClock
 from tests.clients.applications import Application
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 VALUE = AmqpMessageBodyType.VALUE
 
 
+@both_kinds
 def test_both_namespaces_get_the_same_ids_and_sessions(site: Site) -> None:
     entity = site.queue("sessions")
     messages = [ServiceBusMessage(f"{number}", session_id="parcel") for number in range(3)]
@@ -125,6 +126,7 @@ def test_bodies_of_every_kind_arrive_at_both(site: Site) -> None:
     assert messages[-1]["message_id"] == site.ids("west", entity)[-1]
 
 
+@both_kinds
 @pytest.mark.parametrize(("success", "is_enough"), [("any", True), ("all", False)])
 def test_unavailable_namespace_is_reported_and_the_policy_decides(site: Site, success: str, is_enough: bool) -> None:
     entity = site.queue()
@@ -163,6 +165,7 @@ def test_if_all_namespaces_fail_each_error_is_reported(site: Site) -> None:
     assert len(caught.value.outcome.accepted_nowhere) == 1
 
 
+@both_kinds
 def test_failure_between_two_batches_reports_which_messages_were_accepted(site: Site) -> None:
     entity = site.queue()
     sender = site.active(entity, delay=timedelta())
@@ -189,6 +192,7 @@ def test_oversized_message_stops_the_following_ones(site: Site) -> None:
     assert caught.value.outcome.accepted_nowhere == tuple(each.message_id for each in messages[1:])
 
 
+@both_kinds
 def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same_id(site: Site) -> None:
     entity = site.queue()
     sender = site.active(entity, success="all", delay=timedelta())
@@ -205,6 +209,7 @@ def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same
     assert site.ids("east", entity)[1:] == [message.message_id] * 2
 
 
+@both_kinds
 def test_closed_links_are_reopened(site: Site) -> None:
     entity = site.queue()
     sender = site.active(entity, delay=timedelta())

@@ -14,7 +14,7 @@ from busway_broker.faults import Effect, Fault
 from busway_clients import Outbox, OutboxFull, SendFailed, WrongUse
 from tests.clients.applications import Application
 from tests.clients.senders.conftest import SECONDS, parcel
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def test_without_an_outage_nothing_is_stored(site: Site, outbox: Outbox, durable
     assert site.bodies("west", entity) == ["parcel-1"]
 
 
+@both_kinds
 def test_outage_keeps_the_order_of_each_session(site: Site, outbox: Outbox, durable: Callable[[str], Any]) -> None:
     entity = site.queue("sessions")
     sender = durable(entity)
@@ -207,6 +208,7 @@ def test_active_sender_leaves_unsent_messages_to_the_outbox(site: Site, outbox: 
     assert set(site.ids("west", entity)) == {message.message_id}
 
 
+@both_kinds
 def test_keep_draining_runs_until_it_is_stopped(site: Site, outbox: Outbox, durable: Callable[[str], Any]) -> None:
     entity = site.queue()
     sender = durable(entity)

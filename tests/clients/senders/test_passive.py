@@ -9,7 +9,7 @@ from busway_broker.faults import Effect, Fault, Operation
 from busway_clients import PassiveSender, RoleState, SendFailed, WrongUse
 from busway_clients.errors import Unencodable
 from tests.clients.applications import Answering, Application
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 
 def causes(error: Any) -> Any:
@@ -34,6 +34,7 @@ def test_without_an_outage_one_namespace_is_used(site: Site) -> None:
     assert sender.state == RoleState("west", ("east",))
 
 
+@both_kinds
 def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(site: Site) -> None:
     entity = site.queue()
     sender = site.passive(entity)
@@ -51,6 +52,7 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(site: Site) -> Non
     assert site.bodies("east", entity) == ["2", "3"]
 
 
+@both_kinds
 def test_closed_link_is_reopened_and_is_not_an_outage(site: Site) -> None:
     entity = site.queue()
     sender = site.passive(entity)
@@ -118,6 +120,7 @@ def test_other_errors_do_not_switch(sync_site: Site, fault: Any) -> None:
     assert sync_site.ids("east", entity) == []
 
 
+@both_kinds
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"], ids=["a page", "amqp"]
 )
@@ -144,6 +147,7 @@ def test_unencodable_message_does_not_switch(site: Site, others: int) -> None:
     assert site.ids("west", entity) == site.ids("east", entity) == []
 
 
+@both_kinds
 def test_a_closed_sender_and_an_invalid_timeout_are_wrong_use(site: Site) -> None:
     senders = site.senders(site.queue())
     sender = site.classes.PassiveSender(senders)

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusMessage
 
 from busway_clients import FileRoles, MemoryRoles, RoleState, SendFailed, StoreUnavailable, UnusableFile, WrongUse
 from tests.clients.applications import ENVIRONMENT, Application
-from tests.clients.site import Site
+from tests.clients.site import Site, both_kinds
 
 
 def test_processes_that_share_a_file_agree(sync_site: Site, tmp_path: Path) -> None:
@@ -115,6 +115,7 @@ class RolesThatAreAway:
             raise StoreUnavailable("roles: no answer")
 
 
+@both_kinds
 def test_unavailable_role_store_stops_no_send_and_no_switch(site: Site) -> None:
     entity = site.queue()
     roles = RolesThatAreAway()
@@ -145,6 +146,7 @@ class RolesThatTakeTheirTime(MemoryRoles):
         return super().read()
 
 
+@both_kinds
 def test_send_waits_for_another_at_most_its_timeout(site: Site) -> None:
     entity = site.queue()
     roles = RolesThatTakeTheirTime()
