@@ -12,6 +12,7 @@ from azure.servicebus import ServiceBusMessage
 
 from busway_clients import (
     ActiveSender,
+    Claim,
     DeduplicatingReceiver,
     DurableSender,
     MemoryStore,
@@ -78,7 +79,11 @@ def receiver(_: Path) -> None:
 
 def application(_: Path) -> None:
     receivers: dict[str, Any] = {"west": OneMessage()}
-    DeduplicatingReceiver(receivers, MemoryStore()).run(AWAITED, threading.Event(), idle=0.1)
+    store = MemoryStore()
+    try:
+        DeduplicatingReceiver(receivers, store).run(AWAITED, threading.Event(), idle=0.1)
+    finally:
+        assert isinstance(store.claim("m", 0.0), Claim)  # another receiver may process it
 
 
 @pytest.mark.parametrize("use", [active, passive, durable, receiver, application])

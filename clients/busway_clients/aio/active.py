@@ -144,6 +144,7 @@ class ActiveSender:
         if await sending.wait(None if seconds is None else seconds + 2 * GRACE_SECONDS):
             return sending.result()
         await sending.abandon()
+        self._links[name].overdue = sending
         return failed_delivery(messages, OperationTimeoutError(message=f"{name}: the SDK did not return in time"))
 
     def _require_success(self, outcome: Outcome) -> Outcome:

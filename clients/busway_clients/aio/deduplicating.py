@@ -106,8 +106,9 @@ class DeduplicatingReceiver:
             receive_run.end()
             for task in tasks.values():
                 await task.abandon()
-        for task in ended:
-            task.result()
+        for failure in [task.error for task in ended]:
+            if failure is not None:
+                raise failure
 
     async def _receive(self, name: str, application: Application, receive_run: ReceiveRun, stop: Event) -> None:
         """

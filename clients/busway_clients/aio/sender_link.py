@@ -32,7 +32,8 @@ class SenderLink:
         self.is_open = False
         self._name = name
         self._turn = Lock()
-        self._overdue: SideTask[Delivery] | None = None
+        self.overdue: SideTask[Delivery] | None = None
+        """The send that its caller no longer waits for, although the SDK has not returned."""
 
     async def send(
         self, messages: Sequence[OutgoingMessage], until: float, failed: Exception | None = None
@@ -43,6 +44,8 @@ class SenderLink:
         If a link was open and fails now, it is reopened once: the service closes idle links, which is not an outage.
         A caller that has already tried the open link passes its error as *failed*. Units: until as in `deadline_of`.
         """
+        if self.overdue is not None and not self.overdue.is_done:
+            return self._late(messages, "an earlier call of the SDK has not returned; this send was not started")
         if not await is_acquired_within(self._turn, seconds_until(until)):
             return self._late(messages, "earlier sends did not end in time; this one was not started")
         try:
@@ -65,8 +68,6 @@ class SenderLink:
         return delivery
 
     async def _open_and_deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
-        if self._overdue is not None and not self._overdue.is_done:
-            return self._late(messages, "an earlier call of the SDK has not returned; this send was not started")
         accepted: list[str] = []
         sending = SideTask(partial(deliver, self.sender, messages, until, accepted), f"send to {self._name}")
         seconds = seconds_until(until)
@@ -77,7 +78,7 @@ class SenderLink:
             await sending.abandon()
             raise
         await sending.abandon()
-        self._overdue = sending
+        self.overdue = sending
         return self._late(messages, "the SDK did not return in time", len(accepted))
 
     def _late(self, messages: Sequence[OutgoingMessage], text: str, taken: int = 0) -> Delivery:

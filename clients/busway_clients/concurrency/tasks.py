@@ -82,6 +82,11 @@ class SideTask(Generic[Result]):
         """Return what the call returned or raise what it raised, once it is done."""
         return self._task.result()
 
+    @property
+    def error(self) -> BaseException | None:
+        """What the call raised, once it is done; None if it returned or was cancelled."""
+        return None if self._task.cancelled() else self._task.exception()
+
     async def abandon(self) -> None:
         """Cancel the call, and wait until it has ended."""
         self.is_abandoned = True

@@ -74,7 +74,8 @@ class SideTask(Generic[Result]):
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._results: list[Result] = []
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """What the call raised, once it is done; None if it returned."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
@@ -88,8 +89,8 @@ class SideTask(Generic[Result]):
 
     def result(self) -> Result:
         """Return what the call returned or raise what it raised, once it is done."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._results[0]
 
     def abandon(self) -> None:
@@ -104,7 +105,7 @@ class SideTask(Generic[Result]):
         try:
             self._results.append(self._act())
         except BaseException as error:  # noqa: BLE001 - raised in the caller that asks for the result
-            self._error = error
+            self.error = error
         with self._lock:
             self._done.set()
             is_abandoned = self.is_abandoned

@@ -1,6 +1,7 @@
 """The active sender over the wire: two namespaces of the local broker, the SDKs of both kinds, real faults."""
 
 import socket
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -356,3 +357,40 @@ def test_scheduled_message_delays_no_other(site: Site) -> None:
     peeked = site.call(site.receivers(entity)["east"].peek_messages(10))
     due = {str(each): each.scheduled_enqueue_time_utc for each in peeked}
     assert due["now"] < datetime.now(UTC) + timedelta(minutes=1)
+
+
+class StuckSender:
+    """A sender whose second send returns only when it is let."""
+
+    def __init__(self) -> None:
+        self.sends = 0
+        self.let = threading.Event()
+
+    def create_message_batch(self, _: int | None = None) -> None:
+        raise AssertionError
+
+    def send_messages(self, _: Any, **__: Any) -> None:
+        self.sends += 1
+        if self.sends == 2:
+            assert self.let.wait(30)
+
+
+class QuickSender(StuckSender):
+    def send_messages(self, _: Any, **__: Any) -> None:
+        pass
+
+
+def test_open_link_that_is_stuck_in_the_sdk_holds_one_send_only() -> None:
+    stuck = StuckSender()
+    senders: dict[str, Any] = {"west": QuickSender(), "east": stuck}
+    sender = ActiveSender(senders, delay=timedelta())
+    outcomes = [sender.send(ServiceBusMessage(f"{number}"), timeout=0.1) for number in range(2)]
+    assert [outcome.missing_in for outcome in outcomes] == [(), ("east",)]
+    began = time.monotonic()
+    refused = sender.send(ServiceBusMessage("2"), timeout=60)
+    assert time.monotonic() - began < 10
+    assert "this send was not started" in str(refused.errors["east"])
+    stuck.let.set()
+    while sender.send(ServiceBusMessage("3"), timeout=5).missing_in:
+        time.sleep(0.01)
+    assert stuck.sends == 3

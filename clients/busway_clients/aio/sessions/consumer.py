@@ -99,8 +99,9 @@ class JournaledConsumer:
             for lane in self._lanes:
                 await lane.abandon()
             raise
-        for lane in self._lanes:
-            lane.result()
+        for failure in [lane.error for lane in self._lanes]:
+            if failure is not None:
+                raise failure
 
     async def run(self) -> None:
         """
