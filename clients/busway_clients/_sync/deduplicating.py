@@ -2,7 +2,7 @@
 """A receiver over several namespaces that gives each message to the application once."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -10,7 +10,7 @@ from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients._sync.deduplication import LOGGER, Application, Deduplication, Pause, renewed
-from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, is_set_within, sleep
+from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, is_set_within
 from busway_clients.errors import StoreUnavailable, WrongUse
 from busway_clients.receivers.handled import PATIENCE, Handled, SdkReceiver, WithoutIdentity
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
@@ -82,7 +82,11 @@ class DeduplicatingReceiver:
 
         Raises StoreUnavailable and leaves the message unsettled: call it again while the lock lasts.
         """
-        return self._handle(name, message, application)
+        if name not in self._receivers:
+            raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self._receivers)}")
+        handled = self._deduplication.handle(self._receivers[name], message, application)
+        self._counts[name][handled] += 1
+        return handled
 
     def run(self, application: Application, stop: Event, *, idle: float | None = None) -> None:
         """
@@ -162,9 +166,12 @@ class DeduplicatingReceiver:
         pause: Pause,
     ) -> None:
         """Handle a message; while the store is unavailable, renew the lock, so that no delivery is used up."""
+        receiver = self._receivers[name]
         while True:
             try:
-                self._handle(name, message, application, receive_run.is_over, pause)
+                handled = self._deduplication.handle(
+                    receiver, message, application, is_over=receive_run.is_over, pause=pause
+                )
             except StoreUnavailable as error:
                 if self._errors[name] is None:
                     LOGGER.warning("%s: waiting for the store: %s", name, error)
@@ -172,23 +179,8 @@ class DeduplicatingReceiver:
                 if receive_run.is_over():
                     return
                 pause(_PAUSE_SECONDS)
-                renewed(self._receivers[name], message)
+                renewed(receiver, message)
             else:
+                self._counts[name][handled] += 1
                 self._errors[name] = None
                 return
-
-    def _handle(
-        self,
-        name: str,
-        message: ServiceBusReceivedMessage,
-        application: Application,
-        is_over: Callable[[], bool] = lambda: False,
-        pause: Pause = sleep,
-    ) -> Handled:
-        """Handle one message and count its outcome."""
-        if name not in self._receivers:
-            raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self._receivers)}")
-        receiver = self._receivers[name]
-        handled = self._deduplication.handle(receiver, message, application, is_over=is_over, pause=pause)
-        self._counts[name][handled] += 1
-        return handled

@@ -12,7 +12,6 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceB
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.senders.error_kinds import describe
 
 LOGGER = logging.getLogger("busway_clients.endpoints")
 
@@ -120,25 +119,3 @@ class Link:
 
 class StillOpening(Exception):
     """A link is not open yet, and its timeout has not passed."""
-
-
-class OpeningFailures:
-    """The errors of the candidates for one move; logged, unless the last one is raised."""
-
-    def __init__(self, link: Link | None, wanted: tuple[Endpoint, ...]) -> None:
-        self._link = link
-        self._wanted = wanted
-        self._last: Exception | None = None
-
-    def note(self, endpoint: Endpoint, error: Exception) -> None:
-        """Log the error of a candidate; without a link, `link_to_keep` raises the error of the last candidate."""
-        self._last = error
-        if self._link is not None or endpoint != self._wanted[-1]:
-            LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))
-
-    def link_to_keep(self) -> Link:
-        """Return the current link, or raise the last error if there is no link."""
-        if self._link is None:
-            assert self._last is not None  # noqa: S101 - a watch names at least one endpoint
-            raise self._last
-        return self._link

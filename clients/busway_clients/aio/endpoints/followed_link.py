@@ -8,7 +8,7 @@ from busway_clients.aio.endpoints.link_opener import LinkOpener, close_link, ope
 from busway_clients.aio.endpoints.watch import Watched
 from busway_clients.concurrency.tasks import answer_of
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import LOGGER, Link, OpeningFailures, StillOpening
+from busway_clients.endpoints.link import LOGGER, Link, StillOpening
 from busway_clients.endpoints.switching import Switching
 from busway_clients.senders.error_kinds import describe
 
@@ -70,22 +70,24 @@ class FollowedLink:
 
         It is the current one too while another opens *beside* it. Raises what opening the first link raises.
         """
-        failures = OpeningFailures(self.link, wanted)
-        for endpoint in self.switching.candidates(wanted):
+        for endpoint in (candidates := self.switching.candidates(wanted)):
             try:
                 link = await self._opener.open(endpoint, beside=beside and self.link is not None)
             except StillOpening:
-                return failures.link_to_keep()
-            except Exception as error:  # noqa: BLE001 - whatever fails, the current link is kept
+                break
+            except Exception as error:
                 # For a receiver, the error may only mean that no session is available at the moment.
-                failures.note(endpoint, error)
-                continue
-            self.switching.note_moved(endpoint, wanted, self._monotonic())
-            await self._replace(link)
-            return link
-        kept = failures.link_to_keep()
-        self.switching.note_failed(wanted, self._monotonic())
-        return kept
+                if self.link is None and endpoint == candidates[-1]:
+                    raise
+                LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))
+            else:
+                self.switching.note_moved(endpoint, wanted, self._monotonic())
+                await self._replace(link)
+                return link
+        else:
+            self.switching.note_failed(wanted, self._monotonic())
+        assert self.link is not None  # noqa: S101 - without one, the error of the last candidate is raised
+        return self.link
 
     async def abandon_others(self) -> None:
         """Abandon the links that are still opening."""
