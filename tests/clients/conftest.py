@@ -3,7 +3,7 @@
 import gc
 import itertools
 import tracemalloc  # noqa: F401 - pytest would import it while it tells what is collected, and an import collects
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -36,7 +36,7 @@ def _collected() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def regions() -> Iterator[RunningBroker]:
+def shared_broker() -> Iterator[RunningBroker]:
     """Return a broker with the namespaces west and east."""
     with RunningBroker(namespaces()) as running:
         yield running
@@ -50,21 +50,14 @@ def fresh() -> int:
 
 
 @pytest.fixture
-def queue() -> Callable[..., str]:
-    """Return the name of this test's queue of a kind."""
-    number = fresh()
-    return lambda kind="sessions": f"{kind}-{number}"
-
-
-@pytest.fixture
-def site(request: pytest.FixtureRequest, regions: RunningBroker) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, shared_broker: RunningBroker) -> Iterator[Site]:
     """Return both namespaces, and an application: with asyncio, from which the synchronous code is generated."""
-    with Site(getattr(request, "param", "aio"), regions, fresh) as opened:
+    with Site(getattr(request, "param", "aio"), shared_broker, fresh) as opened:
         yield opened
 
 
 @pytest.fixture
-def sync_site(regions: RunningBroker) -> Iterator[Site]:
+def sync_site(shared_broker: RunningBroker) -> Iterator[Site]:
     """Return both namespaces, and a synchronous application, whose calls need no event loop."""
-    with Site("sync", regions, fresh) as opened:
+    with Site("sync", shared_broker, fresh) as opened:
         yield opened

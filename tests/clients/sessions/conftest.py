@@ -1,11 +1,11 @@
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusClient
 
 from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions import SqliteStore as AsyncSqliteStore
@@ -13,6 +13,8 @@ from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import SqliteStore
 from busway_clients.sessions.tables import TableStore
 from tests.azurite import running_tables
+from tests.clients.conftest import fresh
+from tests.clients.sessions.consumers import Regions
 from tests.clients.sessions.region import OPENED
 
 _numbers = itertools.count(1)
@@ -73,25 +75,12 @@ def store(request: pytest.FixtureRequest, table: tuple[str, str], tmp_path: Path
 
 
 @pytest.fixture
-def clients(regions: RunningBroker) -> Iterator[Any]:
-    made = {
-        site: ServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
+def regions(shared_broker: RunningBroker) -> Iterator[Regions]:
+    """Return both namespaces."""
+    clients = {
+        site: ServiceBusClient.from_connection_string(shared_broker.connection_string(site), retry_total=0)
         for site in ("west", "east")
     }
-    yield made
-    for client in made.values():
+    yield Regions(shared_broker, clients, fresh())
+    for client in clients.values():
         client.close()
-
-
-@pytest.fixture
-def send(clients: dict[str, ServiceBusClient]) -> Callable[..., None]:
-    """Send messages with these ids to queues of both sites, each session's in order."""
-
-    def to_both(
-        queue: str, ids: Iterable[str], session: str | None = None, sites: Iterable[str] = ("west", "east")
-    ) -> None:
-        for site in sites:
-            with clients[site].get_queue_sender(queue) as sender:
-                sender.send_messages([ServiceBusMessage(name, message_id=name, session_id=session) for name in ids])
-
-    return to_both

@@ -3,10 +3,11 @@
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 from busway_broker.thread import RunningBroker
 from busway_clients.sessions import Journal, JournaledConsumer, Lease, Settings
@@ -59,8 +60,30 @@ def lease_of(journal: Journal, session: str | None) -> Lease:
     return lease
 
 
-def active(regions: RunningBroker, queue: str) -> dict[str, int]:
-    return {site: regions.counts(site)[queue].active for site in ("west", "east")}
+class Regions:
+    """Both namespaces with a client of each, and a queue of each kind that no other test uses."""
+
+    def __init__(self, broker: RunningBroker, clients: dict[str, ServiceBusClient], number: int) -> None:
+        self.broker = broker
+        self.clients = clients
+        self._number = number
+
+    def queue(self, kind: str = "sessions") -> str:
+        return f"{kind}-{self._number}"
+
+    def async_client(self, site: str) -> AsyncServiceBusClient:
+        return AsyncServiceBusClient.from_connection_string(self.broker.connection_string(site), retry_total=0)
+
+    def active(self, queue: str) -> dict[str, int]:
+        return {site: self.broker.counts(site)[queue].active for site in ("west", "east")}
+
+    def send(
+        self, queue: str, ids: Iterable[str], session: str | None = None, sites: Iterable[str] = ("west", "east")
+    ) -> None:
+        """Send messages with these ids, each session's in order."""
+        for site in sites:
+            with self.clients[site].get_queue_sender(queue) as sender:
+                sender.send_messages([ServiceBusMessage(name, message_id=name, session_id=session) for name in ids])
 
 
 @contextlib.contextmanager

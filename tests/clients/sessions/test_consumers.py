@@ -3,15 +3,11 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient
-from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 import busway_clients.aio.sessions as aio
-from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
 from busway_clients.sessions.tables import TableStore
@@ -21,7 +17,7 @@ from tests.clients.sessions.consumers import (
     SETTINGS,
     Closing,
     Effects,
-    active,
+    Regions,
     consumers,
     lease_of,
     until,
@@ -36,19 +32,13 @@ def store(table: tuple[str, str]) -> Any:
     return made
 
 
-def test_two_regions_apply_each_message_once_and_each_session_in_order(
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-) -> None:
+def test_two_regions_apply_each_message_once_and_each_session_in_order(regions: Regions, store: Any) -> None:
     sessions = {f"shipment-{n}": [f"s{n}-{step}" for step in range(12)] for n in range(4)}
     for session, names in sessions.items():
-        send(queue(), names, session)
+        regions.send(regions.queue(), names, session)
     effects = Effects()
-    with consumers(clients, Source(queue()), store, effects):
-        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+    with consumers(regions.clients, Source(regions.queue()), store, effects):
+        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
     assert len(effects.done) == 48
     assert {session: effects.of(session) for session in sessions} == sessions
     journal = Journal(store, SETTINGS)
@@ -59,10 +49,10 @@ def test_two_regions_apply_each_message_once_and_each_session_in_order(
 
 
 def test_awaited_consumers_of_queues_without_sessions_lock_each_message(
-    regions: RunningBroker, send: Callable[..., None], table: tuple[str, str], queue: Callable[..., str]
+    regions: Regions, table: tuple[str, str]
 ) -> None:
     names = [f"m{n}" for n in range(20)]
-    send(queue("plain"), names)
+    regions.send(regions.queue("plain"), names)
     settings = Settings(lock="message", **QUICK)
     effects = Effects()
 
@@ -72,12 +62,10 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(
                 store = await ends.enter_async_context(
                     contextlib.aclosing(Closing(AsyncTableStore.from_connection_string(*table)))
                 )
-                client = await ends.enter_async_context(
-                    AsyncServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
-                )
+                client = await ends.enter_async_context(regions.async_client(site))
                 consumer = aio.JournaledConsumer(
                     client,
-                    Source(queue("plain"), has_sessions=False),
+                    Source(regions.queue("plain"), has_sessions=False),
                     store.store,
                     effects.awaited,
                     site=site,
@@ -85,20 +73,14 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(
                     lanes=2,
                 )
                 await ends.enter_async_context(consumer)
-            await asyncio.to_thread(until, lambda: active(regions, queue("plain")) == {"west": 0, "east": 0})
+            await asyncio.to_thread(until, lambda: regions.active(regions.queue("plain")) == {"west": 0, "east": 0})
 
     asyncio.run(run())
     assert sorted(effects.done) == sorted((None, name) for name in names)
 
 
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
-def test_cut_connection_does_not_end_a_consumer_without_sessions(
-    is_awaited: bool,
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    queue: Callable[..., str],
-) -> None:
+def test_cut_connection_does_not_end_a_consumer_without_sessions(regions: Regions, is_awaited: bool) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def act(_: Any) -> None:
@@ -107,19 +89,19 @@ def test_cut_connection_does_not_end_a_consumer_without_sessions(
 
     effects = Effects(act)
     settings = Settings(lock="message", **QUICK)
-    source = Source(queue("plain"), has_sessions=False)
+    source = Source(regions.queue("plain"), has_sessions=False)
 
     def cut() -> None:
         assert begun.wait(SECONDS)
-        regions.faults("west").cut_connections()
+        regions.broker.faults("west").cut_connections()
         go_on.set()
-        send(queue("plain"), ["m3"], sites=["west"])
+        regions.send(regions.queue("plain"), ["m3"], sites=["west"])
         until(lambda: (None, "m3") in effects.done)
 
     async def run() -> None:
         store = aio.SqliteStore(":memory:")
         async with (
-            AsyncServiceBusClient.from_connection_string(regions.connection_string("west"), retry_total=0) as client,
+            regions.async_client("west") as client,
             aio.JournaledConsumer(
                 client,
                 source,
@@ -133,24 +115,20 @@ def test_cut_connection_does_not_end_a_consumer_without_sessions(
             await asyncio.to_thread(cut)
         await store.close()
 
-    send(queue("plain"), ["m1", "m2"], sites=["west"])
+    regions.send(regions.queue("plain"), ["m1", "m2"], sites=["west"])
     if is_awaited:
         asyncio.run(run())
     else:
         store = SqliteStore(":memory:")
         OPENED.append(store)
-        with JournaledConsumer(clients["west"], source, store, effects, site="west", settings=settings, lanes=1):
+        with JournaledConsumer(
+            regions.clients["west"], source, store, effects, site="west", settings=settings, lanes=1
+        ):
             cut()
     assert effects.done.count((None, "m1")) == 1
 
 
-def test_message_in_progress_elsewhere_blocks_no_other(
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-) -> None:
+def test_message_in_progress_elsewhere_blocks_no_other(regions: Regions, store: Any) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def long(delivery: Any) -> None:
@@ -160,55 +138,45 @@ def test_message_in_progress_elsewhere_blocks_no_other(
 
     by: list[tuple[str, str]] = []
     settings = Settings(lock="message", **QUICK)
-    source = Source(queue("plain"), has_sessions=False)
-    send(queue("plain"), ["m1"], sites=["west"])
-    with JournaledConsumer(clients["west"], source, store, long, site="west", settings=settings, lanes=1):
+    source = Source(regions.queue("plain"), has_sessions=False)
+    regions.send(regions.queue("plain"), ["m1"], sites=["west"])
+    with JournaledConsumer(regions.clients["west"], source, store, long, site="west", settings=settings, lanes=1):
         assert begun.wait(SECONDS)
-        send(queue("plain"), ["m1", "m2", "m3"], sites=["east"])
+        regions.send(regions.queue("plain"), ["m1", "m2", "m3"], sites=["east"])
 
         def short(delivery: Any) -> None:
             by.append(("east", delivery.message_id))
 
-        with JournaledConsumer(clients["east"], source, store, short, site="east", settings=settings, lanes=1):
+        with JournaledConsumer(regions.clients["east"], source, store, short, site="east", settings=settings, lanes=1):
             until(lambda: len(by) == 2)
             assert by == [("east", "m2"), ("east", "m3")]
-            until(lambda: active(regions, queue("plain")) == {"west": 1, "east": 1})
+            until(lambda: regions.active(regions.queue("plain")) == {"west": 1, "east": 1})
             go_on.set()
-            until(lambda: active(regions, queue("plain")) == {"west": 0, "east": 0})
+            until(lambda: regions.active(regions.queue("plain")) == {"west": 0, "east": 0})
     assert by[2:] == [("west", "m1")]
 
 
-def test_awaited_consumers_keep_the_order_of_sessions(
-    regions: RunningBroker, send: Callable[..., None], table: tuple[str, str], queue: Callable[..., str]
-) -> None:
+def test_awaited_consumers_keep_the_order_of_sessions(regions: Regions, table: tuple[str, str]) -> None:
     names = [f"m{n}" for n in range(10)]
-    send(queue(), names, "s")
+    regions.send(regions.queue(), names, "s")
     effects = Effects()
 
     async def run() -> None:
-        async with AsyncServiceBusClient.from_connection_string(
-            regions.connection_string("west"), retry_total=0
-        ) as client:
+        async with regions.async_client("west") as client:
             store = AsyncTableStore.from_connection_string(*table)
             async with (
                 contextlib.aclosing(Closing(store)),
                 aio.JournaledConsumer(
-                    client, Source(queue()), store, effects.awaited, site="west", settings=SETTINGS, lanes=2
+                    client, Source(regions.queue()), store, effects.awaited, site="west", settings=SETTINGS, lanes=2
                 ),
             ):
-                await asyncio.to_thread(until, lambda: active(regions, queue())["west"] == 0)
+                await asyncio.to_thread(until, lambda: regions.active(regions.queue())["west"] == 0)
 
     asyncio.run(run())
     assert effects.of("s") == names
 
 
-def test_secondary_starts_no_session_while_the_primary_works(
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-) -> None:
+def test_secondary_starts_no_session_while_the_primary_works(regions: Regions, store: Any) -> None:
     secondary = Settings(head_start_seconds=300, **QUICK)
     by: list[tuple[str, str]] = []
 
@@ -218,36 +186,36 @@ def test_secondary_starts_no_session_while_the_primary_works(
     with contextlib.ExitStack() as ends:
         for site, settings in (("east", secondary), ("west", SETTINGS)):
             consumer = JournaledConsumer(
-                clients[site], Source(queue()), store, applied_at(site), site=site, settings=settings, lanes=1
+                regions.clients[site],
+                Source(regions.queue()),
+                store,
+                applied_at(site),
+                site=site,
+                settings=settings,
+                lanes=1,
             )
             ends.enter_context(consumer)
-        send(queue(), ["m1", "m2", "m3"], "s", sites=("east", "west"))
-        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+        regions.send(regions.queue(), ["m1", "m2", "m3"], "s", sites=("east", "west"))
+        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
     assert by == [("west", "m1"), ("west", "m2"), ("west", "m3")]
 
 
-def test_lease_is_renewed_while_the_application_works(
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-) -> None:
+def test_lease_is_renewed_while_the_application_works(regions: Regions, store: Any) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def act(_: Any) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
 
-    send(queue(), ["m1", "m2"], "s")
+    regions.send(regions.queue(), ["m1", "m2"], "s")
     effects = Effects(act)
     settings = Settings(lease_seconds=0.6, **QUICK)
-    with consumers(clients, Source(queue()), store, effects, settings=settings):
+    with consumers(regions.clients, Source(regions.queue()), store, effects, settings=settings):
         assert begun.wait(SECONDS)
         journal = Journal(store, settings)
         first = lease_of(journal, "s")
         until(lambda: lease_of(journal, "s").beat > first.beat + 6)
         assert lease_of(journal, "s").token == first.token
         go_on.set()
-        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
     assert effects.of("s") == ["m1", "m2"]

@@ -5,16 +5,14 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient
 
-from busway_broker.thread import RunningBroker
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
 from tests.clients.applications import ENVIRONMENT
+from tests.clients.sessions.consumers import Regions
 from tests.clients.sessions.region import OPENED
 
 NAMES = ["m1", "m2", "m3"]
@@ -73,25 +71,17 @@ def until(condition: Any) -> None:
     ],
 )
 def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(  # noqa: PLR0917 - fixtures
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    queue: Callable[..., str],
-    tmp_path: Path,
-    end: str,
-    before: Any,
-    after: Any,
-    left_in_west: Any,
+    regions: Regions, tmp_path: Path, end: str, before: Any, after: Any, left_in_west: Any
 ) -> None:
-    name = queue()
-    send(name, NAMES, "s")
+    name = regions.queue()
+    regions.send(name, NAMES, "s")
     journal, effects = tmp_path / "journal.db", tmp_path / "effects"
     effects.touch()
     command = [
         sys.executable,
         "-c",
         CONSUMER,
-        regions.connection_string("west"),
+        regions.broker.connection_string("west"),
         name,
         str(journal),
         str(effects),
@@ -100,7 +90,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     killed = subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False)  # noqa: S603 - our own script
     assert killed.returncode == -signal.SIGKILL
     assert effects.read_text().splitlines() == before
-    until(lambda: regions.counts("west")[name].active == len(left_in_west))
+    until(lambda: regions.broker.counts("west")[name].active == len(left_in_west))
 
     done: list[str] = []
     store = SqliteStore(journal)
@@ -108,7 +98,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     settings = Settings(lease_seconds=1, poll_seconds=0.05, idle_seconds=0.2, accept_seconds=0.3)
     for site in ("east", "west"):
         consumer = JournaledConsumer(
-            clients[site],
+            regions.clients[site],
             Source(name),
             store,
             lambda delivery: done.append(f"{delivery.message_id} {delivery.may_have_run}"),
@@ -117,7 +107,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
             lanes=1,
         )
         with consumer:
-            until(lambda site=site: regions.counts(site)[name].active == 0)
+            until(lambda site=site: regions.broker.counts(site)[name].active == 0)
     assert done == after
     entries = Journal(store, settings).record("s", NAMES).entries
     assert {entry.state for entry in entries.values()} == {State.COMPLETED}

@@ -1,12 +1,9 @@
 """Consumers that are refused at their start: other entities, journals and settings."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient
 
-from busway_broker.thread import RunningBroker
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
@@ -17,7 +14,7 @@ from busway_clients.sessions import (
     SqliteStore,
 )
 from busway_clients.sessions.tables import TableStore
-from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, active
+from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions
 from tests.clients.sessions.region import OPENED
 
 
@@ -28,47 +25,45 @@ def store(table: tuple[str, str]) -> Any:
     return made
 
 
-def test_sessions_on_one_side_only_are_an_error(
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-) -> None:
-    send(queue("plain"), ["m1"])
+def test_sessions_on_one_side_only_are_an_error(regions: Regions, store: Any) -> None:
+    regions.send(regions.queue("plain"), ["m1"])
     consumer = JournaledConsumer(
-        clients["west"], Source(queue("plain")), store, Effects(), site="west", settings=SETTINGS, lanes=1
+        regions.clients["west"],
+        Source(regions.queue("plain")),
+        store,
+        Effects(),
+        site="west",
+        settings=SETTINGS,
+        lanes=1,
     )
-    with pytest.raises(JournalRefused, match=rf"west: {queue('plain')}: .*sessions are needed at all sites"):
+    with pytest.raises(JournalRefused, match=rf"west: {regions.queue('plain')}: .*sessions are needed at all sites"):
         consumer.run()
-    send(queue(), ["m1"], "s")
+    regions.send(regions.queue(), ["m1"], "s")
     plain = Settings(lock="message", **QUICK)
     other_store = SqliteStore(":memory:")
     OPENED.append(other_store)
     consumer = JournaledConsumer(
-        clients["east"],
-        Source(queue(), has_sessions=False),
+        regions.clients["east"],
+        Source(regions.queue(), has_sessions=False),
         other_store,
         Effects(),
         site="east",
         settings=plain,
         lanes=1,
     )
-    with pytest.raises(JournalRefused, match=rf"east: {queue()}: .*with no sessions"):
+    with pytest.raises(JournalRefused, match=rf"east: {regions.queue()}: .*with no sessions"):
         consumer.run()
     with pytest.raises(JournalRefused, match="has no sessions, expected some"):
-        JournaledConsumer(clients["west"], Source("q", has_sessions=False), store, Effects(), site="west")
-    assert active(regions, queue())["east"] == 1
-    assert active(regions, queue("plain"))["west"] == 1
+        JournaledConsumer(regions.clients["west"], Source("q", has_sessions=False), store, Effects(), site="west")
+    assert regions.active(regions.queue())["east"] == 1
+    assert regions.active(regions.queue("plain"))["west"] == 1
 
 
-def test_a_journal_of_another_queue_is_refused_at_the_start(
-    clients: dict[str, ServiceBusClient], store: Any, queue: Callable[..., str]
-) -> None:
+def test_a_journal_of_another_queue_is_refused_at_the_start(regions: Regions, store: Any) -> None:
     Journal(store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
     source = Source("Shipments", subscription="application")
-    for names, is_refused in ((source, False), (Source(queue()), True)):
-        consumer = JournaledConsumer(clients["west"], names, store, Effects(), site="west", settings=SETTINGS)
+    for names, is_refused in ((source, False), (Source(regions.queue()), True)):
+        consumer = JournaledConsumer(regions.clients["west"], names, store, Effects(), site="west", settings=SETTINGS)
         if is_refused:
             with pytest.raises(JournalMismatch, match="Application is 'shipments/subscriptions/application' there"):
                 consumer.start()

@@ -1,19 +1,17 @@
 """Messages and entries that consumers at two namespaces cannot process, over the wire."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
-from busway_broker.thread import RunningBroker
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
 from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.received import arrival_of
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
-from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, active, consumers, until
+from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers, until
 from tests.clients.sessions.region import OPENED
 
 
@@ -37,13 +35,7 @@ class ErrorThatCannotBeEncoded(Exception):
         return "☃" * 40_000 + "\ud800"
 
 
-def test_poison_message_is_dead_lettered_and_its_reason_recorded(
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-) -> None:
+def test_poison_message_is_dead_lettered_and_its_reason_recorded(regions: Regions, store: Any) -> None:
     error: Any = ErrorThatCannotBeEncoded()  # as applications do, whatever the types say
     raised = {
         "m2": Unprocessable("Broken", "no such shipment"),
@@ -56,13 +48,13 @@ def test_poison_message_is_dead_lettered_and_its_reason_recorded(
         if delivery.message_id in raised:
             raise raised[delivery.message_id]
 
-    send(queue(), ["m1", "m2", "m3", "m4", "m5", "m6"], "s")
+    regions.send(regions.queue(), ["m1", "m2", "m3", "m4", "m5", "m6"], "s")
     effects = Effects(act)
-    with consumers(clients, Source(queue()), store, effects):
-        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+    with consumers(regions.clients, Source(regions.queue()), store, effects):
+        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
     assert effects.of("s") == ["m1", "m6"]
-    for client in clients.values():
-        with client.get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+    for client in regions.clients.values():
+        with client.get_queue_receiver(regions.queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
             dead: list[Any] = []
             while len(dead) < len(raised):
                 dead += receiver.receive_messages(4, max_wait_time=5)
@@ -77,33 +69,26 @@ def test_poison_message_is_dead_lettered_and_its_reason_recorded(
     assert entries["m3"].attempt == 3
 
 
-def test_malformed_entry_blocks_only_its_session(  # noqa: PLR0917 - fixtures
-    regions: RunningBroker,
-    clients: dict[str, ServiceBusClient],
-    send: Callable[..., None],
-    store: Any,
-    queue: Callable[..., str],
-    caplog: pytest.LogCaptureFixture,
+def test_malformed_entry_blocks_only_its_session(
+    regions: Regions, store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     Journal(store, SETTINGS).open()
     store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
-    send(queue(), ["m1"], "bad", sites=["west"])
-    send(queue(), ["m2"], "good", sites=["west"])
+    regions.send(regions.queue(), ["m1"], "bad", sites=["west"])
+    regions.send(regions.queue(), ["m2"], "good", sites=["west"])
     effects = Effects()
     consumer = JournaledConsumer(
-        clients["west"], Source(queue()), store, effects, site="west", settings=SETTINGS, lanes=2
+        regions.clients["west"], Source(regions.queue()), store, effects, site="west", settings=SETTINGS, lanes=2
     )
     with consumer:
         effects.wait_for(1)
         until(lambda: "s.bad, row lease: Site is missing" in caplog.text)
     assert effects.done == [("good", "m2")]
-    assert active(regions, queue())["west"] == 1
+    assert regions.active(regions.queue())["west"] == 1
 
 
-def test_message_without_identity_is_dead_lettered_and_does_not_block_its_session(
-    regions: RunningBroker, clients: dict[str, ServiceBusClient], store: Any, queue: Callable[..., str]
-) -> None:
-    with clients["west"].get_queue_sender(queue()) as sender:
+def test_message_without_identity_is_dead_lettered_and_does_not_block_its_session(regions: Regions, store: Any) -> None:
+    with regions.clients["west"].get_queue_sender(regions.queue()) as sender:
         sender.send_messages(
             [
                 ServiceBusMessage("a", message_id="m1", session_id="s", application_properties={"status": "1"}),
@@ -119,11 +104,13 @@ def test_message_without_identity_is_dead_lettered_and_does_not_block_its_sessio
         )
     effects = Effects()
     settings = Settings(identity="status", **QUICK)
-    with consumers({"west": clients["west"]}, Source(queue()), store, effects, settings=settings):
+    with consumers({"west": regions.clients["west"]}, Source(regions.queue()), store, effects, settings=settings):
         effects.wait_for(2)
-        until(lambda: active(regions, queue())["west"] == 0)
+        until(lambda: regions.active(regions.queue())["west"] == 0)
     assert effects.of("s") == ["1", "3"]
-    with clients["west"].get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+    with regions.clients["west"].get_queue_receiver(
+        regions.queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER
+    ) as receiver:
         dead = [receiver.receive_messages(1, max_wait_time=5)[0] for _ in range(2)]
     assert [(one.message_id, one.dead_letter_reason) for one in dead] == [
         ("m2", "NotRecognised"),
