@@ -19,7 +19,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check simulate spark bench reference site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed packages java
+.PHONY: help demo sbom test test-fast check simulate spark bench reference site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,7 +50,7 @@ simulate: $(command) ## random histories of line, broker and host in virtual tim
 spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster of two workers; version=3.5 or 4.2: with that Spark, and Delta
 	BUSWAY_SLOW=1 $(spark_python) -m pytest --quiet tests/jobs
 
-bench: packages java ## benchmarks: a table, and build/bench.json
+bench: installed java ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks
 
 faults: installed ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
@@ -77,10 +77,10 @@ suites: $(command) ## public test suites for the formats of editors, fetching no
 bench-ocean: installed ## messages per second and what they cost, with round trips of 0 to 150 ms to the target; takes ten minutes
 	$(python) -m benchmarks benchmarks.ocean
 
-capacity: packages ## messages per second by round trip and size, written into docs/capacity.md; takes six minutes on a quiet machine
+capacity: installed ## messages per second by round trip and size, written into docs/capacity.md; takes six minutes on a quiet machine
 	$(python) -m benchmarks.capacity
 
-bench-full: packages java ## messages end to end, memory, sessions, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
+bench-full: installed java ## messages end to end, memory, sessions, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
 	$(python) -m benchmarks.end_to_end
 	$(python) -m benchmarks.memory
 	$(python) -m benchmarks.sessions
@@ -119,9 +119,6 @@ clean: ## remove everything that was installed or built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 installed: $(command) $(node_packages)
-
-packages: installed ## all packages and, if Java is installed, an archive of Spark's classes: busway reconcile then starts faster
-	@if tools/check-java 2>/dev/null; then $(python) -m busway_reconcile.archive_classes; fi
 
 $(python_packages): .python-version requirements-dev.lock
 	@interpreter=$$(tools/find-python) && echo "Installing Python packages into .venv" && "$$interpreter" -m venv --clear .venv

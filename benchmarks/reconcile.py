@@ -28,7 +28,7 @@ HOT_SHARE = 30  # percent of all messages, in one session
 RATIO_FROM = 20 * MILLION
 """With fewer messages the start of Spark takes the time, and there is no bar for the ratio."""
 
-SECONDS = {2_000: 20, MILLION: 35}
+SECONDS = {2_000: 30, MILLION: 45}
 """The bars for the whole time, by number of messages."""
 
 

@@ -12,6 +12,7 @@ from tests.clients.applications import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "clients"
+PINNED = ("requirements.txt", "requirements-dev.txt", "cli/requirements.txt")
 
 
 def project() -> Any:
@@ -71,7 +72,7 @@ def test_missing_extra_is_named() -> None:
 
 
 def test_dependencies_are_pinned_for_the_tests() -> None:
-    pinned = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
+    pinned = "".join((ROOT / name).read_text(encoding="utf-8") for name in PINNED)
     needed = [
         *project()["dependencies"],
         *(each for extra in project()["optional-dependencies"].values() for each in extra),

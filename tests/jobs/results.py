@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import duckdb
 from pyspark.sql import SparkSession
 
+from busway_reconcile.compact.hours import Hour
 from busway_reconcile.compact.inputs import compact_inputs
-from busway_reconcile.compact.markers import Hour
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.read.previous_run import find_previous_run
 from busway_reconcile.read.window import closed_hours

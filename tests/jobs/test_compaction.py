@@ -13,11 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile import delete_raw
-from busway_reconcile.compact.hours import compact_hours, deletable_raw, update_coverage
+from busway_reconcile.compact.hours import Hour, compact_hours, deletable_raw, update_coverage
 from busway_reconcile.compact.inputs import compact_inputs
-from busway_reconcile.compact.markers import Hour
-from busway_reconcile.compact.records import compact_records
-from busway_reconcile.compact.verification import CompactionFailed
+from busway_reconcile.compact.records import CompactionFailed, compact_records
 from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.staging import stage
 from busway_reconcile.session import Session

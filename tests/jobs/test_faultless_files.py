@@ -14,13 +14,12 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from busway_reconcile.compact.hours import compact_hours
-from busway_reconcile.compact.markers import Hour
+from busway_reconcile.compact import faultless
+from busway_reconcile.compact.faultless import NotFaultless, faultless_records
+from busway_reconcile.compact.hours import Hour, compact_hours
 from busway_reconcile.compact.records import compact_records
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.schema import VALID_TIMES
-from busway_reconcile.read import faultless_files
-from busway_reconcile.read.faultless_files import NotFaultless, faultless_records
 from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.records import parse_files
 from busway_reconcile.session import Session
@@ -91,7 +90,7 @@ def read_by_arrow(path: Path) -> list[Record] | None:
     """Return the records of a file, which are the same if each line is a block of its own."""
     found = read_in_blocks(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(faultless_files, "_BLOCK", 200)
+        patch.setattr(faultless, "_BLOCK", 200)
         assert read_in_blocks(path) == found
     return found
 

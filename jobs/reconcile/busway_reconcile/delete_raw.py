@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from busway_reconcile.compact.hours import deletable_raw
-from busway_reconcile.compact.markers import compacted_hours
+from busway_reconcile.compact.hours import compacted_hours, deletable_raw
 from busway_reconcile.read.files import JournalFile
 from busway_reconcile.session import QUICK_START, configure, local_session
 from busway_reconcile.storage import Storage

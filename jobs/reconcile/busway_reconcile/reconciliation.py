@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 
 from busway_reconcile.compact.inputs import compact_inputs
-from busway_reconcile.compact.tables import CompactedRecords, current_name, rename_tasks
+from busway_reconcile.compact.records import CompactedRecords, current_name, rename_tasks
 from busway_reconcile.journal.hours import hour_of
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.judge.cache import Cache

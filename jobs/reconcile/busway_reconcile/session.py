@@ -12,8 +12,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from busway_reconcile.class_archive import archive_in_use
-
 FEW_BYTES = 8_000_000
 """Compressed bytes of raw files, about 100,000 records, below which planning and compiling take the time."""
 
@@ -125,7 +123,7 @@ def local_session(
         "spark.app.name": "busway-reconcile",
         "spark.driver.memory": memory,
         # A heap that need not grow is collected seldom.
-        "spark.driver.extraJavaOptions": f"-Xms{memory} {archive_in_use()} {java_options}",
+        "spark.driver.extraJavaOptions": f"-Xms{memory} {java_options}",
         # Whatever a configuration of Hadoop says: an address without a scheme is a folder of this machine.
         "spark.hadoop.fs.defaultFS": "file:///",
         "spark.driver.host": "127.0.0.1",

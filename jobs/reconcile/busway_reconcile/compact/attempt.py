@@ -9,10 +9,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.compact.coverage import coverage, total
-from busway_reconcile.compact.records import RECORDS, TROUBLES, WRITE_OPTIONS
-from busway_reconcile.compact.tables import read_records
+from busway_reconcile.compact.records import RECORDS, TROUBLES, WRITE_OPTIONS, CompactionFailed, read_records
 from busway_reconcile.compact.tap_matching import match_taps
-from busway_reconcile.compact.verification import CompactionFailed
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.read.copies import copy_problems, find_copies
 from busway_reconcile.read.files import JournalFile

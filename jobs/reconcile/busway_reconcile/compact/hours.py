@@ -7,28 +7,43 @@ after a crash the hour has no marker, and the next run compacts it again. Raw fi
 may delete those that `deletable_raw` has compared with the compacted records.
 """
 
+import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from busway_reconcile.compact.attempt import ToRecords, attempted_records, write_attempt
 from busway_reconcile.compact.coverage import coverage, total
-from busway_reconcile.compact.markers import VERSION, Hour, delete_marker, read_marker, write_marker
-from busway_reconcile.compact.records import RECORDS, compact_records
-from busway_reconcile.compact.tables import read_records
-from busway_reconcile.compact.verification import CompactionFailed, verify_content
+from busway_reconcile.compact.records import RECORDS, CompactionFailed, compact_records, read_records, verify_content
 from busway_reconcile.journal import schema
-from busway_reconcile.read.files import JournalFile, by_hour, hour_in, journal_files
+from busway_reconcile.journal.problems import Problem
+from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from busway_reconcile.read.records import parse_files
 from busway_reconcile.session import Session
 from busway_reconcile.storage import Storage, StoredFile
+
+VERSION = 6
+"""Version of a marker: those before have no coverage, or less of it."""
 
 _ABANDONED_AFTER = timedelta(days=1)
 """An attempt without a write for this long was killed."""
 _OLD_TABLES = ("loose", "digests", "sessions", "behind", "lags", "coverage")
 """Tables that earlier versions kept beside the records."""
+
+
+class Hour(NamedTuple):
+    """A compacted hour: its raw files, its number of records, its problems, and its rows of COVERAGE."""
+
+    hour: str
+    files: tuple[StoredFile, ...]
+    records: int
+    problems: tuple[Problem, ...]
+    made: str
+    coverage: tuple[dict[str, Any], ...] = ()
+    version: int = VERSION
 
 
 def compact_hours(
@@ -53,7 +68,7 @@ def compact_hours(
     found: dict[str, Hour] = {}
     missing: dict[str, list[JournalFile]] = {}
     for hour in sorted(set(hours)):
-        made = read_marker(storage, folder, hour)
+        made = _read_marker(storage, folder, hour)
         present = {each.state: each for each in raw.get(hour, [])}
         paths = {each.path for each in present}
         gone = set() if made is None else {each for each in made.files if each.path not in paths}
@@ -84,7 +99,7 @@ def update_coverage(session: Session, storage: Storage, folder: str, hours: Iter
     covered = {} if kept is None else coverage(kept)
     for each in old:
         found[each.hour] = each._replace(version=VERSION, coverage=tuple(covered.get(each.hour, ())))
-        write_marker(storage, folder, found[each.hour])
+        _write_marker(storage, folder, found[each.hour])
         for table in _OLD_TABLES:
             storage.delete(f"{folder}/{table}/landed={each.hour}")
     return found
@@ -100,7 +115,7 @@ def deletable_raw(spark: SparkSession, journal: str, folder: str, hours: Iterabl
     storage = Storage(spark)
     raw, _ = journal_files(storage.files(journal))
     for hour in hours:
-        made = read_marker(storage, folder, hour)
+        made = _read_marker(storage, folder, hour)
         if made is None or made.problems:
             continue
         unchanged = [each for each in raw if each.hour == hour and each.state in {*made.files}]
@@ -156,9 +171,46 @@ def _delete_abandoned(storage: Storage, folder: str, now: datetime) -> None:
 
 
 def _commit(storage: Storage, records: str, folder: str, hour: Hour) -> None:
-    delete_marker(storage, folder, hour.hour)
+    _delete_marker(storage, folder, hour.hour)
     target = f"{folder}/{RECORDS}/landed={hour.hour}"
     storage.delete(target)
     if storage.exists(records):
         storage.move(records, target)
-    write_marker(storage, folder, hour)
+    _write_marker(storage, folder, hour)
+
+
+def compacted_hours(storage: Storage, folder: str) -> set[str]:
+    """Return the hours that are compacted in *folder*."""
+    names = (each.path.rpartition("/")[2] for each in storage.files(f"{folder}/hours"))
+    return {name.removesuffix(".json") for name in names if name.endswith(".json")}
+
+
+def _read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
+    """Return the marker of *hour*, or None if the hour is not compacted."""
+    path = _marker_path(folder, hour)
+    if not storage.exists(path):
+        return None
+    values = json.loads(storage.read(path))
+    return Hour(
+        values["hour"],
+        tuple(StoredFile(below_journal(path), size, modified) for path, size, modified in values["files"]),
+        values["records"],
+        tuple(Problem.from_list(each) for each in values["problems"]),
+        values["made"],
+        tuple(values.get("coverage", ())),
+        values.get("version", 1),
+    )
+
+
+def _write_marker(storage: Storage, folder: str, hour: Hour) -> None:
+    """Mark *hour* as compacted in *folder*."""
+    storage.write(_marker_path(folder, hour.hour), json.dumps(hour._asdict(), indent=1))
+
+
+def _delete_marker(storage: Storage, folder: str, hour: str) -> None:
+    """Mark *hour* as not compacted in *folder*."""
+    storage.delete(_marker_path(folder, hour))
+
+
+def _marker_path(folder: str, hour: str) -> str:
+    return f"{folder}/hours/{hour}.json"

@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from busway_reconcile.compact.hours import compact_hours, update_coverage
-from busway_reconcile.compact.markers import Hour, compacted_hours
+from busway_reconcile.compact.hours import Hour, compact_hours, compacted_hours, update_coverage
 from busway_reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from busway_reconcile.journal.hours import hour_of, is_closed
 from busway_reconcile.journal.problems import Problem

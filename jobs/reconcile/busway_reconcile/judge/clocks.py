@@ -13,7 +13,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from busway_reconcile.compact.tables import CompactedRecords
+from busway_reconcile.compact.records import CompactedRecords
 from busway_reconcile.journal.columns import micros
 from busway_reconcile.journal.problems import Problem
 

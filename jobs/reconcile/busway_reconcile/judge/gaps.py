@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from busway_reconcile.compact.markers import Hour
-from busway_reconcile.compact.tables import current_name
+from busway_reconcile.compact.hours import Hour
+from busway_reconcile.compact.records import current_name
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import NUMBER
 from busway_reconcile.journal.hours import hour_of, hours_between, moment_of, start_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from busway_reconcile.compact.tables import current_name
+from busway_reconcile.compact.records import current_name
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import micros
 from busway_reconcile.journal.hours import micros_of

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from busway_reconcile.compact.markers import Hour
-from busway_reconcile.compact.tables import CompactedRecords, current_name
+from busway_reconcile.compact.hours import Hour
+from busway_reconcile.compact.records import CompactedRecords, current_name
 from busway_reconcile.journal.hours import hours_between
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.judge.gaps import hours_around, is_gap, journal_gaps, missing_sides, without_held_batches

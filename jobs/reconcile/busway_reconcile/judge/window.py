@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.compact.coverage import total
-from busway_reconcile.compact.tables import CompactedRecords
+from busway_reconcile.compact.records import CompactedRecords
 from busway_reconcile.compact.tap_matching import SUBSCRIPTIONS_DIFFER, match_at_source, match_at_target
 from busway_reconcile.journal.columns import micros, needs_match
 from busway_reconcile.journal.hours import hour_of, moment_of
