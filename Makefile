@@ -111,7 +111,8 @@ sbom: $(command) ## build/sbom.json: the packages of the deployed app with versi
 	  --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
 
 wheels: $(command) ## build/wheels: busway, busway-broker, busway-clients and busway-reconcile
-	rm -rf build/wheels
+	@# A file of an earlier build would become part of a wheel.
+	rm -rf build/wheels $(distributions:%=%/build/lib)
 	$(python) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir build/wheels $(distributions)
 
 clean: ## remove everything that was installed or built
