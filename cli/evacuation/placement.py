@@ -86,7 +86,7 @@ class PlacementDelivery(MoveDelivery):
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Look for copies that are set aside, and set aside those that are not yet."""
-        if not await may_look(questions, stopping):
+        if not await may_look(questions, self.ledger, stopping):
             return {}
         placed, waiting, numbers = await self._copies()
         wanted = {each.key for each in questions}

@@ -134,7 +134,7 @@ class ScheduleDelivery(MoveDelivery):
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Look for the copies: nobody can take one before it is due."""
-        if not await may_look(questions, stopping):
+        if not await may_look(questions, self.ledger, stopping):
             return {}
         found = await self._copies()
         numbered = {each.key: found[each.key] for each in questions if each.key in found}

@@ -14,7 +14,6 @@ A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -91,7 +90,7 @@ async def answers_at(
 
     Otherwise as `answers`.
     """
-    if not await may_look(questions, stopping):
+    if not await may_look(questions, ledger, stopping):
         return {}
     there, sessions, numbers = set[str](), set[str | None](), set[int]()
     async with contextlib.aclosing(peek(readable, settings)) as peeked:
@@ -137,9 +136,9 @@ async def never_entered(
     ]
 
 
-async def may_look(questions: Sequence[Question], stopping: asyncio.Event) -> bool:
+async def may_look(questions: Sequence[Question], ledger: Ledger, stopping: asyncio.Event) -> bool:
     """Wait until what was sent must have arrived; return False if it is *stopping* before that."""
-    left = max(each.entry.at for each in questions) + SETTLE_SECONDS - time.time()
+    left = max(each.entry.at for each in questions) + SETTLE_SECONDS - ledger.clock.now().timestamp()
     if left > 0:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), left)

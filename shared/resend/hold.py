@@ -1,6 +1,6 @@
 """The locked messages of a run."""
 
-import time
+import asyncio
 from collections.abc import Iterator, Sequence
 
 from shared.resend.source import LockedMessage, Source
@@ -60,7 +60,7 @@ class Hold:
 
     async def renew(self, source: Source) -> None:
         """Renew the locks that end soon; what has lost its lock comes again."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now < self._renewed + _RENEWAL_SECONDS:
             return
         self._renewed = now

@@ -14,12 +14,12 @@ import hashlib
 import hmac
 import json
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from shared.clock import Clock, SystemClock
 from shared.errors import ConfigError, Problem
 
 SENDING, ACCEPTED, SENT, REFUSED, COMPLETED = "sending", "accepted", "sent", "refused", "completed"
@@ -92,8 +92,9 @@ class Ledger:
     Raises: opening raises what the store raises, and ConfigError if it has the ledger of something else.
     """
 
-    def __init__(self, store: LedgerStore, name: str) -> None:
+    def __init__(self, store: LedgerStore, name: str, clock: Clock | None = None) -> None:
         """Use *store* for the messages of the entity *name*."""
+        self.clock = clock or SystemClock()
         self.entries: dict[str, Entry] = {}
         self.run = 0
         self.share = ""
@@ -115,7 +116,7 @@ class Ledger:
         async with contextlib.AsyncExitStack() as opened:
             self._read(await opened.enter_async_context(self._store.opened()))
             self.run += 1
-            head = {"ledger": _VERSION, "entity": self._name, "run": self.run, "at": time.time()}
+            head = {"ledger": _VERSION, "entity": self._name, "run": self.run, "at": self.clock.now().timestamp()}
             await self._append(head | {"secret": self._secret})
             self._opened = opened.pop_all()
         return self
@@ -160,7 +161,7 @@ class Ledger:
         known = list(keys)
         if not known:
             return
-        line = {"state": state, "to": to, "at": time.time(), "keys": known}
+        line = {"state": state, "to": to, "at": self.clock.now().timestamp(), "keys": known}
         more = {"share": self.share, "numbers": [*numbers], "marks": [*marks]}
         line |= {name: value for name, value in more.items() if value}
         await self._append(line)

@@ -7,7 +7,6 @@ A message that is not wanted is held until the end, because one that is given ba
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Self
@@ -16,6 +15,7 @@ from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from shared.amqp import performatives
+from shared.clock import Clock, SystemClock
 from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.connection import ServiceBusConnection
@@ -44,11 +44,19 @@ class Receiver:
 
     removes = True
 
-    def __init__(self, place: Place, settings: Mapping[str, str], session_id: str | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        settings: Mapping[str, str],
+        session_id: str | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
         """Receive from *place*; with *session_id*, only from that session, which `__aenter__` locks."""
         self.place = place
         self._settings = settings
         self.session_id = session_id
+        self._clock = clock or SystemClock()
         self._opened = contextlib.AsyncExitStack()
         self._connection: ServiceBusConnection
         self._link: RawLink
@@ -164,9 +172,8 @@ class Receiver:
         self._extend(messages, [end] * len(messages))
         return []
 
-    @staticmethod
-    def _extend(messages: Sequence[LockedMessage], ends: Sequence[int]) -> None:
-        now, clock = time.monotonic(), time.time()
+    def _extend(self, messages: Sequence[LockedMessage], ends: Sequence[int]) -> None:
+        now, clock = asyncio.get_running_loop().time(), self._clock.now().timestamp()
         for each, end in zip(messages, ends, strict=True):
             each.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
             each.until = now + each.duration
@@ -178,8 +185,9 @@ class Receiver:
         if end is None and letter.message is not None:
             end = letter.message.arrival.locked_until
         # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
-        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - time.time())
-        return LockedMessage(letter.key, delivery, letter, time.monotonic() + duration, duration)
+        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - self._clock.now().timestamp())
+        until = asyncio.get_running_loop().time() + duration
+        return LockedMessage(letter.key, delivery, letter, until, duration)
 
 
 @contextlib.contextmanager

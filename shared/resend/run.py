@@ -7,7 +7,6 @@ back when its lock ends; until then those behind it in its session are held.
 
 import asyncio
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -151,17 +150,18 @@ class Run:
                 await self._hold.give_back(source)
 
     async def _work_with(self, source: Source, session_id: str | None) -> None:
-        moved = time.monotonic()
+        loop = asyncio.get_running_loop()
+        moved = loop.time()
         while self._agenda.has_more(session_id) and not self._is_over():
             await self._hold.renew(source)
             batch = await self._batch(source)
             if batch:
-                turn = self._pace.turn(len(batch), time.monotonic())
+                turn = self._pace.turn(len(batch), loop.time())
                 if turn:
                     await self._sleep(turn, source)
                 else:
                     await self._send(source, batch)
-                moved = time.monotonic()
+                moved = loop.time()
                 continue
             if self._hold.is_full:
                 await self._sleep(_RECEIVE_SECONDS)
@@ -171,9 +171,9 @@ class Run:
                 self._forget([key for key in self._agenda if key not in self._hold])
                 continue
             if await self._take(source, received):
-                moved = time.monotonic()
+                moved = loop.time()
                 continue
-            waited = time.monotonic() - moved
+            waited = loop.time() - moved
             if not received and waited > _LOOK_AFTER_SECONDS and self._look is not None:
                 there = await self._look()
                 self._forget([key for key in self._agenda if key not in there and key not in self._hold])
@@ -331,8 +331,9 @@ class Run:
 
     async def _sleep(self, seconds: float, source: Source | None = None) -> None:
         """Wait, with locks renewed, unless the run is to stop."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._stopping.is_set():
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > 0 and not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), min(left, _TICK_SECONDS))
             if source is not None:
@@ -351,5 +352,11 @@ def entity_run(
     by_session = False if place.is_dead_letter_queue else None
     look = partial(keys_in, place, settings)
     return Run(
-        partial(Receiver, place, settings), delivery, wanted, options, progress, by_session=by_session, look=look
+        partial(Receiver, place, settings, clock=delivery.ledger.clock),
+        delivery,
+        wanted,
+        options,
+        progress,
+        by_session=by_session,
+        look=look,
     )

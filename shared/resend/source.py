@@ -1,7 +1,7 @@
 """Where a run has its messages from: an entity that is received from, or copies that stay where they are."""
 
+import asyncio
 import math
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class LockedMessage:
     delivery: Delivery
     letter: Letter | None
     until: float
-    """When its lock ends, a time of `time.monotonic`."""
+    """When its lock ends, a time of the event loop."""
     duration: float
     """The seconds for which it was locked."""
 
@@ -32,7 +32,7 @@ class LockedMessage:
     @property
     def left(self) -> float:
         """The part of its lock that is left."""
-        return (self.until - time.monotonic()) / self.duration
+        return (self.until - asyncio.get_running_loop().time()) / self.duration
 
     def forget(self) -> None:
         """Drop the content."""

@@ -7,7 +7,6 @@ Source: Microsoft Learn, "AMQP request/response operations".
 """
 
 import asyncio
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -74,7 +73,7 @@ class ManagementConnection:
             async with self._opening:
                 if self._own is None or self._own.is_broken:
                     self._own = await RawConnection.open(entity, peer_of(client), entity)
-                    self._opened = time.monotonic()
+                    self._opened = asyncio.get_running_loop().time()
                 return self._own
 
         self = cls(entity, connect, None)
@@ -168,7 +167,7 @@ class ManagementConnection:
         The service answers with fewer than asked for, and now and then with none although there are some (azure-sdk-
         for-js 12450 and 13471, for-net 17702). So no answer is believed until another connection gives the same.
         """
-        if time.monotonic() > self._opened + _LONGEST_PEEKING_SECONDS:
+        if asyncio.get_running_loop().time() > self._opened + _LONGEST_PEEKING_SECONDS:
             await self._reopen()
         return await self._peek(first, count, timeout_seconds) or await self._peek_again(first, count, timeout_seconds)
 
