@@ -106,6 +106,5 @@ class MoveDelivery(TargetDelivery):
             self.settings,
             stopping,
             ledger=self.ledger,
-            gets_all=True,
             entity=place_of(self.pair.destination, self._scene.configuration),
         )

@@ -7,7 +7,6 @@ dead-lettered or deferred. If another receiver takes a copy in between, the run 
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from cli.evacuation.move import MoveDelivery
@@ -21,6 +20,7 @@ from shared.resend.edits import resent_key
 from shared.resend.evidence import Answer, Question, may_look, never_entered
 from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import DESCRIPTION, REASON, Letter
+from shared.resend.numbering import cancel_probe, is_probe
 from shared.resend.peek import peek
 from shared.resend.places import Scene, place_of
 from shared.resend.receiver import Receiver
@@ -110,7 +110,7 @@ class PlacementDelivery(MoveDelivery):
         unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]
         entity = place_of(self.pair.destination, self._scene.configuration)
         if unclear and entity is not None:
-            for each in await never_entered(unclear, entity, self.settings, numbers, self.ledger):
+            for each in await never_entered(unclear, entity, self.settings, numbers, copies=placed, ledger=self.ledger):
                 answers[each.key] = Answer.NOT_SENT
         return answers
 
@@ -142,6 +142,10 @@ class PlacementDelivery(MoveDelivery):
             async with contextlib.aclosing(peek(place, self.settings)) as letters:
                 async for letter, each in letters:
                     if place.entity == self.pair.destination.entity:
+                        if is_probe(letter, self.ledger):
+                            to = str(self.pair.destination)
+                            await cancel_probe(place, self.settings, letter, to, self.ledger)
+                            continue
                         numbers.add(letter.number or 0)
                     key = resent_key(letter, self.place, self.ledger)
                     if key is None:
@@ -164,9 +168,10 @@ class PlacementDelivery(MoveDelivery):
         placed: dict[str, int | None] = {}
         waiting = set(keys)
         others: list[LockedMessage] = []
-        end = time.monotonic() + (_PATIENCE_SECONDS if patience is None else patience)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (_PATIENCE_SECONDS if patience is None else patience)
         try:
-            while waiting and time.monotonic() < end and not (stopping is not None and stopping.is_set()):
+            while waiting and loop.time() < end and not (stopping is not None and stopping.is_set()):
                 lost = await receiver.renew(others)
                 others = [each for each in others if each not in lost]
                 mine: dict[str, tuple[LockedMessage, Letter]] = {}

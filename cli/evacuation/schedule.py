@@ -114,6 +114,7 @@ class ScheduleDelivery(MoveDelivery):
                 result.refused += keys
             else:
                 result.unclear += keys
+                self.ledger.has_sent()
             return
         await self.ledger.note(REFUSED, keys, to)
         if len(messages) == 1:

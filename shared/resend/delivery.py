@@ -10,13 +10,11 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.line.routing import Target
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output
-from shared.resend.evidence import Answer, Question, answers
+from shared.resend.evidence import SEND_SECONDS, Answer, Question, answers
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.numbering import next_number
 from shared.resend.places import Destination, Place, Scene, destination_of, place_of
-
-_SEND_SECONDS = 30.0
 
 type Routing = Callable[[Letter], Awaitable[Destination | str]]
 """Returns where a message goes, or why that is not known."""
@@ -58,8 +56,8 @@ class Delivery(Protocol):
     ledger: Ledger
     keeps_order: bool
     """Whether a message waits for the earlier ones of its session."""
-    proves_by_order: bool
-    """Whether the messages that were sent before show whether a later one was; see `shared.resend.evidence`."""
+    begins_with_one: bool
+    """Whether the first send is of one message: if it is interrupted, no more are in doubt."""
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a message as it is to be sent, or why it cannot be sent."""
@@ -81,7 +79,7 @@ class Delivery(Protocol):
 class TargetDelivery:
     """Sends messages of one entity to their destinations; it is a `Delivery`."""
 
-    keeps_order = proves_by_order = True
+    keeps_order = begins_with_one = True
     accepted_is = SENT
     """The state of a message that the target has accepted."""
 
@@ -122,7 +120,7 @@ class TargetDelivery:
         await self.ledger.note(SENDING, keys, str(destination))
         output = self._outputs[destination.alias]
         answers = await output.send(
-            destination.entity, [each.outgoing for each in messages], timeout_seconds=_SEND_SECONDS
+            destination.entity, [each.outgoing for each in messages], timeout_seconds=SEND_SECONDS
         )
         result = Attempt()
         for key, answer in zip(keys, answers, strict=True):
@@ -136,6 +134,8 @@ class TargetDelivery:
                 result.unclear.append(key)
             if isinstance(answer, TargetRefused | TargetUnavailable):
                 result.error = answer
+        if result.unclear:
+            self.ledger.has_sent()
         await self.ledger.note(self.accepted_is, result.sent, str(destination))
         await self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
         return result
@@ -143,10 +143,10 @@ class TargetDelivery:
     async def _note_number(self, destination: Destination, session_id: str | None) -> None:
         """Note where the numbers of a destination begin, which shows later what has entered it."""
         if destination not in self._numbered:
-            self._numbered.add(destination)
             entity = place_of(destination, self._scene.configuration)
             if entity is not None:
                 await next_number(entity, self._scene.settings, session_id, str(destination), self.ledger)
+            self._numbered.add(destination)
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Return what a look at the destination shows."""

@@ -3,18 +3,17 @@ What happened to messages whose send was interrupted: the target may have accept
 
 1. A copy that is in the target has the property RESENT_FROM with the identity of the message, and the proof of the
    ledger: it was sent. Without the proof, any producer may have sent it.
-2. A queue delivers in order. So a message that is not there was not sent, if all that the same run had sent to the
-   queue before is still there, and with sessions also one of the same session: a consumer would have taken those first.
-3. It was not sent either if every number since its run began is that of a message that is still there: see
-   `shared.resend.numbering`. This decides as long as nobody consumes, and of a topic if nobody sends.
-4. Otherwise it is unclear: it may have been consumed. It is not sent again, and reported.
+2. A message that is not there was not sent if every number since its run began is that of a message that is still
+   there: see `shared.resend.numbering`. This decides as long as nobody consumes, and of a topic if nobody sends.
+3. Otherwise it is unclear: it may have been consumed. It is not sent again, and reported. That earlier messages are
+   still there shows nothing: a consumer that has several in hand completes them in any order.
 
 A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the messages came from it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,13 +21,15 @@ from shared.message.peeked import PeekedMessage
 from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
 from shared.resend.letters import Letter
-from shared.resend.numbering import cancel_probe, is_complete, is_probe, next_number
+from shared.resend.numbering import cancel_probe, first_numbers, is_complete, is_probe, next_number
 from shared.resend.peek import peek
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
 from shared.tasks.files import Configuration
 
 # What a process has written to a connection before it was killed may reach the target this much later.
 SETTLE_SECONDS = 5.0
+SEND_SECONDS = 30.0
+"""How long a send may take from its line in the ledger on."""
 
 
 class Answer(StrEnum):
@@ -61,17 +62,8 @@ async def answers(
     readable = _readable(scene.place, destination, scene.configuration)
     if readable is None:
         return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
-    gets_all = SUBSCRIPTION not in readable.entity.lower()
-    return await answers_at(
-        questions,
-        scene.place,
-        readable,
-        scene.settings,
-        stopping,
-        ledger=ledger,
-        gets_all=gets_all,
-        entity=place_of(destination, scene.configuration),
-    )
+    entity = place_of(destination, scene.configuration)
+    return await answers_at(questions, scene.place, readable, scene.settings, stopping, ledger=ledger, entity=entity)
 
 
 async def answers_at(
@@ -82,63 +74,64 @@ async def answers_at(
     stopping: asyncio.Event,
     *,
     ledger: Ledger,
-    gets_all: bool,
     entity: Place | None,
 ) -> dict[str, Answer]:
-    """
-    Return what a look at *readable*, which *gets_all* that is sent to *entity* or only some, shows.
-
-    Otherwise as `answers`.
-    """
+    """Return what a look at *readable*, which gets all that is sent to *entity* or some, shows; see `answers`."""
     if not await may_look(questions, ledger, stopping):
         return {}
-    there, sessions, numbers = set[str](), set[str | None](), set[int]()
+    there, numbers = set[str](), set[int]()
     async with contextlib.aclosing(peek(readable, settings)) as peeked:
         async for letter, _ in peeked:
+            if entity is not None and is_probe(letter, ledger):
+                await cancel_probe(entity, settings, letter, questions[0].entry.to, ledger)
+                continue
             numbers.add(letter.number or 0)
             key = resent_key(letter, place, ledger)
             if key is not None:
                 there.add(key)
-                sessions.add(letter.session_id)
-            elif entity is not None and is_probe(letter, ledger):
-                await cancel_probe(entity, settings, letter, questions[0].entry.to, ledger)
-    found: dict[str, Answer] = {}
-    untouched: dict[int, bool] = {}
-    for each in questions:
-        if each.key in there:
-            found[each.key] = Answer.SENT
-            continue
-        if each.entry.run not in untouched:
-            untouched[each.entry.run] = bool(each.sent_before) and there.issuperset(each.sent_before)
-        is_first_of_session = each.session_id is not None and each.session_id not in sessions
-        is_proof = gets_all and untouched[each.entry.run] and not is_first_of_session
-        found[each.key] = Answer.NOT_SENT if is_proof else Answer.UNCLEAR
+    found = {each.key: Answer.SENT if each.key in there else Answer.UNCLEAR for each in questions}
     unclear = [each for each in questions if found[each.key] is Answer.UNCLEAR]
     if unclear and entity is not None:
         there_now = numbers if entity.entity.lower() == readable.entity.lower() else set[int]()
-        for each in await never_entered(unclear, entity, settings, there_now, ledger):
+        for each in await never_entered(unclear, entity, settings, there_now, copies=there, ledger=ledger):
             found[each.key] = Answer.NOT_SENT
     return found
 
 
 async def never_entered(
-    questions: Sequence[Question], entity: Place, settings: Mapping[str, str], there: set[int], ledger: Ledger
+    questions: Sequence[Question],
+    entity: Place,
+    settings: Mapping[str, str],
+    there: set[int],
+    *,
+    copies: Collection[str],
+    ledger: Ledger,
 ) -> list[Question]:
-    """Return those of *questions* that never entered *entity*, where messages with the numbers *there* are."""
+    """
+    Return those of *questions* that never entered *entity*.
+
+    Messages with the numbers *there* are in it, among them the *copies* of those with these keys. If one that the same
+    run had sent is not, it was taken, or the entity was created again.
+    """
     to = questions[0].entry.to
     known = there | {number for _, number in ledger.numbers_of(to)}
     end = await next_number(entity, settings, questions[0].session_id, to, ledger)
-    starts = dict(reversed(ledger.numbers_of(to)))
+    starts = first_numbers(ledger.numbers_of(to), there)
     return [
         each
         for each in questions
-        if end is not None and each.entry.run in starts and is_complete(starts[each.entry.run], end, known)
+        if end is not None
+        and each.entry.run in starts
+        and is_complete(starts[each.entry.run], end, known)
+        and all(key in copies for key in each.sent_before if ledger.entries[key].run == each.entry.run)
     ]
 
 
 async def may_look(questions: Sequence[Question], ledger: Ledger, stopping: asyncio.Event) -> bool:
     """Wait until what was sent must have arrived; return False if it is *stopping* before that."""
-    left = max(each.entry.at for each in questions) + SETTLE_SECONDS - ledger.clock.now().timestamp()
+    # The line is written before the first attempt; the last one may be as long ago as the end of its process.
+    latest = min(max(each.entry.at for each in questions) + SEND_SECONDS, ledger.quiet_since)
+    left = latest + SETTLE_SECONDS - ledger.clock.now().timestamp()
     if left > 0:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), left)

@@ -99,9 +99,11 @@ class Ledger:
         self.run = 0
         self.share = ""
         """What is noted from now on; see `Entry.share`."""
+        self.quiet_since = 0.0
+        """The latest time at which a message may have been sent whose answer did not come, as `Entry.at`."""
         self.finished = 0
         """The last run after which nothing was left."""
-        self._numbers: dict[str, list[tuple[int, int]]] = {}
+        self._numbers: dict[str, list[tuple[int | None, int]]] = {}
         self._secret = secrets.token_hex(16)
         self._store = store
         self._name = name
@@ -116,6 +118,7 @@ class Ledger:
         async with contextlib.AsyncExitStack() as opened:
             self._read(await opened.enter_async_context(self._store.opened()))
             self.run += 1
+            self.has_sent()  # until now, another process may have done so
             head = {"ledger": _VERSION, "entity": self._name, "run": self.run, "at": self.clock.now().timestamp()}
             await self._append(head | {"secret": self._secret})
             self._opened = opened.pop_all()
@@ -126,6 +129,10 @@ class Ledger:
     ) -> None:
         """Unlock it."""
         await self._opened.aclose()
+
+    def has_sent(self) -> None:
+        """Take note that a message may have been sent just now whose answer did not come."""
+        self.quiet_since = self.clock.now().timestamp()
 
     def proof(self, text: str) -> str:
         """Return what only a run with this ledger can write beside *text*; the same in each run."""
@@ -167,13 +174,17 @@ class Ledger:
         await self._append(line)
         self._apply(line)
 
-    async def note_number(self, place: str, number: int) -> None:
-        """Record the number that a message sent to *place* now would get; see `shared.resend.numbering`."""
-        await self._append({"place": place, "number": number})
-        self._numbers.setdefault(place, []).append((self.run, number))
+    async def note_number(self, place: str, number: int, *, is_late: bool = False) -> None:
+        """
+        Record the number that a message sent to *place* now would get; see `shared.resend.numbering`.
 
-    def numbers_of(self, place: str) -> Sequence[tuple[int, int]]:
-        """Return the recorded numbers of *place*, each with its run."""
+        With *is_late* it is that of a run which was killed before it could record it.
+        """
+        await self._append({"place": place, "number": number} | ({"late": True} if is_late else {}))
+        self._numbers.setdefault(place, []).append((None if is_late else self.run, number))
+
+    def numbers_of(self, place: str) -> Sequence[tuple[int | None, int]]:
+        """Return the recorded numbers of *place*, each with its run, None for one that was found later."""
         return self._numbers.get(place, ())
 
     async def note_finished(self) -> None:
@@ -220,7 +231,8 @@ class Ledger:
                 elif "finished" in content:
                     self.finished = int(content["finished"])
                 elif "number" in content:
-                    self._numbers.setdefault(content["place"], []).append((self.run, int(content["number"])))
+                    run = None if content.get("late") else self.run
+                    self._numbers.setdefault(content["place"], []).append((run, int(content["number"])))
                 elif "key" in content:  # of a repair, until version 0.2
                     self._apply({"keys": [content["key"]], "state": content["state"], "at": 0.0, "to": ""})
                 else:

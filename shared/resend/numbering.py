@@ -9,13 +9,16 @@ Numbers have no gaps on the service (Azure/azure-service-bus-dotnet 349); one th
 the question open. The number is in the ledger before the message is cancelled: until then a peek shows it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from azure.core.exceptions import AzureError
+
 from shared.amqp.sections import Sections
 from shared.amqp.values import string, timestamp
-from shared.errors import BuswayError
+from shared.ends.service_bus.send_errors import translated
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.protocols import Outgoing
@@ -39,9 +42,10 @@ async def next_number(
     entity: Place, settings: Mapping[str, str], session_id: str | None, to: str, ledger: Ledger
 ) -> int | None:
     """
-    Return the number that a message sent to *entity* now would get, and note it for *to*; None if that is not known.
+    Return the number that a message sent to *entity* now would get, and note it for *to*; None if there is none.
 
-    An entity that forwards takes no such request, and the partitions of one number for themselves.
+    An entity that forwards takes no such request, and the partitions of one number for themselves. Raises
+    TargetUnavailable and TargetRefused if the entity does not answer, or refuses every request.
     """
     identity = ledger.signed(f"{to.lower()} {ledger.run}/{len(ledger.numbers_of(to))}")
     message = Message(Sections(), Arrival(entity.origin))
@@ -53,17 +57,18 @@ async def next_number(
     try:
         async with management_of(entity, settings) as management:
             for run, before in ledger.numbers_of(to)[-1:]:
-                if run < ledger.run:  # killed perhaps before it was cancelled
+                if run is not None and run < ledger.run:  # killed perhaps before it was cancelled
                     with suppress(BuswayError), unavailable(entity):
                         await management.cancel_scheduled([before], _SECONDS)
-            with unavailable(entity):
-                (number,) = await management.schedule([outgoing], _SECONDS)
+            (number,) = await management.schedule([outgoing], _SECONDS)
             is_known = number < _UNPARTITIONED
             if is_known:
                 await ledger.note_number(to, number)
-            with unavailable(entity):
-                await management.cancel_scheduled([number], _SECONDS)
-    except BuswayError:
+            await management.cancel_scheduled([number], _SECONDS)
+    except (AzureError, OSError) as error:
+        failure = translated(str(entity), error)
+        if isinstance(failure, TargetUnavailable | TargetRefused):
+            raise failure from error
         return None
     return number if is_known else None
 
@@ -77,7 +82,7 @@ def is_probe(letter: Letter, ledger: Ledger) -> bool:
 async def cancel_probe(entity: Place, settings: Mapping[str, str], letter: Letter, to: str, ledger: Ledger) -> None:
     """Cancel a message that is scheduled for its number; its number stays known."""
     if letter.number is not None:
-        await ledger.note_number(to, letter.number)
+        await ledger.note_number(to, letter.number, is_late=True)
         with suppress(BuswayError):
             async with management_of(entity, settings) as management:
                 with unavailable(entity):
@@ -87,3 +92,25 @@ async def cancel_probe(entity: Place, settings: Mapping[str, str], letter: Lette
 def is_complete(start: int, end: int, known: Collection[int]) -> bool:
     """Return whether *known* has every number between *start* and *end*."""
     return start < end and sum(start < number < end for number in set(known)) == end - start - 1
+
+
+def first_numbers(noted: Sequence[tuple[int | None, int]], there: Collection[int]) -> dict[int, int]:
+    """
+    Return the first number of each run, of those *noted* in an entity where messages with the numbers *there* are.
+
+    The numbers of an entity that was deleted and created again begin anew: then those that were noted before show
+    nothing. No message has a number that a run has noted for itself, except in another entity of the same name.
+    """
+    found: dict[int, int] = {}
+    begun = set[int]()
+    last = 0
+    for run, number in noted:
+        if run is None:
+            continue
+        if number <= last or number in there:
+            found.clear()
+        elif run not in begun:
+            found[run] = number
+        begun.add(run)
+        last = number
+    return found

@@ -70,7 +70,7 @@ class PipelineDelivery:
     The pipeline keeps the order of sessions. A message that an interrupted run may have sent is sent again.
     """
 
-    keeps_order = proves_by_order = False
+    keeps_order = begins_with_one = False
 
     def __init__(self, ledger: Ledger) -> None:
         """Send once it is `opened`."""

@@ -20,7 +20,7 @@ class Removal:
     A run that was interrupted has left what it has not removed, so no record and no order are needed.
     """
 
-    keeps_order = proves_by_order = False
+    keeps_order = begins_with_one = False
 
     def __init__(self) -> None:
         """Keep a ledger that ends with the run."""

@@ -91,7 +91,7 @@ class Run:
         self._pace = Pace(options.rate)
         self._stopping = asyncio.Event()
         self._failures = 0
-        self._has_sent = not delivery.proves_by_order
+        self._has_sent = not delivery.begins_with_one
         self._sent: set[str] = set()
 
     def stop(self) -> None:
@@ -168,7 +168,7 @@ class Run:
             received = await source.receive(1 if self._hold.is_full else AT_ONCE, _RECEIVE_SECONDS)
             if received is None:
                 self._agenda.close()
-                self._forget([key for key in self._agenda if key not in self._hold])
+                await self._forget([key for key in self._agenda if key not in self._hold], removes=source.removes)
                 continue
             if await self._take(source, received):
                 moved = loop.time()
@@ -176,7 +176,8 @@ class Run:
             waited = loop.time() - moved
             if not received and waited > _LOOK_AFTER_SECONDS and self._look is not None:
                 there = await self._look()
-                self._forget([key for key in self._agenda if key not in there and key not in self._hold])
+                missing = [key for key in self._agenda if key not in there and key not in self._hold]
+                await self._forget(missing, removes=source.removes)
             if waited > self._options.patience:
                 behind = ", or one behind it waits for it" if self._delivery.keeps_order else ""
                 self._leave(self._agenda.keys_of(session_id), _LOCKED + behind)
@@ -206,7 +207,7 @@ class Run:
         """Return the next messages to send, all to one destination; in a session none before an earlier one."""
         batch: list[PreparedMessage] = []
         taken: Counter[str | None] = Counter()
-        # If the run is killed during its first send, only one message lacks the evidence of earlier ones.
+        # What is wrong with the target shows at the first send: then only one message is in doubt.
         rate = self._options.rate
         count = 1 if not self._has_sent else AT_ONCE if rate is None else max(1, min(AT_ONCE, round(rate)))
         for key, message in self._hold:
@@ -262,13 +263,16 @@ class Run:
             if each.key is not None:
                 self._hold.drop(each.key)  # what is settled cannot be given back if the ledger fails
         if source.removes:
-            for to in {self._ledger.entries[key].to for key in done}:
-                await self._ledger.note(COMPLETED, [key for key in done if self._ledger.entries[key].to == to], to)
+            await self._note_completed(done)
         for key in done:
             self._agenda.end(key)
         self.result.completed += len(done)
         self._progress(len(done))
         return len(done)
+
+    async def _note_completed(self, keys: Sequence[str]) -> None:
+        for to in dict.fromkeys(self._ledger.entries[key].to for key in keys):
+            await self._ledger.note(COMPLETED, [key for key in keys if self._ledger.entries[key].to == to], to)
 
     def _leave(self, keys: Iterable[str], reason: str) -> None:
         """Leave messages where they are; those behind them in their sessions do not wait for them."""
@@ -280,12 +284,17 @@ class Run:
             if message is not None:
                 self._hold.keep_back(message)
 
-    def _forget(self, keys: Iterable[str]) -> None:
-        """Take off messages that another receiver has completed."""
+    async def _forget(self, keys: Sequence[str], *, removes: bool) -> None:
+        """Take off messages that are not there: this run has completed them without an answer, or another receiver."""
+        done = [key for key in keys if self._ledger.state(key) in DONE]
+        if removes:
+            await self._note_completed(done)
         for key in keys:
             self._agenda.pass_by(key)
             self._agenda.end(key)
-            self.result.gone += 1
+        self.result.completed += len(done)
+        self.result.sent_before += sum(key not in self._sent for key in done)
+        self.result.gone += len(keys) - len(done)
 
     async def _resolve(self, keys: Sequence[str]) -> None:
         """Find out what happened to messages whose send was interrupted, or leave that to the next run."""

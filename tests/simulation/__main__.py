@@ -35,9 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.mutant not in {each.name for each in mutants()}:
             parser.error(f"--mutant: {options.mutant!r} is not in mutants.yaml")
         plant(options.mutant)
-    from tests.simulation.history import Plan  # noqa: PLC0415 - after the mutant is planted
+    from tests.simulation.history import BY_NAME, Plan  # noqa: PLC0415 - after the mutant is planted
     from tests.simulation.story import report_of  # noqa: PLC0415 - likewise
-    from tests.simulation.topologies import BY_NAME  # noqa: PLC0415 - likewise
 
     if options.topology is not None and options.topology not in BY_NAME:
         parser.error(f"--topology: {options.topology!r}, expected one of {', '.join(BY_NAME)}")

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from azure.servicebus import ServiceBusMessage
 
@@ -19,11 +19,9 @@ from shared.amqp.sections import data
 from shared.line.binding_output import BindingOutput
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network
+from tests.simulation.process import Process
 from tests.simulation.senders import SenderLink
 from tests.simulation.site import Site
-
-if TYPE_CHECKING:
-    from tests.simulation.instance import Instance
 
 type Body = Callable[..., Awaitable[None]]
 
@@ -67,7 +65,7 @@ def handed_over(outputs: Mapping[str, Given]) -> tuple[ParameterBinding, ...]:
 class _Sender:
     """A sender to one queue."""
 
-    def __init__(self, network: Network, owner: "Instance", site: Site, queue: str) -> None:
+    def __init__(self, network: Network, owner: Process, site: Site, queue: str) -> None:
         self._open = partial(Channel, network, owner, site, f"{site.name}/{queue}")
         self._queue = queue
         self._limit = owner.batch_limit
@@ -88,7 +86,7 @@ class _Sender:
 class SimulatedOutputs(Outputs):
     """The host's own outputs; what the SDK's senders do over a socket, these do over a channel."""
 
-    def __init__(self, network: Network, owner: "Instance", sites: Mapping[str, Site]) -> None:
+    def __init__(self, network: Network, owner: Process, sites: Mapping[str, Site]) -> None:
         """Send to *sites*."""
         super().__init__(Settings({}))
         self._open = partial(_Sender, network, owner)

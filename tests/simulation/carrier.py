@@ -5,9 +5,10 @@ The credit and the waiting of a link are those of the real `RawLink`; instead of
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busway_broker import errors
 from busway_broker.core.store import MessageStore
@@ -17,10 +18,8 @@ from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink, refus
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network
+from tests.simulation.process import Process
 from tests.simulation.site import Site
-
-if TYPE_CHECKING:
-    from tests.simulation.instance import Instance
 
 _LINK_IDLE = 600.0
 
@@ -40,7 +39,7 @@ class SimulatedLink(RawLink):
     def __init__(self, carrier: "Carrier", prefetch: int, *, drains: bool, settled: bool) -> None:
         """Start without credit and messages."""
         session: Any = SimpleNamespace(emit_link_flow=self._flow)
-        attach = Attach("simulated", 0, True, 0, 0, None, None, None, None, (), None)
+        attach = Attach(f"link-{next(carrier.numbers)}", 0, True, 0, 0, None, None, None, None, (), None)
         super().__init__(carrier, session, attach, prefetch, drains=drains, is_settled=settled)
         self._carrier = carrier
 
@@ -57,11 +56,12 @@ class SimulatedLink(RawLink):
 class Carrier:
     """A connection to a site, as `RawConnection` is one to a real service."""
 
-    def __init__(self, network: Network, owner: "Instance", site: Site, where: str) -> None:
+    def __init__(self, network: Network, owner: Process, site: Site, where: str) -> None:
         """Open it."""
         self.network = network
         self.where = where
         self.channel = Channel(network, owner, site, where)
+        self.numbers = itertools.count(1)
         self._site = site
         self._consumers: dict[int, Consumer] = {}
         self.channel.when_cut(self._break)
@@ -125,7 +125,7 @@ class Carrier:
         if consumer is not None and not self.is_broken:
             self.channel.send(consumer.end)
 
-    async def attach(
+    async def join(
         self,
         prefetch: int,
         join: Callable[[Consumer], None],

@@ -15,6 +15,8 @@ class Operation(StrEnum):
     RENEW = "renew"
     RECORD = "record"
     READ = "read"
+    PEEK = "peek"
+    MANAGE = "manage"
 
 
 class Effect(StrEnum):
@@ -33,17 +35,29 @@ class Effect(StrEnum):
     SPURIOUS = "renewal refused"
     REFUSED = "journal refused"
     TWICE = "written, and answered as if not"
+    KILL_WITHIN = "killed in the middle of a line"
+    LATE = "instance killed, and what it has sent arrives seconds later"
+    CUT_OFF = "cut off in the middle of a line"
+    EMPTY = "answered with nothing"
+    SHORT = "answered with few"
 
 
 _NETWORK = (Effect.CUT_BEFORE, Effect.CUT_AFTER, Effect.LOST, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER)
 
-EFFECTS: Mapping[Operation, Sequence[Effect]] = {
+EFFECTS: dict[Operation, Sequence[Effect]] = {
     Operation.ATTACH: (Effect.CUT_BEFORE, Effect.LOST, Effect.SLOW, Effect.KILL_AFTER, Effect.BUSY),
     Operation.SEND: (*_NETWORK, Effect.BUSY, Effect.FULL, Effect.INTERNAL),
     Operation.SETTLE: (*_NETWORK, Effect.LOCKS),
     Operation.RENEW: (*_NETWORK, Effect.SPURIOUS, Effect.LOCKS),
+    Operation.PEEK: (*_NETWORK, Effect.BUSY, Effect.INTERNAL, Effect.EMPTY, Effect.SHORT),
+    Operation.MANAGE: (*_NETWORK, Effect.BUSY, Effect.INTERNAL),
     Operation.RECORD: (Effect.REFUSED, Effect.TWICE, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER),
     Operation.READ: (Effect.REFUSED, Effect.SLOW, Effect.KILL_BEFORE),
+}
+
+RESEND_EFFECTS: Mapping[Operation, Sequence[Effect]] = EFFECTS | {
+    Operation.SEND: (*EFFECTS[Operation.SEND], Effect.LATE, Effect.LATE, Effect.LATE),
+    Operation.RECORD: (*EFFECTS[Operation.RECORD], Effect.CUT_OFF, Effect.KILL_WITHIN),
 }
 
 
@@ -68,8 +82,15 @@ class Event(StrEnum):
 class Faults:
     """Draws the faults of one history; those beyond the first *most* do not happen, the others stay as they are."""
 
-    def __init__(self, seed: int, rate: float, most: int | None = None) -> None:
-        """Let a request go wrong with the probability *rate*."""
+    def __init__(
+        self,
+        seed: int,
+        rate: float,
+        most: int | None = None,
+        effects: Mapping[Operation, Sequence[Effect]] = EFFECTS,
+    ) -> None:
+        """Let a request go wrong with the probability *rate*, in the ways that *effects* has for it."""
+        self._effects = effects
         self._chance = random.Random(seed)
         self._rate = rate
         self._most = most
@@ -86,7 +107,7 @@ class Faults:
         """Return what goes wrong with a request."""
         if self._chance.random() >= self._rate:
             return None
-        effect = self._chance.choice(EFFECTS[operation])
+        effect = self._chance.choice(self._effects[operation])
         return effect if self.happens(f"{effect} ({operation})", now, where) else None
 
     def happens(self, what: str, now: float, where: str) -> bool:

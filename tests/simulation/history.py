@@ -7,12 +7,16 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from tests.simulation import resend_oracles
+from tests.simulation.backlogs import BACKLOGS, Backlog
 from tests.simulation.judgement import Evidence, evidence
 from tests.simulation.oracles import lost, objections, places, planted, remove_copies, repeated
-from tests.simulation.topologies import BY_NAME, TOPOLOGIES
+from tests.simulation.resend import ResendWorld
+from tests.simulation.topologies import TOPOLOGIES, Topology
 from tests.simulation.world import Scale, World
 
 _SCALES = (
@@ -26,8 +30,19 @@ _SCALES = (
     Scale(messages=3, rate=0.02, events=2, window=1_500.0),
     Scale(messages=3, rate=0.02, events=3, window=5_000.0),
 )
+_RESEND_SCALES = (
+    Scale(messages=4, rate=0.0, events=0, window=60.0),
+    Scale(messages=3, keys=1, rate=0.1, events=2, window=60.0),
+    Scale(messages=4, keys=2, rate=0.05, events=4, window=120.0),
+    Scale(messages=6, rate=0.03, events=6, window=20.0),
+    Scale(messages=6, rate=0.08, events=12, window=30.0),
+    Scale(messages=9, rate=0.02, events=20, window=600.0),
+    Scale(messages=4, rate=0.0, events=8, window=10.0),
+    Scale(messages=5, rate=0.05, events=3, size=90_000, window=60.0),
+)
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
+BY_NAME: Mapping[str, Topology] = {each.name: each for each in (*TOPOLOGIES, *BACKLOGS)}
 _WITHHELD = {"filtered", "looped", "expired"}
 
 
@@ -56,48 +71,32 @@ class History:
     messages: int
     evidence: Evidence | None = None
     """What the job is to judge, None if the oracles have objections already."""
-    world: World | None = None
+    world: World | ResendWorld | None = None
 
 
 def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
     """Make the history of *plan*, which is judged as *number* of several."""
     chance = random.Random(plan.seed)
-    topology = chance.choice(TOPOLOGIES)
+    topology = chance.choice((*TOPOLOGIES, *BACKLOGS))
     if plan.topology is not None:
         topology = BY_NAME[plan.topology]
-    scale = chance.choice(_SCALES)
-    taps = min(chance.choice((0, 0, 1, 2)), topology.taps)
-    loses = chance.choice((None, None, 3, 7)) if taps else None
-    world = World(plan.seed, topology, scale, plan.most_faults, loses)
+    world: World | ResendWorld
+    if isinstance(topology, Backlog):
+        world = ResendWorld(plan.seed, topology, chance.choice(_RESEND_SCALES), plan.most_faults)
+        judge: Callable[[list[str]], Evidence | None] = partial(_resent, world)
+    else:
+        scale = chance.choice(_SCALES)
+        taps = min(chance.choice((0, 0, 1, 2)), topology.taps)
+        loses = chance.choice((None, None, 3, 7)) if taps else None
+        world = World(plan.seed, topology, scale, plan.most_faults, loses)
+        judge = partial(_replicated, world, chance, number, taps)
     found: list[str] = []
     proof = None
     with seeded(plan.seed):
         try:
             if not world.run():
                 found.append("it did not come to rest")
-            outcomes = outcomes_of(world)
-            on_purpose = planted(world)
-            at_places = places(world, outcomes)
-            found += objections(world, at_places, outcomes, on_purpose)
-            if not found:
-                missing = lost(at_places)
-                # A brief one may have expired. One that was settled unseen may have been sent before, without a record.
-                unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
-                if taps > 1 and not missing and chance.random() < _REMOVES:
-                    missing |= remove_copies(world, chance)
-                again = repeated(at_places)
-                if topology.detects and taps < 2:
-                    # That a target has dropped a copy, only a tap there can show.
-                    again = frozenset(draft.name for draft in world.accepted)
-                proof = evidence(
-                    world,
-                    number,
-                    missing - unsure,
-                    frozenset(unsure),
-                    again,
-                    source_taps=taps > 0,
-                    target_taps=taps > 1,
-                )
+            proof = judge(found)
         except Exception as error:
             found.append(f"an exception: {error!r}")
             if keeps_world:
@@ -117,6 +116,39 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
         proof,
         world if keeps_world else None,
     )
+
+
+def _replicated(world: World, chance: random.Random, number: int, taps: int, found: list[str]) -> Evidence | None:
+    """Add to *found* what went wrong; if nothing did, return what the job is to judge."""
+    outcomes = outcomes_of(world)
+    on_purpose = planted(world)
+    at_places = places(world, outcomes)
+    found += objections(world, at_places, outcomes, on_purpose)
+    if found:
+        return None
+    missing = lost(at_places)
+    # A brief one may have expired. One that was settled unseen may have been sent before, without a record.
+    unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
+    if taps > 1 and not missing and chance.random() < _REMOVES:
+        missing |= remove_copies(world, chance)
+    again = repeated(at_places)
+    if world.topology.detects and taps < 2:
+        # That a target has dropped a copy, only a tap there can show.
+        again = frozenset(draft.name for draft in world.accepted)
+    return evidence(
+        world,
+        number,
+        missing - unsure,
+        frozenset(unsure),
+        again,
+        source_taps=taps > 0,
+        target_taps=taps > 1,
+    )
+
+
+def _resent(world: ResendWorld, found: list[str]) -> None:
+    """Add to *found* what went wrong."""
+    found += resend_oracles.objections(world)
 
 
 def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:

@@ -2,7 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busway_broker.core.hub import Coordinate, Position
 from busway_broker.core.hub import Partition as HubPartition
@@ -11,10 +11,8 @@ from shared.ends.azure_amqp.raw_link import refused_or_closed
 from tests.simulation.carrier import Carrier
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import Cut, Network
+from tests.simulation.process import Process
 from tests.simulation.site import Site
-
-if TYPE_CHECKING:
-    from tests.simulation.instance import Instance
 
 _PARTITION_START = "-1"
 
@@ -49,7 +47,7 @@ class _Reader:
 class HubSource:
     """An event hub of a site, as `EventHub`."""
 
-    def __init__(self, network: Network, owner: "Instance", site: Site, name: str, consumer_group: str) -> None:
+    def __init__(self, network: Network, owner: Process, site: Site, name: str, consumer_group: str) -> None:
         """Read all partitions for *consumer_group*."""
         self.name = name
         self.consumer_group = consumer_group
@@ -84,7 +82,7 @@ class HubSource:
             partition.join(group, reader)
             carrier.channel.when_cut(lambda: partition.leave(group, reader), at_service=True)
 
-        raw, _ = await carrier.attach(prefetch, join, None, drains=False, settled=True)
+        raw, _ = await carrier.join(prefetch, join, None, drains=False, settled=True)
         raw.is_attached = True
         return SimpleNamespace(link=raw, close=carrier.close)
 

@@ -6,7 +6,6 @@ Where the real host has a process for the worker, gRPC and sockets, this has the
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import Context
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -38,13 +37,11 @@ from shared.tasks.models import TaskFile
 from shared.telemetry.opening import open_telemetry
 from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource
-from tests.simulation.event_loop import OWNER
 from tests.simulation.hub_source import HubSource
 from tests.simulation.journal import SimulatedSink
-from tests.simulation.network import Channel
+from tests.simulation.process import Process
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
-from tests.simulation.topologies import Topology
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -132,23 +129,16 @@ class Worker:
         return 0.0 if self.running else self._loop.time() - self._busy_at
 
 
-class Instance:
+class Instance(Process):
     """One instance; it lives until it is killed, stopped or drained."""
 
     def __init__(self, world: "World", number: int, configuration: Configuration) -> None:
         """Assemble the app; `start` lets it listen."""
-        self.name = f"instance-{number}"
-        self.is_dead = False
-        self.batch_limit = world.batch_limit
+        super().__init__(f"instance-{number}", world.batch_limit, world.topology.refuses)
         self.is_ending = False
         self.is_forgetful = False
         """Whether the journal did not answer it."""
         self.began = world.loop.time()
-        self.channels: dict[Channel, None] = {}
-        self.sent: dict[tuple[str, str], float] = {}
-        """When it learnt what is accepted: by the place and the name in the body."""
-        self.context = Context()
-        self.context.run(OWNER.set, self)
         self._world = world
         self._cache = ActionsCache()
         self._shutdown = Shutdown()
@@ -165,14 +155,9 @@ class Instance:
         """Assemble the app and listen."""
         self.context.run(self._start)
 
-    @property
-    def topology(self) -> Topology:
-        """Return that of its world."""
-        return self._world.topology
-
     def begins_to_send(self, place: str, names: set[str]) -> None:
         """Note that it sends messages, perhaps again; two owners of a partition, and two copies, each send one."""
-        topology, recorded = self.topology, self._world.recorded
+        topology, recorded = self._world.topology, self._world.recorded
         if recorded and not self.is_forgetful:
             known = {name for name in names if recorded.get((entity_of(place), name), self.began) < self.began}
             self._world.sent_although_recorded |= known
@@ -188,19 +173,14 @@ class Instance:
                     for name in file.functions():
                         self.context.run(self._listen, self._listener(file, name))
 
-    def kill(self) -> None:
-        """End at once: nothing of it runs any more, and its connections break."""
-        if self.is_dead:
-            return
-        self.is_dead = True
+    def ended(self) -> None:
+        """Let the platform know."""
         if not self.is_forgetful:
             # A target that has not answered for some of a call may have others of it, which nobody can record.
             waits_for = {entity_of(channel.where) for channel in self.channels if channel.is_waiting}
             answered = {sent: at for sent, at in self.sent.items() if entity_of(sent[0]) not in waits_for}
             self._world.note_unrecorded(answered)
         self._world.ended(self)
-        for channel in list(self.channels):
-            channel.cut()
 
     async def end(self, ending: Ending) -> None:
         """End as the platform does; see `host.host.Host.stop`."""

@@ -6,6 +6,7 @@ still arrive, and no answer does.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from contextvars import Context
@@ -15,15 +16,17 @@ from busway_broker import errors
 from busway_broker.errors import Refusal
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Effect, Faults, Operation
+from tests.simulation.process import Process
 
 if TYPE_CHECKING:
-    from tests.simulation.instance import Instance
     from tests.simulation.site import Site
 
 _SHORTEST, _LONGEST = 0.001, 0.08
 _SLOW = 1.0, 90.0
 # A peer that is silent is noticed when the idle timeout has passed.
 _UNNOTICED = 240.0
+# What a process has written to a connection before it was killed may wait in the network.
+_LATE = 0.5, 4.5
 _TICK = 1e-6
 
 
@@ -47,6 +50,8 @@ class Network:
         self.loop = loop
         self.chance = chance
         self.faults = faults
+        self.emptied: set[str] = set()
+        """What was peeked at, and gave nothing: the service does that once, not for every connection (SR7)."""
         self.context = Context()
         """That of what happens outside of any instance, and goes on when one is killed."""
 
@@ -66,13 +71,15 @@ class Network:
 class Channel:
     """One connection of an instance to a site."""
 
-    def __init__(self, network: Network, owner: "Instance", site: "Site", where: str) -> None:
+    def __init__(self, network: Network, owner: Process, site: "Site", where: str) -> None:
         """Open it; *where* names what it is for in the log of faults."""
         self.network = network
         self.owner = owner
         self.site = site
         self.where = where
         self.is_cut = False
+        self.most: int | None = None
+        """How many messages the answer to the request under way may have."""
         self._out_at = self._in_at = 0.0
         self._pending: dict[asyncio.Future[object], None] = {}
         self._delivers_rest = True
@@ -156,12 +163,17 @@ class Channel:
             case Effect.KILL_BEFORE:
                 self.owner.kill()
                 return
+            case Effect.LATE:
+                self.owner.kill()
+                self.network.later(self.network.chance.uniform(*_LATE), lambda: _unanswered(act))
+                return
             case Effect.LOCKS:
                 self.site.lose_locks()
             case Effect.SLOW:
                 self._in_at = max(self._in_at, self.network.loop.time() + self.network.chance.uniform(*_SLOW))
             case _:
                 pass
+        self.most = self._most_peeked(effect)
         result: T | None = None
         error: Refusal | None = None
         try:
@@ -180,6 +192,14 @@ class Channel:
             case _:
                 self.answer(lambda: _resolve(future, result, error))
 
+    def _most_peeked(self, effect: Effect | None) -> int | None:
+        emptied = self.network.emptied
+        if effect is Effect.EMPTY and self.where not in emptied:
+            emptied.add(self.where)
+            return 0
+        emptied.discard(self.where)
+        return 1 if effect is Effect.SHORT else None
+
     def _fail(self, future: "asyncio.Future[object]") -> None:
         def fail() -> None:
             if not future.done():
@@ -190,6 +210,11 @@ class Channel:
     def _notice(self) -> None:
         for act in self._on_noticed:
             act()
+
+
+def _unanswered(act: Callable[[], object]) -> None:
+    with contextlib.suppress(Refusal):
+        act()
 
 
 def _resolve[T](future: "asyncio.Future[T]", result: T | None, error: Exception | None) -> None:

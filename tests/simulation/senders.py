@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from azure.eventhub._pyamqp.error import AMQPException
 from azure.servicebus.exceptions import ServiceBusError
@@ -23,10 +23,8 @@ from shared.ends.event_hubs.output import EventHubsOutput
 from shared.ends.service_bus.output import ServiceBusOutput
 from tests.simulation.faults import Operation
 from tests.simulation.network import Channel, Cut, Network
+from tests.simulation.process import Process
 from tests.simulation.site import Site
-
-if TYPE_CHECKING:
-    from tests.simulation.instance import Instance
 
 _HEAVY = b"heavy"
 """The name of a property: a message with it is too large for a target, and not for rejects."""
@@ -34,7 +32,7 @@ _NAME = re.compile(rb'"(\w+\.(?:west|east|north)\.\d+(?:/\d+)?)"')
 """In a body."""
 
 
-def service_bus_output(network: Network, owner: "Instance", site: Site) -> ServiceBusOutput:
+def service_bus_output(network: Network, owner: Process, site: Site) -> ServiceBusOutput:
     """Return the output to the queues and topics of *site*."""
     client: Any = SimpleNamespace(get_queue_sender=lambda entity: entity, close=_nothing)
 
@@ -44,7 +42,7 @@ def service_bus_output(network: Network, owner: "Instance", site: Site) -> Servi
     return ServiceBusOutput(site.name, lambda: client, open_link)
 
 
-def event_hubs_output(network: Network, owner: "Instance", site: Site) -> EventHubsOutput:
+def event_hubs_output(network: Network, owner: Process, site: Site) -> EventHubsOutput:
     """Return the output to the hubs of *site*."""
 
     async def open_link(hub: Any, partition: str | None) -> Any:
@@ -59,7 +57,7 @@ async def _nothing() -> None:
 
 
 async def _opened[Link: "SenderLink"](
-    kind: type[Link], network: Network, owner: "Instance", site: Site, path: str
+    kind: type[Link], network: Network, owner: Process, site: Site, path: str
 ) -> Link:
     link = kind(Channel(network, owner, site, f"{site.name}/{path}"), path, owner.batch_limit)
     try:
@@ -100,7 +98,7 @@ class SenderLink:
 
     def publish(self, content: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""
-        only = self.channel.owner.topology.refuses
+        only = self.channel.owner.refuses
         if _HEAVY in content and self.path != "rejected" and only in {None, (self.channel.site.name, self.path)}:
             raise Refusal(errors.MESSAGE_SIZE_EXCEEDED, "The received message is too large.")
         publisher_link.publish(self.channel.site.namespace.target(self.path), content, message_format)

@@ -413,4 +413,3 @@ TOPOLOGIES = (
     DETECTING_TARGETS,
     TARGETS_OF_HUB,
 )
-BY_NAME = {each.name: each for each in TOPOLOGIES}

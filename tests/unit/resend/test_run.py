@@ -1,4 +1,4 @@
-"""One run with a source, a target and a ledger in memory: order, interruptions, lost locks, failing targets."""
+"""One run with a source, a target and a ledger in memory; `tests/simulation` has what depends on moments."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -55,7 +55,7 @@ class Entity(UnlockedSource):
 class Target:
     """Accepts messages in the order in which they come; its first answers may be errors."""
 
-    keeps_order = proves_by_order = True
+    keeps_order = begins_with_one = True
 
     def __init__(self, *failures: BuswayError, answers: Mapping[str, Answer] | None = None) -> None:
         self.ledger = Ledger(MemoryStore(), "orders")
@@ -110,34 +110,6 @@ def test_only_the_selected_messages_are_sent_and_removed() -> None:
     assert [target.ledger.state(key) for key in "abd"] == [None, COMPLETED, COMPLETED]
 
 
-def test_messages_of_a_session_wait_for_the_earlier_ones_and_others_go() -> None:
-    source, target = Entity(["s2", "x", "t2", "s1", "t1"]), Target()
-    result = run(source, target, {"s1": "s", "s2": "s", "t1": "t", "t2": "t", "x": None})
-    assert (result.sent, source.keys) == (5, [])
-    assert [key for key in target.accepted if key[0] == "s"] == ["s1", "s2"]
-    assert [key for key in target.accepted if key[0] == "t"] == ["t1", "t2"]
-    assert target.accepted[0] == "x"
-
-
-def test_a_message_that_cannot_be_sent_stays_and_holds_nobody_up() -> None:
-    source, target = Entity(["broken", "s2"]), Target()
-    result = run(source, target, {"broken": "s", "s2": "s"})
-    assert (result.left, target.accepted, source.keys) == ({"broken": "broken"}, ["s2"], ["broken"])
-
-
-def test_what_an_earlier_run_has_sent_is_only_completed() -> None:
-    source, target = Entity(["a", "b"]), Target()
-    note(target, SENT, "a")
-    result = run(source, target, {"a": None, "b": None})
-    assert (result.sent_before, result.sent, target.accepted, source.keys) == (1, 1, ["b"], [])
-
-
-def test_a_message_whose_lock_was_lost_after_the_send_is_not_sent_again() -> None:
-    source, target = Entity(["a", "b"], loses=["a"]), Target()
-    result = run(source, target, {"a": None, "b": None})
-    assert (result.sent, result.completed, target.accepted, source.keys) == (2, 2, ["a", "b"], [])
-
-
 def test_a_failure_is_retried_and_too_many_end_the_run() -> None:
     source, target = Entity(["a"]), Target(TargetRefused("full"), TargetRefused("full"))
     assert (run(source, target, {"a": None}).sent, source.keys) == (1, [])
@@ -163,26 +135,6 @@ def test_an_unclear_message_and_those_behind_it_wait_for_a_choice(
     note(target, SENDING, "s1")
     result = run(source, target, {"s1": "s", "s2": "s", "t1": "t"}, Options(unclear=unclear))
     assert (sorted(target.accepted), {*result.left}, {*source.keys}) == (accepted, left, left)
-
-
-def test_an_answer_that_was_lost_is_found_at_the_target() -> None:
-    lost = TargetUnavailable("no answer")
-    source, target = Entity(["a"]), Target(lost, answers={"a": Answer.SENT})
-    assert (run(source, target, {"a": None}).sent, target.accepted, source.keys) == (1, [], [])
-    source, target = Entity(["a"]), Target(lost, answers={"a": Answer.NOT_SENT})
-    assert (run(source, target, {"a": None}).sent, target.accepted, source.keys) == (1, ["a"], [])
-
-
-def test_what_another_receiver_has_taken_is_gone_and_what_it_has_locked_is_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("shared.resend.run._LOOK_AFTER_SECONDS", 0.0)
-
-    async def look() -> set[str]:
-        return {"locked"}
-
-    result = run(Entity(["a"]), Target(), {"a": None, "taken": None, "locked": None}, Options(patience=0.02), look=look)
-    assert (result.sent, result.gone, [*result.left]) == (1, 1, ["locked"])
 
 
 def test_copies_stay_where_they_are_and_are_read_once() -> None:
