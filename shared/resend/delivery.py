@@ -57,7 +57,7 @@ class Delivery(Protocol):
     keeps_order: bool
     """Whether a message waits for the earlier ones of its session."""
     begins_with_one: bool
-    """Whether the first send is of one message: if it is interrupted, no more are in doubt."""
+    """Whether the first send is of one message: if it is interrupted, only that one is in doubt."""
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a message as it is to be sent, or why it cannot be sent."""

@@ -131,7 +131,7 @@ class Ledger:
         await self._opened.aclose()
 
     def has_sent(self) -> None:
-        """Take note that a message may have been sent just now whose answer did not come."""
+        """Record that a message may have been sent just now whose answer did not come."""
         self.quiet_since = self.clock.now().timestamp()
 
     def proof(self, text: str) -> str:

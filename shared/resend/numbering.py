@@ -42,7 +42,7 @@ async def next_number(
     entity: Place, settings: Mapping[str, str], session_id: str | None, to: str, ledger: Ledger
 ) -> int | None:
     """
-    Return the number that a message sent to *entity* now would get, and note it for *to*; None if there is none.
+    Return the number that a message sent to *entity* now would get, and note it for *to*; None if it has no number.
 
     An entity that forwards takes no such request, and the partitions of one number for themselves. Raises
     TargetUnavailable and TargetRefused if the entity does not answer, or refuses every request.
@@ -98,7 +98,7 @@ def first_numbers(noted: Sequence[tuple[int | None, int]], there: Collection[int
     """
     Return the first number of each run, of those *noted* in an entity where messages with the numbers *there* are.
 
-    The numbers of an entity that was deleted and created again begin anew: then those that were noted before show
+    The numbers of an entity that was deleted and created again begin again at 1: those that were noted before show
     nothing. No message has a number that a run has noted for itself, except in another entity of the same name.
     """
     found: dict[int, int] = {}

@@ -28,8 +28,7 @@ from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
 from shared.line.states import Rejection, Stage
 from shared.message.arrival import Arrival, Origin
-from shared.resend import delivery, evidence
-from shared.resend.ledger import Ledger
+from shared.resend import evidence
 from shared.resend.places import Place
 from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
@@ -223,24 +222,6 @@ def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Sit
     assert ids(site.dead("large")) == ["m-2"]
 
 
-def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(site: Site, monkeypatch: Any) -> None:
-    monkeypatch.setattr("shared.resend.run._WAITS", (0.01, 0.01))
-    site.bury("orders", many(30, body=b"x" * 60_000))
-    full = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small", "--yes")
-    assert full.returncode == 1
-    assert "its quota is exceeded" in full.stderr
-    arrived = ids(site.there("small", site="east"))
-    assert 0 < len(arrived) < 30
-    assert {*arrived} | {*ids(site.dead())} == {f"m-{n}" for n in range(30)}
-    while True:
-        site.empty("small", site="east")
-        more = site.run("dead", "resend", "west/orders", "--all", "--to", "east/small", "--yes")
-        arrived += ids(site.there("small", site="east"))
-        if more.returncode == 0:
-            break
-    assert arrived == [f"m-{n}" for n in range(30)]
-
-
 def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: Site) -> None:
     """The limit on the size of files cuts a line of the ledger off."""
     site.bury("orders", many(60))
@@ -272,90 +253,6 @@ def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site:
 
 class Killed(BaseException):
     """Ends a run as SIGKILL would: nothing after it is recorded."""
-
-
-def test_an_answer_that_was_lost_and_a_message_that_was_consumed_meanwhile_are_unclear(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.bury("orders", [delivered(1), delivered(2)])
-    send = delivery.TargetDelivery.send
-
-    async def unanswered(self: delivery.TargetDelivery, messages: Any) -> Any:
-        await send(self, messages)
-        raise Killed
-
-    monkeypatch.setattr(delivery.TargetDelivery, "send", unanswered)
-    note = Ledger.note
-
-    async def only_sending(self: Ledger, state: str, keys: Any, to: str) -> None:
-        if state == "sending":
-            await note(self, state, keys, to)
-
-    monkeypatch.setattr(Ledger, "note", only_sending)
-    with pytest.raises(Killed):
-        site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
-    monkeypatch.undo()
-    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
-    site.empty("orders", site="east")
-    again = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
-    assert again.returncode == 1
-    assert "1 left: unclear: an interrupted run may have sent it to east/orders" in again.stdout
-    assert ids(site.dead()) == ["m-1"]
-    known = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--unclear", "complete", "--yes")
-    assert (known.returncode, "1 completed: an earlier run had sent them" in known.stdout) == (0, True)
-    assert ids(site.there("orders", site="east")) == ["m-2"]
-
-
-@pytest.mark.parametrize(
-    ("to", "later", "arrives", "is_consumed", "is_clear"),
-    [
-        ("sessions", 0, False, False, True),
-        ("sessions", 3, False, False, True),
-        ("orders", 0, False, False, True),
-        ("orders", 3, False, True, False),
-        ("sessions", 0, True, True, False),
-        ("sessions", 3, True, True, False),
-        ("sessions", 0, True, False, True),
-    ],
-)
-def test_a_run_killed_between_the_ledger_and_its_first_send_decides_by_the_numbers_of_the_target(
-    site: Site,
-    monkeypatch: pytest.MonkeyPatch,
-    to: str,
-    later: int,
-    *,
-    arrives: bool,
-    is_consumed: bool,
-    is_clear: bool,
-) -> None:
-    """Only while nobody consumes is it known that a message was never sent; no property of a message shows it."""
-    site.bury("orders", [delivered(n, session_id="s", named={"n": long(n)}) for n in range(20)])
-    send = ServiceBusOutput.send
-
-    async def killed(self: ServiceBusOutput, *arguments: Any, **options: Any) -> Any:
-        if arrives:
-            await send(self, *arguments, **options)
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ServiceBusOutput, "send", killed)
-        with pytest.raises(Killed):
-            site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}", "--yes")
-    others = [read_content(delivered(None, message_id=f"other-{n}", session_id="other")) for n in range(later)]
-    site.broker.inspect("east", lambda each: [each.target(to).publish(one) for one in others])
-    if is_consumed:
-        site.empty(to, site="east")
-    again = site.run("dead", "resend", "west/orders", "--all", "--to", f"east/{to}", "--wait", "10", "--yes")
-    arrived = [each for each in ids(site.there(to, site="east")) if not each.startswith("other")]
-    if is_clear:
-        assert (again.returncode, len(site.dead())) == (0, 0), again.stdout + again.stderr
-        assert arrived == [f"m-{n}" for n in range(20)]
-    else:
-        assert "1 left: unclear" in again.stdout
-        assert "19 left: held back" in again.stdout
-        assert arrived == []
-    scheduled = site.broker.counts("east")[to].scheduled
-    assert scheduled == 0
 
 
 def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behind(
@@ -465,27 +362,6 @@ def test_a_forged_reject_is_neither_unwrapped_nor_shown_with_its_reason(site: Si
     assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
     (found,) = site.there("orders")
     assert found.body == inner
-
-
-@pytest.mark.parametrize("signature", ["", "#", f"#{'0' * 32}", "#\ud7ff"])
-def test_a_forged_stamp_does_not_remove_a_message_whose_send_was_interrupted(
-    site: Site, monkeypatch: pytest.MonkeyPatch, signature: str
-) -> None:
-    """A producer at the target knows site, entity, sequence number and time of a dead letter."""
-    site.bury("orders", [delivered(1), delivered(2)])
-    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
-    keys = [f"{each.arrival.sequence_number}/{each.arrival.enqueued_time}" for each in site.dead()]
-    path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
-    path.parent.mkdir(parents=True)
-    head = {"ledger": 1, "entity": "west/orders/$deadletterqueue", "run": 1, "at": 0}
-    interrupted = {"state": "sending", "to": "west/once", "at": 0, "keys": keys}
-    path.write_text("".join(json.dumps(each) + "\n" for each in (head, interrupted)))
-    stamp = f"west/orders/$deadletterqueue/{keys[0]}{signature}"
-    site.publish("once", [delivered(9, named={"repl-resent-from": string(stamp)})])
-    again = site.run("dead", "resend", "west/orders", "--all", "--to", "west/once", "--same-ids", "--yes")
-    assert again.returncode == 1
-    assert "2 left: unclear: an interrupted run may have sent it to west/once" in again.stdout
-    assert ids(site.dead()) == ["m-1", "m-2"]
 
 
 def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(

@@ -3,9 +3,10 @@
 KEPT = {
     96: "the record of a later delivery, which the instance remembered as sent, hid the loss of the copy at its target",
     685: "outcomes that could not be recorded were forgotten: the night could not decide about what was sent",
+    637: "a run looked at the target before what a killed process had sent arrived there: the message was sent again",
 }
 """
 Why they failed, by their seeds.
 
-A change of topologies, sizes or faults changes what a seed makes; `mutants.yaml` has both faults, to find other seeds.
+A change of topologies, sizes or faults changes what a seed makes; `mutants.yaml` has the faults, to find other seeds.
 """

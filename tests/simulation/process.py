@@ -25,7 +25,7 @@ class Process:
         self.context.run(OWNER.set, self)
 
     def begins_to_send(self, place: str, names: set[str]) -> None:
-        """Take note that it sends messages, perhaps again."""
+        """Record that it sends messages, perhaps again."""
 
     def kill(self) -> None:
         """End at once: nothing of it runs any more, and its connections break."""
@@ -37,4 +37,4 @@ class Process:
             channel.cut()
 
     def ended(self) -> None:
-        """Take note that it has ended."""
+        """Record that it has ended."""

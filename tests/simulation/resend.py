@@ -114,7 +114,7 @@ class ResendWorld:
         return self.chance.uniform(-0.5, 0.5)
 
     def run(self) -> bool:
-        """Send again and break; then heal. Return whether the operator came to an end."""
+        """Send again and break; then heal. Return whether the operator has finished."""
         window = self.scale.window
         for _ in range(self.scale.events):
             self.network.at(self.faults.chance.random() * window, partial(self._happen, self._drawn()))

@@ -1,8 +1,8 @@
 """
 The oracles of a history in which messages were sent again.
 
-1. Every message is exactly once at its source, at the target, or with whoever took it; never twice, never nowhere. What
-   was deleted with its entity may be sent again.
+1. Every message is exactly once at its source, at the target, or taken from one of them; never twice, never nowhere.
+   What was deleted with its entity may be sent again.
 2. One may be at its source and at the target if the last run has named it.
 3. A run names a message as unclear only if something has happened that hides the answer.
 4. The messages of a session arrive in their order.
@@ -50,7 +50,7 @@ def _conservation(world: ResendWorld, arrived: list[Copy]) -> Iterator[str]:
 
 
 def _is_hidden(world: ResendWorld) -> bool:
-    """Return whether something may have hidden what became of a message."""
+    """Return whether something may have hidden what happened to a message."""
     return bool(not world.backlog.shows_numbers or world.foreign or world.lives.total() or any(world.consumed.values()))
 
 
