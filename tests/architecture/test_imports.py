@@ -66,6 +66,7 @@ ONLY_THERE = {
     "azure": (
         "shared.access",
         "shared.ends",
+        "shared.resend.numbering",
         "shared.resend.receiver",
         "shared.stores",
         "shared.nightly",
