@@ -60,9 +60,10 @@ NOTES = {
     "hop": "Left out: delivery annotations are for one hop (AMQP 1.0, part 3, 3.2.2). A lock token is among them.",
     "host": "Azure's host changes it before Busway receives the message.",
     "created": "Azure's host replaces `creation-time` if there is a time to live.",
-    "refused": "The host cannot read it or pass it to a function ([hub-sources.md](hub-sources.md#poison-for-the-host)). "
-    "An event is retried forever and its partition waits; a message ends in the source's dead-letter queue, and what "
-    "was received with it is delivered later. Nothing is lost, nothing is sent.",
+    "refused": "The host cannot read it or pass it to a function "
+    "([hub-sources.md](hub-sources.md#poison-for-the-host)). An event is retried forever and its partition "
+    "waits; a message ends in the source's dead-letter queue, and what was received with it is delivered later. "
+    "Nothing is lost, nothing is sent.",
     "body": "An output binding carries the text of the body and nothing else; the host sets a content type"
     " of its own, and Service Bus assigns a message id.",
     "text": "Not UTF-8 text: it goes to `rejects`, unchanged.",
