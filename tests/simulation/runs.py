@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.simulation.history import History, Plan, run
 from tests.simulation.judgement import Evidence, disagreements, judged
 
-_CHUNK, _CHUNK_TO_STOP = 250, 50
+_CHUNK, _CHUNK_TO_STOP = 100, 50
 _COLLECT_EVERY = 25
 
 
