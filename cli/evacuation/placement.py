@@ -7,13 +7,13 @@ dead-lettered or deferred. If another receiver takes a copy in between, the run 
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Share, dead_letters_of
 from cli.evacuation.targets import TargetReceivers
-from shared.errors import TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.edits import resent_key
@@ -77,14 +77,14 @@ class PlacementDelivery(MoveDelivery):
         result.unclear += sent.unclear
         result.error = sent.error
         placed = await self._place(receiver, sent.sent)
-        await self._note(placed, str(self.pair.destination))
+        await self.ledger.note(SENT, placed, str(self.pair.destination))
         result.sent += [key for key in sent.sent if key in placed]
         taken = [key for key in sent.sent if key not in placed]
         if taken:
             text = "another receiver took it, or it was dropped as a duplicate; stop the receivers there"
             raise TargetRefused(f"{self.pair.target} accepted a message, and it was not there to be set aside: {text}")
 
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
         """Look for copies that are set aside, and set aside those that are not yet."""
         if not await may_look(questions, self.ledger, stopping):
             return {}
@@ -100,33 +100,21 @@ class PlacementDelivery(MoveDelivery):
                     locked |= mine
                     continue
                 found = await self._place(receiver, mine, self._patience, stopping)
-                await self._note(found, to, state=ACCEPTED)
                 placed |= found
                 locked |= mine - found.keys()
         if locked:
             # Another receiver had locked it, and may have deferred or completed it meanwhile.
             placed |= (await self._copies())[0]
-        answers = {each.key: self._answer(each, placed, locked) for each in questions}
+        answers = {
+            each.key: Answer.SENT if each.key in placed else Answer.LOCKED if each.key in locked else Answer.UNCLEAR
+            for each in questions
+        }
         unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]
         entity = place_of(self.pair.destination, self._scene.configuration)
         if unclear and entity is not None:
             for each in await never_entered(unclear, entity, self.settings, numbers, copies=placed, ledger=self.ledger):
                 answers[each.key] = Answer.NOT_SENT
         return answers
-
-    @staticmethod
-    def _answer(question: Question, placed: Mapping[str, int | None], locked: Collection[str]) -> Answer:
-        if question.key in placed:
-            return Answer.SENT
-        if question.key in locked:
-            return Answer.LOCKED
-        # Until it is set aside, another receiver could take it. None did, as far as the earlier ones show.
-        is_untouched = bool(question.sent_before) and all(key in placed for key in question.sent_before)
-        return Answer.NOT_SENT if is_untouched and question.entry.state != ACCEPTED else Answer.UNCLEAR
-
-    async def _note(self, placed: Mapping[str, int | None], to: str, *, state: str = SENT) -> None:
-        numbers = [number for number in placed.values() if number is not None]
-        await self.ledger.note(state, placed, to, numbers=numbers if len(numbers) == len(placed) else ())
 
     async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]], set[int]]:
         """
@@ -181,6 +169,11 @@ class PlacementDelivery(MoveDelivery):
                         mine[key] = each, each.letter
                     else:
                         others.append(each)
+                try:
+                    await self._note_numbers({key: letter.number for key, (_, letter) in mine.items()})
+                except BuswayError:
+                    others += [each for each, _ in mine.values()]
+                    raise
                 await self._set_aside(receiver, mine.values())
                 placed |= {key: letter.number for key, (_, letter) in mine.items()}
                 waiting -= mine.keys()
@@ -190,6 +183,12 @@ class PlacementDelivery(MoveDelivery):
         finally:
             await receiver.give_back(others)
         return placed
+
+    async def _note_numbers(self, copies: Mapping[str, int | None]) -> None:
+        """Record the numbers of copies, which leave the entity next: without them it looks as if somebody took them."""
+        numbers = [number for number in copies.values() if number is not None]
+        to = str(self.pair.destination)
+        await self.ledger.note(ACCEPTED, copies, to, numbers=numbers if len(numbers) == len(copies) else ())
 
     async def _set_aside(self, receiver: Receiver, copies: Iterable[tuple[LockedMessage, Letter]]) -> None:
         if self.share is Share.DEFERRED:

@@ -13,7 +13,7 @@ A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -110,11 +110,13 @@ async def never_entered(
     """
     Return those of *questions* that never entered *entity*.
 
-    Messages with the numbers *there* are in it, among them the *copies* of those with these keys. If one that the same
-    run had sent is not, it was taken, or the entity was created again.
+    Messages with the numbers *there* are in it. The *copies* of those with these keys are in it, or a run has set them
+    aside and noted their numbers. If one that the same run had sent is not, it was taken, or the entity was created
+    again.
     """
     to = questions[0].entry.to
     known = there | {number for _, number in ledger.numbers_of(to)}
+    noted = [each for each in ledger.entries.values() if each.to == to and each.number is not None]
     end = await next_number(entity, settings, questions[0].session_id, to, ledger)
     starts = first_numbers(ledger.numbers_of(to), there)
     return [
@@ -122,9 +124,15 @@ async def never_entered(
         for each in questions
         if end is not None
         and each.entry.run in starts
-        and is_complete(starts[each.entry.run], end, known)
+        # An earlier run may have noted the numbers of an entity that was created again since.
+        and is_complete(starts[each.entry.run], end, known.union(_numbers(noted, each.entry.run)))
         and all(key in copies for key in each.sent_before if ledger.entries[key].run == each.entry.run)
     ]
+
+
+def _numbers(entries: Iterable[Entry], first_run: int) -> Iterator[int]:
+    """Yield the numbers that runs from *first_run* on have noted."""
+    yield from (each.number for each in entries if each.run >= first_run and each.number is not None)
 
 
 async def may_look(questions: Sequence[Question], ledger: Ledger, stopping: asyncio.Event) -> bool:

@@ -252,6 +252,7 @@ class Run:
             await self._sleep(wait, source)
         await self._resolve(unclear)
         sent = [key for key in unclear if key in self._hold and self._ledger.state(key) == SENT]
+        self._sent.update(sent)
         self.result.sent += len(sent)
         await self._complete(source, self._hold.of(sent))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tests.simulation import resend_oracles
-from tests.simulation.backlogs import BACKLOGS, FAILING, Backlog
+from tests.simulation.backlogs import BACKLOGS, Backlog
 from tests.simulation.judgement import Evidence, evidence
 from tests.simulation.oracles import lost, objections, places, planted, remove_copies, repeated
 from tests.simulation.resend import ResendWorld
@@ -42,7 +42,7 @@ _RESEND_SCALES = (
 )
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
-BY_NAME: Mapping[str, Topology] = {each.name: each for each in (*TOPOLOGIES, *BACKLOGS, FAILING)}
+BY_NAME: Mapping[str, Topology] = {each.name: each for each in (*TOPOLOGIES, *BACKLOGS)}
 _WITHHELD = {"filtered", "looped", "expired"}
 
 

@@ -4,6 +4,8 @@ KEPT = {
     96: "the record of a later delivery, which the instance remembered as sent, hid the loss of the copy at its target",
     685: "outcomes that could not be recorded were forgotten: the night could not decide about what was sent",
     637: "a run looked at the target before what a killed process had sent arrived there: the message was sent again",
+    264635172: "an evacuation took the dead letters that it had set aside for proof that a later one was not sent",
+    264637126: "an evacuation took the numbers of dead letters that it had set aside for messages that somebody took",
 }
 """
 Why they failed, by their seeds.
