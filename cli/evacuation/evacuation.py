@@ -21,6 +21,7 @@ from cli.letters.ledger_file import LedgerFile, ledger_of
 from shared.errors import BuswayError
 from shared.protocols import Output
 from shared.resend.ledger import Ledger
+from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.peek import keys_in
 from shared.resend.places import Place, Scene
@@ -130,7 +131,8 @@ class Evacuation:
 
     async def note_finished(self) -> None:
         """End the round in the ledgers: the next verdicts are of what moves from now on."""
-        for ledger in self.ledgers.values():
+        for place, ledger in self.ledgers.items():
+            await cancel_marks(Scene(place, self._configuration, self._settings), ledger)
             await ledger.note_finished()
 
     def _is_over(self) -> bool:

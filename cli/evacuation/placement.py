@@ -20,7 +20,7 @@ from shared.resend.edits import resent_key
 from shared.resend.evidence import Answer, Question, may_look, never_entered
 from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import DESCRIPTION, REASON, Letter
-from shared.resend.numbering import cancel_probe, is_probe
+from shared.resend.numbering import run_of_probe
 from shared.resend.peek import peek
 from shared.resend.places import Scene, place_of
 from shared.resend.receiver import Receiver
@@ -88,7 +88,7 @@ class PlacementDelivery(MoveDelivery):
         """Look for copies that are set aside, and set aside those that are not yet."""
         if not await may_look(questions, self.ledger, stopping):
             return {}
-        placed, waiting, numbers = await self._copies()
+        placed, waiting, numbers, probes = await self._copies()
         wanted = {each.key for each in questions}
         locked: set[str] = set()
         for session_id, keys in waiting.items():
@@ -112,17 +112,20 @@ class PlacementDelivery(MoveDelivery):
         unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]
         entity = place_of(self.pair.destination, self._scene.configuration)
         if unclear and entity is not None:
-            for each in await never_entered(unclear, entity, self.settings, numbers, copies=placed, ledger=self.ledger):
+            for each in await never_entered(
+                unclear, entity, self.settings, numbers, probes, copies=placed, ledger=self.ledger
+            ):
                 answers[each.key] = Answer.NOT_SENT
         return answers
 
-    async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]], set[int]]:
+    async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]], set[int], dict[int, int]]:
         """
         Return the keys of the copies that are set aside, with their numbers, and by session of those that wait.
 
-        Last are the numbers of all messages of the entity that they were sent to, if that can be peeked.
+        Last are the numbers of all messages of the entity that they were sent to, if that can be peeked, and of probes.
         """
         numbers: set[int] = set()
+        probes: dict[int, int] = {}
         placed: dict[str, int | None] = {}
         waiting: dict[str | None, set[str]] = {}
         target = self.pair.target
@@ -130,9 +133,9 @@ class PlacementDelivery(MoveDelivery):
             async with contextlib.aclosing(peek(place, self.settings)) as letters:
                 async for letter, each in letters:
                     if place.entity == self.pair.destination.entity:
-                        if is_probe(letter, self.ledger):
-                            to = str(self.pair.destination)
-                            await cancel_probe(place, self.settings, letter, to, self.ledger)
+                        run = run_of_probe(letter, self.ledger)
+                        if run is not None:
+                            probes[letter.number or 0] = run
                             continue
                         numbers.add(letter.number or 0)
                     key = resent_key(letter, self.place, self.ledger)
@@ -143,7 +146,7 @@ class PlacementDelivery(MoveDelivery):
                     else:
                         session_id = letter.session_id if self.pair.requires_session else None
                         waiting.setdefault(session_id, set()).add(key)
-        return placed, waiting, numbers
+        return placed, waiting, numbers, probes
 
     async def _place(
         self,

@@ -23,6 +23,7 @@ from shared.resend.inventory import inventory_of
 from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger, LedgerStore
 from shared.resend.ledger_blob import LedgerBlob
 from shared.resend.letters import Letter
+from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.places import Scene
 from shared.resend.run import AT_ONCE, Result, Run, entity_run
@@ -60,6 +61,8 @@ async def resend(
             found = await inventory_of(place, settings, selection, routing)
             wanted, is_reachable = found.sessions, not found.unreachable
             if not announce(found, "resend"):
+                if yes:
+                    await cancel_marks(scene, records)
                 return is_reachable and not found.unevaluated
             for destination, count in found.destinations.items():
                 typer.echo(f"  {count:,} to {printable(destination)}")

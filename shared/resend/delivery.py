@@ -13,7 +13,7 @@ from shared.protocols import Outgoing, Output
 from shared.resend.evidence import SEND_SECONDS, Answer, Question, answers
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
-from shared.resend.numbering import next_number
+from shared.resend.numbering import cancel_marks, next_number
 from shared.resend.places import Destination, Place, Scene, destination_of, place_of
 
 type Routing = Callable[[Letter], Awaitable[Destination | str]]
@@ -73,6 +73,10 @@ class Delivery(Protocol):
 
         Raises BuswayError if nothing can be found out.
         """
+        ...
+
+    async def end(self) -> None:
+        """Leave nothing at the targets that a later run does not need; raises nothing but what the ledger raises."""
         ...
 
 
@@ -142,11 +146,16 @@ class TargetDelivery:
 
     async def _note_number(self, destination: Destination, session_id: str | None) -> None:
         """Note where the numbers of a destination begin, which shows later what has entered it."""
-        if destination not in self._numbered:
+        to = str(destination)
+        if destination not in self._numbered and self.ledger.run not in self.ledger.marks_of(to):
             entity = place_of(destination, self._scene.configuration)
             if entity is not None:
-                await next_number(entity, self._scene.settings, session_id, str(destination), self.ledger)
+                await next_number(entity, self._scene.settings, session_id, to, self.ledger, is_mark=True)
             self._numbered.add(destination)
+
+    async def end(self) -> None:
+        """Cancel the marks that show nothing any more."""
+        await cancel_marks(self._scene, self.ledger)
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Return what a look at the destination shows."""

@@ -21,7 +21,7 @@ from shared.message.peeked import PeekedMessage
 from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
 from shared.resend.letters import Letter
-from shared.resend.numbering import cancel_probe, first_numbers, is_complete, is_probe, next_number
+from shared.resend.numbering import clear_probes, is_complete, is_increasing, next_number, run_of_probe
 from shared.resend.peek import peek
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
 from shared.tasks.files import Configuration
@@ -79,11 +79,12 @@ async def answers_at(
     """Return what a look at *readable*, which gets all that is sent to *entity* or some, shows; see `answers`."""
     if not await may_look(questions, ledger, stopping):
         return {}
-    there, numbers = set[str](), set[int]()
+    there, numbers, probes = set[str](), set[int](), dict[int, int]()
     async with contextlib.aclosing(peek(readable, settings)) as peeked:
         async for letter, _ in peeked:
-            if entity is not None and is_probe(letter, ledger):
-                await cancel_probe(entity, settings, letter, questions[0].entry.to, ledger)
+            run = run_of_probe(letter, ledger)
+            if run is not None:
+                probes[letter.number or 0] = run
                 continue
             numbers.add(letter.number or 0)
             key = resent_key(letter, place, ledger)
@@ -92,8 +93,9 @@ async def answers_at(
     found = {each.key: Answer.SENT if each.key in there else Answer.UNCLEAR for each in questions}
     unclear = [each for each in questions if found[each.key] is Answer.UNCLEAR]
     if unclear and entity is not None:
-        there_now = numbers if entity.entity.lower() == readable.entity.lower() else set[int]()
-        for each in await never_entered(unclear, entity, settings, there_now, copies=there, ledger=ledger):
+        # What is in a topic cannot be seen.
+        seen = (numbers, probes) if entity.entity.lower() == readable.entity.lower() else (set[int](), None)
+        for each in await never_entered(unclear, entity, settings, *seen, copies=there, ledger=ledger):
             found[each.key] = Answer.NOT_SENT
     return found
 
@@ -103,6 +105,7 @@ async def never_entered(
     entity: Place,
     settings: Mapping[str, str],
     there: set[int],
+    probes: Mapping[int, int] | None,
     *,
     copies: Collection[str],
     ledger: Ledger,
@@ -110,22 +113,25 @@ async def never_entered(
     """
     Return those of *questions* that never entered *entity*.
 
-    Messages with the numbers *there* are in it. The *copies* of those with these keys are in it, or a run has set them
-    aside and noted their numbers. If one that the same run had sent is not, it was taken, or the entity was created
-    again.
+    Messages with the numbers *there* are in it, and *probes*, with their runs, None if they cannot be seen. The
+    *copies* of those with these keys are in it, or a run has set them aside and noted their numbers. If one that the
+    same run had sent is not, it was taken. Numbers that do not grow are those of an entity that was created again.
     """
     to = questions[0].entry.to
-    known = there | {number for _, number in ledger.numbers_of(to)}
-    noted = [each for each in ledger.entries.values() if each.to == to and each.number is not None]
+    await clear_probes(entity, settings, probes or {}, to, ledger)
     end = await next_number(entity, settings, questions[0].session_id, to, ledger)
-    starts = first_numbers(ledger.numbers_of(to), there)
+    known = {*there, *ledger.numbers_of(to)}
+    noted = [each for each in ledger.entries.values() if each.to == to and each.number is not None]
+    marks = ledger.marks_of(to)
+    if end is None or (probes is None and not is_increasing(ledger.numbers_of(to))):
+        return []
     return [
         each
         for each in questions
-        if end is not None
-        and each.entry.run in starts
+        if each.entry.run in marks
+        and (probes is None or probes.get(marks[each.entry.run]) == each.entry.run)
         # An earlier run may have noted the numbers of an entity that was created again since.
-        and is_complete(starts[each.entry.run], end, known.union(_numbers(noted, each.entry.run)))
+        and is_complete(marks[each.entry.run], end, known.union(_numbers(noted, each.entry.run)))
         and all(key in copies for key in each.sent_before if ledger.entries[key].run == each.entry.run)
     ]
 

@@ -16,6 +16,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -103,7 +104,13 @@ class Ledger:
         """The latest time at which a message may have been sent whose answer did not come, as `Entry.at`."""
         self.finished = 0
         """The last run after which nothing was left."""
-        self._numbers: dict[str, list[tuple[int | None, int]]] = {}
+        self.marks: dict[str, dict[int, int]] = {}
+        """The numbers of the marks that have not been cancelled, by their places and runs."""
+        self.attempts = count()
+        """Numbers what this run schedules: detection drops a message with an id that was there before."""
+        self.is_certain = True
+        """Whether it has no line that is not known here; an append that failed may have left one."""
+        self._numbers: dict[str, list[int]] = {}
         self._secret = secrets.token_hex(16)
         self._store = store
         self._name = name
@@ -174,18 +181,32 @@ class Ledger:
         await self._append(line)
         self._apply(line)
 
-    async def note_number(self, place: str, number: int, *, is_late: bool = False) -> None:
+    async def note_number(self, place: str, number: int, *, is_mark: bool = False) -> None:
         """
-        Record the number that a message sent to *place* now would get; see `shared.resend.numbering`.
+        Record a number of *place* that no message of others has; see `shared.resend.numbering`.
 
-        With *is_late* it is that of a run which was killed before it could record it.
+        With *is_mark* it is that of the message which shows where this run began.
         """
-        await self._append({"place": place, "number": number} | ({"late": True} if is_late else {}))
-        self._numbers.setdefault(place, []).append((None if is_late else self.run, number))
+        await self._append({"place": place, "number": number} | ({"mark": True} if is_mark else {}))
+        self._note_number(place, number, is_mark=is_mark)
 
-    def numbers_of(self, place: str) -> Sequence[tuple[int | None, int]]:
-        """Return the recorded numbers of *place*, each with its run, None for one that was found later."""
+    def numbers_of(self, place: str) -> Sequence[int]:
+        """Return the recorded numbers of *place*, in the order of their record."""
         return self._numbers.get(place, ())
+
+    def marks_of(self, place: str) -> Mapping[int, int]:
+        """Return the number of the mark of each run at *place* that has not been cancelled."""
+        return self.marks.get(place, {})
+
+    async def note_cancelled(self, place: str, run: int) -> None:
+        """Record that the mark of a *run* is cancelled."""
+        await self._append({"place": place, "cancelled": run})
+        self.marks.get(place, {}).pop(run, None)
+
+    def _note_number(self, place: str, number: int, *, is_mark: bool) -> None:
+        self._numbers.setdefault(place, []).append(number)
+        if is_mark:
+            self.marks.setdefault(place, {})[self.run] = number
 
     async def note_finished(self) -> None:
         """Record that nothing is left: what runs do from now on is another round."""
@@ -200,7 +221,9 @@ class Ledger:
         return by_run[max(by_run)] if by_run else []
 
     async def _append(self, line: object) -> None:
+        before, self.is_certain = self.is_certain, False
         await self._store.append(json.dumps(line) + "\n")
+        self.is_certain = before
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         keys, state = line["keys"], line["state"]
@@ -220,7 +243,7 @@ class Ledger:
             self.entries[key] = entry
 
     def _read(self, lines: Iterable[str]) -> None:
-        self.entries, self.run, self.finished, self._numbers = {}, 0, 0, {}
+        self.entries, self.run, self.finished, self._numbers, self.marks = {}, 0, 0, {}, {}
         for line in lines:
             try:
                 content = json.loads(line)
@@ -231,8 +254,9 @@ class Ledger:
                 elif "finished" in content:
                     self.finished = int(content["finished"])
                 elif "number" in content:
-                    run = None if content.get("late") else self.run
-                    self._numbers.setdefault(content["place"], []).append((run, int(content["number"])))
+                    self._note_number(content["place"], int(content["number"]), is_mark=bool(content.get("mark")))
+                elif "cancelled" in content:
+                    self.marks.get(content["place"], {}).pop(content["cancelled"], None)
                 elif "key" in content:  # of a repair, until version 0.2
                     self._apply({"keys": [content["key"]], "state": content["state"], "at": 0.0, "to": ""})
                 else:

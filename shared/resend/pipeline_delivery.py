@@ -147,6 +147,9 @@ class PipelineDelivery:
         self.doubtful.update(each.key for each in questions)
         return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
 
+    async def end(self) -> None:
+        """Leave the targets as they are: it marks none."""
+
     def _is_done(self, key: str) -> bool:
         return self.ledger.state(key) in DONE
 

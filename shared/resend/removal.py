@@ -39,3 +39,6 @@ class Removal:
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing is sent
         """Return nothing: no send is ever interrupted."""
         return {}
+
+    async def end(self) -> None:
+        """Do nothing: there is no target."""

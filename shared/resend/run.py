@@ -115,6 +115,8 @@ class Run:
                     await self._sleep(self._waits[self._failures - 1])
         for key in self._agenda:
             self.result.left.setdefault(key, NOT_REACHED)
+        with contextlib.suppress(BuswayError):  # a later run does it
+            await self._delivery.end()
         return self.result
 
     def _is_over(self) -> bool:

@@ -61,8 +61,6 @@ async def resend_step(
 
 
 async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Routing, ledger: Ledger) -> Result:
-    if not wanted.sessions:
-        return Result()
     async with closing_outputs(scene.configuration, scene.settings) as outputs:
         delivery = TargetDelivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
         run = entity_run(scene, delivery, wanted.sessions, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))

@@ -263,15 +263,12 @@ def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behin
     async def killed(*_: Any, **__: Any) -> None:
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ManagementConnection, "cancel_scheduled", killed)
-        with pytest.raises(Killed):
-            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
-    assert site.broker.counts("east")["sessions"].scheduled == 1
-    with monkeypatch.context() as patch:
-        patch.setattr(ServiceBusOutput, "send", killed)
-        with pytest.raises(Killed):
-            site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
+    for part, at_target in ((ServiceBusOutput, 1), (ManagementConnection, 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(part, "send" if part is ServiceBusOutput else "cancel_scheduled", killed)
+            with pytest.raises(Killed):
+                site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
+        assert site.broker.counts("east")["sessions"].scheduled == at_target
     done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
     assert (done.returncode, ids(site.there("sessions", site="east"))) == (0, ["m-1"]), done.stdout
     assert site.broker.counts("east")["sessions"].scheduled == 0

@@ -401,4 +401,5 @@ def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: Evacuat
         assert done.returncode == 1
         assert "east/once accepted it, and it is not there: its id was seen before" in done.stdout
         assert site.names("once", "west") == ["a active", "s scheduled"]
-        assert sorted(site.names("once", "east")) == ["b active", "t scheduled"]
+        # While it is not clear what became of one, the mark of the run stays.
+        assert {each for each in site.names("once", "east") if "#" not in each} == {"b active", "t scheduled"}

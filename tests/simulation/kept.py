@@ -6,6 +6,7 @@ KEPT = {
     637: "a run looked at the target before what a killed process had sent arrived there: the message was sent again",
     264635172: "an evacuation took the dead letters that it had set aside for proof that a later one was not sent",
     264637126: "an evacuation took the numbers of dead letters that it had set aside for messages that somebody took",
+    57070938: "the numbers of a target that was deleted and created again were taken for those of the one before",
 }
 """
 Why they failed, by their seeds.

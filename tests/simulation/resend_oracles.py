@@ -25,7 +25,10 @@ def objections(world: ResendWorld) -> Iterator[str]:
     # What a run has scheduled stays until its number is known and in the ledger: the next look at the target finds it.
     steps = "(manage)", "(record)", "kill"
     interrupted = sum(count for what, count in world.faults.injected.items() if any(step in what for step in steps))
-    if world.probes() > interrupted:
+    # A mark stays while something is not clear that its run has sent.
+    last = world.reports[-1].result.left.values() if world.reports else ()
+    unclear = sum("unclear" in reason or "locked there" in reason for reason in last)
+    if world.probes() > interrupted + unclear:
         yield f"{world.probes()} messages are still scheduled at the target"
 
 

@@ -83,6 +83,9 @@ class Target:
         assert (to, stopping.is_set()) == (str(EAST), False)
         return {each.key: self._answers.get(each.key, Answer.UNCLEAR) for each in questions}
 
+    async def end(self) -> None:
+        pass
+
 
 def run(
     source: Any, target: Any, wanted: Mapping[str, str | None] | None, options: Options | None = None, **more: Any
