@@ -19,7 +19,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check simulate spark bench reference site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed java
+.PHONY: help demo sbom test test-fast check simulate spark bench reference screenshots site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -100,6 +100,9 @@ lock: $(command) ## write the lock files after a change to a requirements file
 
 reference: $(command) ## the pages and schemas that are made from models, docstrings and golden cases
 	$(python) -m tools.reference
+
+screenshots: $(command) ## docs/images, taken of the pages with sample data; needs Chromium
+	PYTHONPATH=. $(python) tools/screenshots
 
 site: build/site-packages/packages-installed ## build/site: the documentation as a site that opens from the disk, with all links checked
 	build/site-packages/bin/python tools/site/navigation.py build/site-pages

@@ -12,21 +12,25 @@ def conclude(tasks: Sequence[TaskSummary], problems: Sequence[Problem]) -> tuple
     verdicts = add_counts(each.verdicts for each in tasks)
     found = {kind: verdicts[kind] for kind in FINDINGS if verdicts.get(kind)}
     undecided = verdicts.get(UNDECIDED, 0)
-    messages = sum(verdicts.values()) - verdicts.get("orphan", 0)
+    messages = _messages(sum(verdicts.values()) - verdicts.get("orphan", 0))
     doubts = []
     # If an empty file hides records, messages are undecided; if nothing is undecided, it hides nothing.
     if serious := [each for each in problems if each.kind != EMPTY]:
         doubts.append(f"{len(serious)} {'problem' if len(serious) == 1 else 'problems'} with the evidence")
     if undecided:
-        doubts.append(f"{undecided} messages undecided")
+        doubts.append(f"{_messages(undecided)} undecided")
     if not tasks and not doubts:
         return COULD_NOT_DECIDE, "could not decide", "No journal has a record of these hours."
     but = f"; {' and '.join(doubts)}" if doubts else ""
     if found:
         named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in found.items())
-        return FOUND, "findings", f"{messages} messages: {named}{but}."
+        return FOUND, "findings", f"{messages}: {named}{but}."
     if doubts:
-        return COULD_NOT_DECIDE, "could not decide", f"{messages} messages, no findings{but}."
+        return COULD_NOT_DECIDE, "could not decide", f"{messages}, no findings{but}."
     unusual = {"in_flight": "still in flight", "repaired": "repaired", "replayed": "replayed"}
     others = "".join(f", {verdicts[kind]} {text}" for kind, text in unusual.items() if verdicts.get(kind))
-    return CLEAN, "clean", f"{messages} messages, all accounted for{others}."
+    return CLEAN, "clean", f"{messages}, all accounted for{others}."
+
+
+def _messages(count: int) -> str:
+    return f"{count} {'message' if count == 1 else 'messages'}"
