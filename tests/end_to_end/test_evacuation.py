@@ -401,5 +401,5 @@ def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: Evacuat
         assert done.returncode == 1
         assert "east/once accepted it, and it is not there: its id was seen before" in done.stdout
         assert site.names("once", "west") == ["a active", "s scheduled"]
-        # While it is not clear what became of one, the mark of the run stays.
+        # While the outcome of one is not clear, the mark of the run stays.
         assert {each for each in site.names("once", "east") if "#" not in each} == {"b active", "t scheduled"}
