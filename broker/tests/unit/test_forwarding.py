@@ -1,4 +1,4 @@
-"""What entities pass on, by the public accounts of the service (broker/docs/broker.md)."""
+"""What entities pass on, by the public accounts of the service (docs/contribute/service-bus-facts.md)."""
 
 import itertools
 from collections.abc import Callable
