@@ -7,10 +7,9 @@ with extra("relay"):
     import yarl as _yarl  # noqa: F401 - likewise
 
 from busway_clients.relay.client import RelayClient
-from busway_clients.relay.endpoint import RelayEndpoint
+from busway_clients.relay.connection import Offer, RelayConnection
+from busway_clients.relay.endpoint import Identity, RelayEndpoint, SharedAccessKey, SharedAccessSignature, Token, Tokens
 from busway_clients.relay.listener import Listening, Rejection, RelayListener
-from busway_clients.relay.sockets import Offer, RelayConnection
-from busway_clients.relay.tokens import Identity, SharedAccessKey, SharedAccessSignature, Token, Tokens
 
 __all__ = [
     "Identity",

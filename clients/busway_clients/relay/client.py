@@ -4,21 +4,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
 from busway_clients.aio.shared_roles import REFRESH, SharedRoles
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
+from busway_clients.relay.connection import FAILED, MAX_MESSAGE_BYTES, PATIENCE, RelayConnection, Sockets
 from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.relay.sockets import (
-    FAILED,
-    GOING_AWAY,
-    KEEP_ALIVE,
-    MAX_MESSAGE_BYTES,
-    PATIENCE,
-    RelayConnection,
-    Sockets,
-)
 from busway_clients.senders.roles import RoleState, RoleStore
 
 Result = TypeVar("Result")
@@ -39,7 +32,7 @@ class RelayClient:
         roles: RoleStore | None = None,
         refresh: timedelta = REFRESH,
         timeout: timedelta = PATIENCE,
-        keep_alive: timedelta = KEEP_ALIVE,
+        keep_alive: timedelta = PATIENCE,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         choice: random.Random | None = None,
     ) -> None:
@@ -58,7 +51,6 @@ class RelayClient:
         self._turn = asyncio.Lock()
         self._timeout = timeout.total_seconds()
         self._sockets = Sockets(keep_alive, timeout, max_message_bytes)
-        self._connections: set[RelayConnection] = set()
 
     @property
     def state(self) -> RoleState:
@@ -78,11 +70,7 @@ class RelayClient:
 
         Raises RelayFailed, which has the error of each endpoint that was tried; WrongUse.
         """
-
-        async def connect_at(name: str) -> RelayConnection:
-            return await self._connection(name, suffix, query or {}, headers or {}, protocols)
-
-        return await self._first(connect_at, lambda connection: connection.close(FAILED))
+        return await self._first(partial(self._connect, suffix, query or {}, headers, protocols))
 
     async def request(
         self,
@@ -101,8 +89,18 @@ class RelayClient:
         """
 
         async def ask(name: str) -> str | bytes:
-            async with await self._connection(name, suffix, query or {}, headers or {}, protocols) as connection:
-                return await self._answer(connection, message)
+            place = self._endpoints[name].place
+            async with await self._connect(suffix, query or {}, headers, protocols, name) as connection:
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        await connection.send(message)
+                        return await connection.receive()
+                except TimeoutError as error:
+                    text = f"{place}: no answer within {self._timeout:g} s, expected one to the request"
+                    raise RelayUnavailable(text) from error
+                except ConnectionEnded as error:
+                    text = f"{place}: ended the connection with {error.code}, expected an answer"
+                    raise RelayUnavailable(text) from error
 
         return await self._first(ask)
 
@@ -119,9 +117,7 @@ class RelayClient:
 
     async def close(self) -> None:
         """Close the client and, with code 1001, its open connections."""
-        closing = [connection.close(GOING_AWAY, "the client is closing") for connection in [*self._connections]]
-        await asyncio.gather(*closing)
-        await self._sockets.close()
+        await self._sockets.close("the client is closing")
 
     async def __aenter__(self) -> Self:
         """Return the client."""
@@ -133,10 +129,8 @@ class RelayClient:
         """Close the client."""
         await self.close()
 
-    async def _first(
-        self, use: Callable[[str], Awaitable[Result]], discard: Callable[[Result], Awaitable[None]] | None = None
-    ) -> Result:
-        """Return the result of the first endpoint that works; *discard* it if the roles cannot be swapped."""
+    async def _first(self, use: Callable[[str], Awaitable[Result]]) -> Result:
+        """Return the result of the first endpoint that works, and make it the active one."""
         async with self._turn:
             await self._roles.refresh()
         roles = self._roles.roles
@@ -154,37 +148,23 @@ class RelayClient:
                     async with self._turn:
                         await self._roles.activate(name)
             except BaseException:
-                if discard is not None:
-                    await discard(result)
+                if isinstance(result, RelayConnection):
+                    await result.close(FAILED)
                 raise
             return result
         text = "; ".join(str(error) for error in errors.values())
         raise RelayFailed(f"connecting: {text}; expected a listener at the active endpoint or a backup", errors)
 
-    async def _connection(
+    async def _connect(
         self,
-        name: str,
         suffix: str,
         query: Mapping[str, str],
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | None,
         protocols: Sequence[str],
+        name: str,
     ) -> RelayConnection:
         endpoint = self._endpoints[name]
-        token, _ = await self._sockets.token(endpoint)
-        url = endpoint.connect_url(token, suffix, query)
+        token = await self._sockets.token(endpoint)
+        url = endpoint.url("connect", token, suffix, query)
         socket = await self._sockets.open(endpoint, url, "sender", token=token, headers=headers, protocols=protocols)
-        connection = RelayConnection(name, endpoint.place, socket, on_end=self._connections.discard)
-        self._connections.add(connection)
-        return connection
-
-    async def _answer(self, connection: RelayConnection, message: str | bytes) -> str | bytes:
-        place = self._endpoints[connection.endpoint].place
-        try:
-            async with asyncio.timeout(self._timeout):
-                await connection.send(message)
-                return await connection.receive()
-        except TimeoutError as error:
-            text = f"{place}: no answer within {self._timeout:g} s, expected one to the request"
-            raise RelayUnavailable(text) from error
-        except ConnectionEnded as error:
-            raise RelayUnavailable(f"{place}: ended the connection with {error.code}, expected an answer") from error
+        return self._sockets.connection(name, endpoint, socket)

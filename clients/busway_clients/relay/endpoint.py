@@ -1,19 +1,91 @@
-"""One hybrid connection in one namespace, and its addresses in the protocol."""
+"""One hybrid connection in one namespace: its addresses in the protocol, and the tokens that it accepts."""
 
+import asyncio
+import base64
+import hashlib
+import hmac
+import inspect
 import ssl
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, Protocol
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from yarl import URL
 
 from busway_clients.errors import WrongUse
-from busway_clients.relay.tokens import SharedAccessKey, SharedAccessSignature, Tokens
 
 _PREFIX = "/$hc/"
-_RESERVED = "sb-hc-"
+_SCOPE = "https://relay.azure.net/.default"
+
+
+class Token(NamedTuple):
+    """A token as it is sent. Units: expires_at in seconds since 1970, UTC."""
+
+    text: str
+    expires_at: float
+
+    def __repr__(self) -> str:
+        """Return the token without its text."""
+        return f"Token(expires_at={self.expires_at:.0f})"
+
+
+class Tokens(Protocol):
+    """A source of tokens for an endpoint."""
+
+    async def token(self, resource: str, now: float) -> Token:
+        """Return a token for the resource, a URI; any error becomes a RelayError. Units: now in seconds."""
+
+
+class SharedAccessKey:
+    """Signs tokens with a key of the namespace or of the hybrid connection (service-bus-sas)."""
+
+    def __init__(self, name: str, key: str, lifetime: timedelta = timedelta(hours=1)) -> None:
+        """Sign with *key*, which the relay knows as *name*; each token is valid for *lifetime*."""
+        self._name = quote(name, safe="")
+        self._key = key.encode()
+        self._lifetime = lifetime.total_seconds()
+
+    async def token(self, resource: str, now: float) -> Token:
+        """Return a token."""
+        expiry = int(now + self._lifetime)
+        signed = quote(resource, safe="")
+        digest = hmac.digest(self._key, f"{signed}\n{expiry}".encode(), hashlib.sha256)
+        signature = quote(base64.b64encode(digest), safe="")
+        return Token(f"SharedAccessSignature sr={signed}&sig={signature}&se={expiry}&skn={self._name}", expiry)
+
+
+class SharedAccessSignature:
+    """A token signed elsewhere; the relay rejects it when it has expired."""
+
+    def __init__(self, text: str) -> None:
+        """Use *text*, which starts with `SharedAccessSignature`; raises WrongUse for any other text."""
+        try:
+            self._token = Token(text, float(parse_qs(text.partition(" ")[2])["se"][0]))
+        except (KeyError, ValueError) as error:
+            raise WrongUse("a shared access signature: has no expiry, expected `se=` and seconds since 1970") from error
+
+    async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - already signed
+        """Return the token."""
+        return self._token
+
+
+class Identity:
+    """Tokens of Microsoft Entra, from a synchronous or asynchronous credential of azure-identity."""
+
+    def __init__(self, credential: Any) -> None:  # noqa: ANN401 - the SDK has two protocols
+        """Use the credential's get_token; the caller closes it."""
+        self._get_token: Callable[[str], Any] = credential.get_token
+
+    async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - one scope for all relays
+        """Return a token."""
+        if inspect.iscoroutinefunction(self._get_token):
+            got = await self._get_token(_SCOPE)
+        else:
+            got = await asyncio.to_thread(self._get_token, _SCOPE)
+        return Token(got.token, got.expires_on)
 
 
 @dataclass(frozen=True)
@@ -40,9 +112,9 @@ class RelayEndpoint:
         parts = urlsplit(f"//{self.host}")
         if not parts.hostname or parts.netloc != self.host or parts.username is not None:
             raise WrongUse(f"the host of a relay: is {self.host!r}, expected a name like west.servicebus.windows.net")
-        if not self.path.strip("/"):
-            raise WrongUse(f"{self.host}: the path is empty, expected the name of a hybrid connection")
         object.__setattr__(self, "path", self.path.strip("/"))
+        if not self.path:
+            raise WrongUse(f"{self.host}: the path is empty, expected the name of a hybrid connection")
 
     @classmethod
     def from_connection_string(
@@ -67,15 +139,8 @@ class RelayEndpoint:
         path = path or values.get("entitypath")
         if not path:
             raise WrongUse(f"{address.hostname}: no path and no EntityPath, expected the name of a hybrid connection")
-        return cls(
-            address.netloc,
-            path,
-            _tokens(values, address.hostname),
-            authorization,
-            values.get("usedevelopmentemulator", "").lower() == "true",
-            proxy,
-            tls,
-        )
+        is_plain = values.get("usedevelopmentemulator", "").lower() == "true"
+        return cls(address.netloc, path, _tokens(values, address.hostname), authorization, is_plain, proxy, tls)
 
     @property
     def place(self) -> str:
@@ -87,41 +152,34 @@ class RelayEndpoint:
         """Return the URI that tokens are signed for."""
         return f"http://{urlsplit(f'//{self.host}').hostname}/{self.path}"
 
-    def listen_url(self, token: str | None) -> URL:
-        """Return the address of a control channel."""
-        return self._url("listen", token, "", {})
-
-    def connect_url(self, token: str | None, suffix: str, query: Mapping[str, str]) -> URL:
-        """Return the address of a sender; *suffix* and *query* reach the listener."""
+    def url(
+        self, action: Literal["listen", "connect"], token: Token | None, suffix: str = "", query: Mapping[str, str] = {}
+    ) -> URL:
+        """Return the address of a control channel or of a sender, whose *suffix* and *query* reach the listener."""
         if reserved := [name for name in query if name.lower().startswith("sb-")]:
             raise WrongUse(f"{self.place}: the query has {', '.join(reserved)}, expected no name that begins with sb-")
-        return self._url("connect", token, suffix.strip("/"), query)
+        path = "/".join(filter(None, (self.path, suffix.strip("/"))))
+        asked = {**query, "sb-hc-action": action, "sb-hc-id": str(uuid.uuid4())}
+        if token is not None and self.authorization == "query":
+            asked["sb-hc-token"] = token.text
+        scheme = "ws" if self.is_plain else "wss"
+        return URL(f"{scheme}://{self.host}{_PREFIX}{quote(path)}?{urlencode(asked, quote_via=quote)}", encoded=True)
 
     def rest_of(self, address: URL) -> tuple[str, dict[str, str]]:
         """Return the suffix and the query that a sender added, from a rendezvous address."""
-        path = unquote(address.raw_path)
-        whole = path[len(_PREFIX) :] if path.startswith(_PREFIX) else path.lstrip("/")
+        whole = unquote(address.raw_path).removeprefix(_PREFIX).lstrip("/")
         suffix = whole[len(self.path) :] if whole.lower().startswith(self.path.lower()) else ""
         query = {name: value for name, value in address.query.items() if not name.lower().startswith("sb-")}
         return suffix.strip("/"), query
-
-    def _url(self, action: str, token: str | None, suffix: str, query: Mapping[str, str]) -> URL:
-        path = f"{self.path}/{suffix}" if suffix else self.path
-        asked = {**query, f"{_RESERVED}action": action, f"{_RESERVED}id": str(uuid.uuid4())}
-        if token is not None and self.authorization == "query":
-            asked[f"{_RESERVED}token"] = token
-        scheme = "ws" if self.is_plain else "wss"
-        return URL(f"{scheme}://{self.host}{_PREFIX}{quote(path)}?{urlencode(asked, quote_via=quote)}", encoded=True)
 
 
 def _tokens(values: Mapping[str, str], host: str) -> Tokens | None:
     if "sharedaccesssignature" in values:
         return SharedAccessSignature(values["sharedaccesssignature"])
     name, key = values.get("sharedaccesskeyname"), values.get("sharedaccesskey")
-    if not name and not key:
-        return None
-    if not name or not key:
-        raise WrongUse(
-            f"{host}: the connection string has one of SharedAccessKeyName and SharedAccessKey, expected both"
-        )
-    return SharedAccessKey(name, key)
+    if name and key:
+        return SharedAccessKey(name, key)
+    if name or key:
+        text = "the connection string has one of SharedAccessKeyName and SharedAccessKey, expected both"
+        raise WrongUse(f"{host}: {text}")
+    return None

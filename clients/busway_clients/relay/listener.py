@@ -7,7 +7,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -17,16 +17,8 @@ from urllib.parse import quote, urlencode
 from yarl import URL
 
 from busway_clients.errors import RelayError, RelayFailed, RelayRefused, WrongUse
-from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.relay.sockets import (
-    GOING_AWAY,
-    KEEP_ALIVE,
-    MAX_MESSAGE_BYTES,
-    PATIENCE,
-    Offer,
-    RelayConnection,
-    Sockets,
-)
+from busway_clients.relay.connection import GOING_AWAY, MAX_MESSAGE_BYTES, PATIENCE, Offer, RelayConnection, Sockets
+from busway_clients.relay.endpoint import RelayEndpoint, Token
 
 _LOGGER = logging.getLogger("busway_clients.relay")
 PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -38,9 +30,14 @@ _OTHERS = 2.0
 # A token is renewed after four fifths of its lifetime; on failure, after four fifths of the remaining time.
 _PART = 0.8
 _SHORTEST = 1.0
-# The relay confirms a rejection with this status instead of a WebSocket.
-_REJECTED = 410
 _STATUSES = range(400, 600)
+# The answer to an HTTP request: the service may block a listener that lets requests time out.
+_ONLY_WEBSOCKETS = {
+    "statusCode": 501,
+    "statusDescription": "this listener accepts only WebSockets",
+    "responseHeaders": {},
+    "body": False,
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class RelayListener:
         decide: Decide | None = None,
         protocols: Sequence[str] = (),
         waiting: int = 100,
-        keep_alive: timedelta = KEEP_ALIVE,
+        keep_alive: timedelta = PATIENCE,
         patience: timedelta = PATIENCE,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         pauses: Sequence[float] = PAUSES,
@@ -107,12 +104,9 @@ class RelayListener:
         self._pauses = pauses
         self._sockets = Sockets(keep_alive, patience, max_message_bytes)
         self._states = dict.fromkeys(endpoints, Listening(False))
-        self._keeping: list[asyncio.Task[None]] = []
+        self._channels: list[asyncio.Task[None]] = []
         self._offers: set[asyncio.Task[None]] = set()
         self._queue: asyncio.Queue[RelayConnection | None] = asyncio.Queue()
-        self._connections: set[RelayConnection] = set()
-        self._drained = asyncio.Event()
-        self._drained.set()
 
     @property
     def state(self) -> Mapping[str, Listening]:
@@ -122,7 +116,7 @@ class RelayListener:
     @property
     def open_connections(self) -> int:
         """Return the number of accepted connections that have not ended, taken by the application or not."""
-        return len(self._connections)
+        return len(self._sockets.connections)
 
     async def open(self) -> None:
         """
@@ -130,14 +124,17 @@ class RelayListener:
 
         Raises RelayFailed if no endpoint accepts this listener. An endpoint that answers later is used from then on.
         """
-        tried = {name: asyncio.Event() for name in self._endpoints}
-        self._keeping = [asyncio.create_task(self._keep(name, tried[name])) for name in self._endpoints]
+        tried = {name: asyncio.get_running_loop().create_future() for name in self._endpoints}
+        self._channels = [asyncio.create_task(self._keep(name, first)) for name, first in tried.items()]
         try:
-            await self._wait_until_tried(tried)
+            untried = {*tried.values()}
+            while untried and not any(listening.is_on for listening in self._states.values()):
+                _, untried = await asyncio.wait(untried, return_when=asyncio.FIRST_COMPLETED)
+            if untried:
+                await asyncio.wait(untried, timeout=_OTHERS)
             self._require_one()
         except BaseException:
-            await self._leave()
-            await self._sockets.close()
+            await self.close(timedelta())
             raise
 
     async def close(self, drain: timedelta = _DRAIN) -> None:
@@ -148,13 +145,10 @@ class RelayListener:
         that were not taken, then ends.
         """
         end = time.monotonic() + drain.total_seconds()
-        await self._leave()
         await self._finish_offers(drain)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(end - time.monotonic()):
-                await self._drained.wait()
-        await _close(self._connections)
-        await self._sockets.close()
+        if waited_for := [connection.ended for connection in self._sockets.connections]:
+            await asyncio.wait(waited_for, timeout=max(end - time.monotonic(), 0.0))
+        await self._sockets.close("the listener is closing")
 
     def __aiter__(self) -> Self:
         """Return itself, for the connections."""
@@ -179,45 +173,30 @@ class RelayListener:
     ) -> None:
         """Close the listener; connections that were not taken end at once, and all connections if the block failed."""
         drain = _DRAIN if kind is None else timedelta()
-        await self._leave()
         await self._finish_offers(drain)
-        untaken = []
-        while not self._queue.empty():
-            untaken.append(self._queue.get_nowait())
-        await _close(connection for connection in untaken if connection is not None)
+        while (connection := self._queue.get_nowait()) is not None:
+            await connection.close(GOING_AWAY, "the listener is closing")
         await self.close(drain)
 
     def _require_one(self) -> None:
         if not any(listening.is_on for listening in self._states.values()):
             errors = {name: state.error for name, state in self._states.items() if state.error is not None}
-            text = "; ".join(str(error) for error in errors.values())
-            raise RelayFailed(f"listening: {text}", errors)
-
-    async def _wait_until_tried(self, tried: Mapping[str, asyncio.Event]) -> None:
-        pending = {asyncio.create_task(event.wait()) for event in tried.values()}
-        try:
-            while pending and not any(listening.is_on for listening in self._states.values()):
-                _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            if pending:
-                await asyncio.wait(pending, timeout=_OTHERS)
-        finally:
-            for waiting in pending:
-                waiting.cancel()
+            raise RelayFailed(f"listening: {'; '.join(map(str, errors.values()))}", errors)
 
     # The control channels
 
-    async def _keep(self, name: str, tried: asyncio.Event) -> None:
+    async def _keep(self, name: str, tried: asyncio.Future[None]) -> None:
         endpoint = self._endpoints[name]
         attempt = 0
         while True:
             opened_at = None
             try:
-                token, expires_at = await self._sockets.token(endpoint)
-                socket = await self._sockets.open(endpoint, endpoint.listen_url(token), "listener", token=token)
+                token = await self._sockets.token(endpoint)
+                socket = await self._sockets.open(endpoint, endpoint.url("listen", token), "listener", token=token)
                 async with RelayConnection(name, endpoint.place, socket) as channel:
                     opened_at = time.monotonic()
                     self._note(name, Listening(True), tried)
-                    await self._serve(channel, expires_at)
+                    await self._serve(channel, token)
             except RelayError as error:
                 self._note(name, Listening(False, error), tried)
             except Exception as error:
@@ -230,23 +209,24 @@ class RelayListener:
             await asyncio.sleep(self._pauses[attempt] * random.uniform(0.8, 1.2))
             attempt = min(attempt + 1, len(self._pauses) - 1)
 
-    def _note(self, name: str, state: Listening, tried: asyncio.Event) -> None:
+    def _note(self, name: str, state: Listening, tried: asyncio.Future[None]) -> None:
         if state.is_on:
             _LOGGER.info("%s: listening", name)
         else:
             _LOGGER.warning("%s: not listening: %s", name, state.error)
         self._states[name] = state
-        tried.set()
+        if not tried.done():
+            tried.set_result(None)
 
-    async def _serve(self, channel: RelayConnection, expires_at: float) -> None:
+    async def _serve(self, channel: RelayConnection, token: Token | None) -> None:
         """Accept or reject offers until the channel ends, and raise its RelayError."""
-        renewing = asyncio.create_task(self._renew(channel, expires_at))
+        renewing = asyncio.create_task(self._renew(channel, token))
         try:
             while True:
                 message = await channel.receive()
+                # Bytes are the body of an HTTP request, which was already declined.
                 if isinstance(message, str):
                     await self._obey(channel, message)
-                # The bytes are the body of an HTTP request, which was already declined.
         finally:
             renewing.cancel()
 
@@ -255,68 +235,47 @@ class RelayListener:
             content = json.loads(message)
         except (ValueError, RecursionError):
             content = None
-        if not isinstance(content, dict):
-            place = self._endpoints[channel.endpoint].place
-            _LOGGER.warning("%s: a control message is not a JSON object and is ignored", place)
-        elif isinstance(offered := content.get("accept"), dict):
-            task = asyncio.create_task(self._settle(channel.endpoint, offered))
-            self._offers.add(task)
-            task.add_done_callback(self._offers.discard)
-        elif isinstance(request := content.get("request"), dict) and request.get("id") is not None:
-            # The service may block a listener that lets requests time out; this one supports only connections.
-            response = {
-                "requestId": request["id"],
-                "statusCode": 501,
-                "statusDescription": "this listener accepts only WebSockets",
-                "responseHeaders": {},
-                "body": False,
-            }
-            await channel.send(json.dumps({"response": response}))
+        match content:
+            case {"accept": {} as offered}:
+                task = asyncio.create_task(self._settle(channel.endpoint, offered))
+                self._offers.add(task)
+                task.add_done_callback(self._offers.discard)
+            case {"request": {"id": number}}:
+                await channel.send(json.dumps({"response": {"requestId": number, **_ONLY_WEBSOCKETS}}))
+            case {}:
+                pass
+            case _:
+                place = self._endpoints[channel.endpoint].place
+                _LOGGER.warning("%s: a control message is not a JSON object and is ignored", place)
 
-    async def _renew(self, channel: RelayConnection, expires_at: float) -> None:
+    async def _renew(self, channel: RelayConnection, token: Token | None) -> None:
         endpoint = self._endpoints[channel.endpoint]
-        while endpoint.tokens is not None and channel.end is None:
-            await asyncio.sleep(max((expires_at - time.time()) * _PART, _SHORTEST))
+        while token is not None:
+            await asyncio.sleep(max((token.expires_at - time.time()) * _PART, _SHORTEST))
             try:
-                token, renewed_until = await self._sockets.token(endpoint)
-                if renewed_until > expires_at:
-                    await channel.send(json.dumps({"renewToken": {"token": token}}))
-                    expires_at = renewed_until
+                renewed = await self._sockets.token(endpoint)
+                if renewed is not None and renewed.expires_at > token.expires_at:
+                    await channel.send(json.dumps({"renewToken": {"token": renewed.text}}))
+                    token = renewed
             except RelayError as error:
                 _LOGGER.warning("%s: the token could not be renewed: %s", endpoint.place, error)
-
-    async def _leave(self) -> None:
-        for task in self._keeping:
-            task.cancel()
-        await asyncio.gather(*self._keeping, return_exceptions=True)
-        self._keeping = []
-        self._states = dict.fromkeys(self._endpoints, Listening(False))
 
     # The offers of senders
 
     async def _settle(self, name: str, offered: Mapping[str, Any]) -> None:
         endpoint = self._endpoints[name]
         try:
-            address = _address(endpoint, offered)
-            offer = _offer(name, endpoint, address, offered)
+            address, offer = _offer(name, endpoint, offered)
             rejection = await self._rejection(offer)
-            if rejection is None:
-                common = self._common_protocols(offer)
-                socket = await self._sockets.open(endpoint, address, "listener at the rendezvous", protocols=common)
-                connection = RelayConnection(name, endpoint.place, socket, offer, self._left)
-                self._connections.add(connection)
-                self._drained.clear()
-                self._queue.put_nowait(connection)
-            else:
+            if rejection is not None:
                 await self._reject(endpoint, address, rejection)
+                return
+            common = self._common_protocols(offer)
+            socket = await self._sockets.open(endpoint, address, "listener at the rendezvous", protocols=common)
+            self._queue.put_nowait(self._sockets.connection(name, endpoint, socket, offer))
         except RelayError as error:
             # The relay reports it to the sender; the listener continues with other offers.
             _LOGGER.warning("%s: an offer failed: %s", name, error)
-
-    def _left(self, connection: RelayConnection) -> None:
-        self._connections.discard(connection)
-        if not self._connections:
-            self._drained.set()
 
     async def _rejection(self, offer: Offer) -> Rejection | None:
         if self._queue.qsize() + len(self._offers) > self._waiting:
@@ -339,19 +298,19 @@ class RelayListener:
         parameters = {"sb-hc-statusCode": rejection.status, "sb-hc-statusDescription": rejection.reason}
         joint = "&" if address.raw_query_string else "?"
         url = URL(f"{address}{joint}{urlencode(parameters, quote_via=quote)}", encoded=True)
-        try:
+        # The relay confirms a rejection with 410 instead of a WebSocket.
+        with contextlib.suppress(RelayRefused):
             socket = await self._sockets.open(endpoint, url, "rejection")
-        except RelayRefused as answer:
-            if answer.status != _REJECTED:
-                raise
-        else:
             await socket.close()
-            raise RelayError(f"{endpoint.place}: opened a WebSocket for a rejection, expected HTTP {_REJECTED}")
 
     async def _finish_offers(self, drain: timedelta) -> None:
-        """Wait for the offers in progress, drop those that are left, and end the queue."""
+        """Leave the endpoints, wait for the offers in progress, drop those that are left, and end the queue."""
+        for channel in self._channels:
+            channel.cancel()
+        await asyncio.gather(*self._channels, return_exceptions=True)
+        self._states = dict.fromkeys(self._endpoints, Listening(False))
         if self._offers:
-            _, undecided = await asyncio.wait({*self._offers}, timeout=max(drain.total_seconds(), 0.0))
+            _, undecided = await asyncio.wait({*self._offers}, timeout=drain.total_seconds())
             for task in undecided:
                 _LOGGER.warning("an offer is dropped: it was not decided within %g s of closing", drain.total_seconds())
                 task.cancel()
@@ -359,27 +318,18 @@ class RelayListener:
         self._queue.put_nowait(None)
 
 
-async def _close(connections: Iterable[RelayConnection]) -> None:
-    closing = [connection.close(GOING_AWAY, "the listener is closing") for connection in [*connections]]
-    await asyncio.gather(*closing)
-
-
-def _address(endpoint: RelayEndpoint, offered: Mapping[str, Any]) -> URL:
-    text = offered.get("address")
-    expected = "ws" if endpoint.is_plain else "wss"
+def _offer(name: str, endpoint: RelayEndpoint, offered: Mapping[str, Any]) -> tuple[URL, Offer]:
+    """Return the rendezvous address of an offer, and what the sender asks."""
     try:
-        address = URL(text, encoded=True) if isinstance(text, str) else URL()
+        address = URL(str(offered.get("address", "")), encoded=True)
     except ValueError:
         address = URL()
+    expected = "ws" if endpoint.is_plain else "wss"
     if address.host is None or address.scheme not in {expected, "wss"}:
         raise RelayError(f"{endpoint.place}: an offer has no {expected}:// address and is ignored")
-    return address
-
-
-def _offer(name: str, endpoint: RelayEndpoint, address: URL, offered: Mapping[str, Any]) -> Offer:
     headers = offered.get("connectHeaders")
     texts = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, dict) else {}
     requested = next((value for key, value in texts.items() if key.lower() == "sec-websocket-protocol"), "")
     protocols = tuple(protocol.strip() for protocol in requested.split(",") if protocol.strip())
     suffix, query = endpoint.rest_of(address)
-    return Offer(name, str(offered.get("id", "")), suffix, query, texts, protocols)
+    return address, Offer(name, str(offered.get("id", "")), suffix, query, texts, protocols)

@@ -7,7 +7,7 @@ import pytest
 from azure.core.credentials import AccessToken
 
 from busway_clients import WrongUse
-from busway_clients.relay import Identity, RelayEndpoint, SharedAccessKey, SharedAccessSignature
+from busway_clients.relay import Identity, RelayEndpoint, SharedAccessKey, SharedAccessSignature, Token
 
 AZURE = (
     "Endpoint=sb://west.servicebus.windows.net/;SharedAccessKeyName=both;SharedAccessKey=c2VjcmV0PQ==;EntityPath=hyco"
@@ -20,7 +20,7 @@ def token_of(tokens: Any, now: float = 1_000_000.0) -> Any:
 
 def test_connection_string_names_the_endpoint() -> None:
     endpoint = RelayEndpoint.from_connection_string(AZURE)
-    url = endpoint.listen_url("to ken&=")
+    url = endpoint.url("listen", Token("to ken&=", 0.0))
     assert (url.scheme, url.host, url.explicit_port, url.path) == (
         "wss",
         "west.servicebus.windows.net",
@@ -35,7 +35,7 @@ def test_connection_string_names_the_endpoint() -> None:
 
 def test_a_sender_adds_to_the_address() -> None:
     endpoint = RelayEndpoint("west.servicebus.windows.net", "area/hyco", authorization="header")
-    url = endpoint.connect_url("token", "/orders/a b", {"customer": "7&8"})
+    url = endpoint.url("connect", Token("token", 0.0), "/orders/a b", {"customer": "7&8"})
     assert url.raw_path == "/$hc/area/hyco/orders/a%20b"
     assert url.query["customer"] == "7&8"
     assert "sb-hc-token" not in url.query
@@ -67,7 +67,7 @@ def test_an_invalid_host_is_reported(host: str) -> None:
 
 def test_query_names_of_the_protocol_are_reserved() -> None:
     with pytest.raises(WrongUse, match="has sb-hc-action, expected no name"):
-        RelayEndpoint("west", "hyco").connect_url(None, "", {"sb-hc-action": "listen"})
+        RelayEndpoint("west", "hyco").url("connect", None, "", {"sb-hc-action": "listen"})
 
 
 def test_the_signature_is_that_of_the_documentation() -> None:
