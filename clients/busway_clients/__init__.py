@@ -1,12 +1,12 @@
 """Clients for producers and consumers that use two or more Service Bus namespaces as one."""
 
-from busway_clients._sync.active import ActiveSender
-from busway_clients._sync.deduplicating import DeduplicatingReceiver
-from busway_clients._sync.durable import DurableSender
+from busway_clients._sync.active_sender import ActiveSender
+from busway_clients._sync.deduplicating_receiver import DeduplicatingReceiver
+from busway_clients._sync.durable_sender import DurableSender
 from busway_clients._sync.endpoints.receiver import FollowingReceiver
 from busway_clients._sync.endpoints.sender import FollowingSender
 from busway_clients._sync.endpoints.watch import EndpointWatch
-from busway_clients._sync.passive import PassiveSender
+from busway_clients._sync.passive_sender import PassiveSender
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
 from busway_clients.endpoints.file import FileSource
 from busway_clients.endpoints.url import UrlSource
@@ -14,6 +14,7 @@ from busway_clients.errors import (
     ClaimLost,
     ClientsError,
     ConnectionEnded,
+    DeadLetter,
     MissingExtra,
     NotARelay,
     NotSynchronous,
@@ -29,11 +30,8 @@ from busway_clients.errors import (
     UnusableFile,
     WrongUse,
 )
-from busway_clients.receivers.handled import DeadLetter, Handled
-from busway_clients.receivers.identity import Watermark, by_message_id, by_property
-from busway_clients.receivers.stores.in_memory import MemoryStore
-from busway_clients.receivers.stores.sqlite import SqliteStore
-from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
+from busway_clients.receivers.messages import Handled, Watermark, by_message_id, by_property
+from busway_clients.receivers.stores.store import Claim, LeasedStore, MemoryStore, SqliteStore, State, Store
 from busway_clients.senders.outbox import Accepted, Drained, Held, Outbox
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleState, RoleStore

@@ -1,6 +1,7 @@
 """The errors of this package; each message says where, what was found and what was expected."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,6 +77,15 @@ class ClaimLost(ClientsError):
     """The claim on a message expired before its success was recorded; another receiver may have claimed it."""
 
 
+class DeadLetter(ClientsError):
+    """Raised by an application to dead-letter a message that no retry can process."""
+
+    def __init__(self, reason: str, description: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.description = description
+
+
 class RelayError(ClientsError):
     """An error between an application and a relay; it quotes the relay, but no tokens or keys."""
 
@@ -130,3 +140,13 @@ class ConnectionEnded(RelayError):
     def is_clean(self) -> bool:
         """Return whether the peer closed the connection on purpose."""
         return self.code in {1000, 1001}
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Make a failing import inside name the extra that installs the package."""
+    try:
+        yield
+    except ImportError as error:
+        text = f"{error.name} is not installed: run pip install 'busway-clients[{name}]'"
+        raise MissingExtra(text, name=error.name, path=error.path) from error

@@ -10,7 +10,7 @@ import pytest
 
 from busway_clients import Outbox
 from busway_clients import SqliteStore as ReceiverStore
-from busway_clients.endpoints.serials import SerialFile
+from busway_clients.endpoints.file import SerialFile
 from busway_clients.sessions import SqliteStore as JournalStore
 
 

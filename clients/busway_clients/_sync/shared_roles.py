@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from busway_clients.concurrency.threads import in_thread
+from busway_clients._sync.closing import Closing
+from busway_clients.concurrency.threads import Lock, in_thread
 from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
 from busway_clients.senders.roles import MemoryRoles, Roles, RoleState, RoleStore
 
@@ -49,18 +50,13 @@ class SharedRoles:
         """Return the last known roles, and whether the store confirms them."""
         return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
 
-    @property
-    def present(self) -> str | None:
-        """Return the active name, None if the last known roles are too old."""
+    def refresh(self) -> None:
+        """Read the roles again if the last ones are too old."""
         if self._store.is_local:
             is_fresh = self._store.read() == self._roles
         else:
             is_fresh = self._read_at is not None and self._monotonic() - self._read_at < self._age
-        return self._roles.order[0] if is_fresh else None
-
-    def refresh(self) -> None:
-        """Read the roles again if the last ones are too old."""
-        if self.present is None:
+        if not is_fresh:
             self.look()
 
     def look(self) -> None:
@@ -107,3 +103,28 @@ class SharedRoles:
 
     def _call(self, act: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - a method of the store
         return act(*arguments) if self._store.is_local else in_thread(act, *arguments)
+
+
+class RoleClient(Closing):
+    """A client of which an application sees and sets which namespace or endpoint is active."""
+
+    def __init__(self, roles: SharedRoles) -> None:
+        """Start with the last known *roles*; the turn keeps two calls from changing them at once."""
+        self._roles = roles
+        self._turn = Lock()
+
+    @property
+    def state(self) -> RoleState:
+        """Return the last known roles."""
+        return self._roles.state
+
+    def activate(self, name: str) -> None:
+        """Make *name* active, for example after an outage; raises WrongUse for an unknown name."""
+        with self._turn:
+            self._roles.make_active(name)
+
+    def look(self) -> RoleState:
+        """Read the shared roles now and return them."""
+        with self._turn:
+            self._roles.look()
+            return self._roles.state

@@ -28,29 +28,27 @@ class SenderLink:
 
     def __init__(self, name: str, sender: SdkSender) -> None:
         """Send to the namespace *name*."""
-        self.sender = sender
-        self.is_open = False
+        self._sender = sender
+        self._is_open = False
         self._name = name
         self._turn = Lock()
         self.overdue: SideTask[Delivery] | None = None
         """The send that its caller no longer waits for, although the SDK has not returned."""
 
-    async def send(
-        self, messages: Sequence[OutgoingMessage], until: float, failed: Exception | None = None
-    ) -> Delivery:
+    async def send(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
         """
         Send *messages* and return the result.
 
         If a link was open and fails now, it is reopened once: the service closes idle links, which is not an outage.
-        A caller that has already tried the open link passes its error as *failed*. Units: until as in `deadline_of`.
+        Units: until as in `deadline_of`.
         """
         if self.overdue is not None and not self.overdue.is_done:
             return self._late(messages, "an earlier call of the SDK has not returned; this send was not started")
         if not await is_acquired_within(self._turn, seconds_until(until)):
             return self._late(messages, "earlier sends did not end in time; this one was not started")
         try:
-            was_open, self.is_open = self.is_open, self.is_open and failed is None
-            delivery = await self._deliver(messages, until) if failed is None else failed_delivery(messages, failed)
+            was_open = self._is_open
+            delivery = await self._deliver(messages, until)
             if not was_open or not is_lost(delivery, until):
                 return delivery
             return joined(delivery, await self._deliver(messages[len(delivery.accepted) :], until))
@@ -58,18 +56,18 @@ class SenderLink:
             self._turn.release()
 
     async def _deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
-        was_open, self.is_open = self.is_open, False
+        was_open, self._is_open = self._is_open, False
         if was_open:
-            delivery = await deliver(self.sender, messages, until, [])
+            delivery = await deliver(self._sender, messages, until, [])
         else:
             delivery = await self._open_and_deliver(messages, until)
         # The service may end the link after its answer: the next send finds that out, and opens another.
-        self.is_open = delivery.error is None or not is_unavailable(delivery.error)
+        self._is_open = delivery.error is None or not is_unavailable(delivery.error)
         return delivery
 
     async def _open_and_deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
         accepted: list[str] = []
-        sending = SideTask(partial(deliver, self.sender, messages, until, accepted), f"send to {self._name}")
+        sending = SideTask(partial(deliver, self._sender, messages, until, accepted), f"send to {self._name}")
         seconds = seconds_until(until)
         try:
             if await sending.wait(None if seconds is None else seconds + GRACE_SECONDS):

@@ -21,7 +21,7 @@ from busway_clients.endpoints.endpoint import (
     Offer,
     parse_namespace,
 )
-from busway_clients.extras import extra
+from busway_clients.errors import extra
 
 with extra("dns"):
     import dns.exception

@@ -1,16 +1,19 @@
 """The endpoint document in a file, for example on a share."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from busway_clients.database import Database, Kind
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES, read_document
 from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
 from busway_clients.endpoints.limited_call import LimitedCall
-from busway_clients.endpoints.serials import SerialFile
 from busway_clients.endpoints.signature import is_signed, verify
+from busway_clients.errors import StoreUnavailable, UnusableFile
 
 # On some file systems two writes within this time have the same modification time; site names often have equal lengths.
 _COARSEST_NS = 2_000_000_000
@@ -25,7 +28,9 @@ class DocumentReader:
         where: str,
         public_keys: Mapping[str, bytes] | None,
         domains: Sequence[str],
+        *,
         serials: str | os.PathLike[str] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """
         Read the answer for *role*: "send", "receive", or another role of the document.
@@ -38,9 +43,11 @@ class DocumentReader:
         self._where = where
         self._public_keys = public_keys
         self._domains = domains
+        self._now = now
 
-    def answer(self, content: bytes, now: datetime) -> Answer:
+    def answer(self, content: bytes) -> Answer:
         """Return the answer in *content*; raises EndpointUnresolved."""
+        now = datetime.fromtimestamp(self._now(), UTC)
         if self._public_keys is not None:
             content = verify(content, self._public_keys, self._where)
         elif is_signed(content, self._where):
@@ -79,7 +86,7 @@ class FileSource:
         """
         self._path = Path(path).absolute()
         self._now = now
-        self._reader = DocumentReader(role, str(self._path), public_keys, domains, serials)
+        self._reader = DocumentReader(role, str(self._path), public_keys, domains, serials=serials, now=now)
         self._reading = LimitedCall(self._read, timeout_seconds)
         self._mark: tuple[int, int, int] | None = None
         self._content = b""
@@ -92,16 +99,15 @@ class FileSource:
             raise EndpointUnresolved(f"{self._path}: cannot be read, {error}") from error
 
     def _read(self) -> Answer:
-        now = self._now()
         try:
             mark = _mark(self._path.stat())
             if mark != self._mark:
                 self._content, mark = self._read_whole()
-                is_settled = now * 1e9 - mark[0] > _COARSEST_NS
+                is_settled = self._now() * 1e9 - mark[0] > _COARSEST_NS
                 self._mark = mark if is_settled else None
         except OSError as error:
             raise EndpointUnresolved(f"{self._path}: cannot be read, {error.strerror or error}") from error
-        return self._reader.answer(self._content, datetime.fromtimestamp(now, UTC))
+        return self._reader.answer(self._content)
 
     def _read_whole(self) -> tuple[bytes, tuple[int, int, int]]:
         with self._path.open("rb") as file:
@@ -114,3 +120,50 @@ class FileSource:
 
 def _mark(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+_FILE = Kind(
+    "serials of endpoint documents",
+    application_id=0x62777372,
+    version=1,
+    schema="CREATE TABLE IF NOT EXISTS serials (document TEXT PRIMARY KEY, serial INTEGER NOT NULL) WITHOUT ROWID",
+)
+_RAISE = """
+    INSERT INTO serials VALUES (?, ?)
+    ON CONFLICT (document) DO UPDATE SET serial = max(serial, excluded.serial) RETURNING serial
+"""
+
+
+class SerialFile:
+    """
+    A SQLite file that the applications of one machine may share; only its owner can read it.
+
+    Somebody who can write to it can let old documents pass, so keep it where the writers of the document cannot write.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Use the file *path*, which is created with the first serial."""
+        self._path = os.fspath(path)
+        self._lock = threading.Lock()
+        self._recorded: dict[str, int] = {}
+
+    def accept(self, document: str, serial: int) -> None:
+        """
+        Record *serial* if it is the highest of *document*; the record is on disk when this returns.
+
+        Raises EndpointUnresolved if a higher serial was recorded before, or if the file cannot be used.
+        """
+        with self._lock:
+            if self._recorded.get(document) == serial:
+                return
+            try:
+                # Open for a moment only: serials change rarely, and a source has no end at which to close a file.
+                with closing(Database(self._path, _FILE)) as database, database.transaction() as connection:
+                    [(highest,)] = connection.execute(_RAISE, (document, serial)).fetchall()
+            except (StoreUnavailable, UnusableFile) as error:
+                raise EndpointUnresolved(f"the serials of endpoint documents cannot be used: {error}") from error
+            if serial < highest:
+                raise EndpointUnresolved(
+                    f"{document}: an old copy: has serial {serial}, but {highest} was read before ({self._path})"
+                )
+            self._recorded[document] = serial

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from busway_clients.endpoints.document import json_object
 from busway_clients.endpoints.endpoint import EndpointUnresolved
-from busway_clients.extras import extra
+from busway_clients.errors import extra
 
 _ALGORITHM = "EdDSA"
 _MEMBERS = {"payload", "protected", "signature"}

@@ -3,20 +3,20 @@
 import contextlib
 import http.client
 import os
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES
 from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
 from busway_clients.endpoints.file import DocumentReader
 from busway_clients.endpoints.limited_call import LimitedCall
-from busway_clients.endpoints.severable_http import SeverableConnections
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CHUNK_BYTES = 16_384
@@ -60,8 +60,7 @@ class UrlSource:
         self._url = url
         self._where = _plain(url)
         self._timeout = timeout_seconds
-        self._now = now
-        self._reader = DocumentReader(role, self._where, public_keys, domains, serials)
+        self._reader = DocumentReader(role, self._where, public_keys, domains, serials=serials, now=now)
         self._connections = SeverableConnections()
         self._opener = urllib.request.build_opener(_NoRedirects, *self._connections.handlers)
         self._request = LimitedCall(self._fetch, timeout_seconds, self._connections.sever)
@@ -77,15 +76,12 @@ class UrlSource:
                 f"{self._where}: the response was not complete within {self._timeout:g} s"
             ) from error
         if response.content is None:
-            return self._answer()
+            return self._reader.answer(self._content)
         self._content, self._etag = response.content, None
-        answer = self._answer()
+        answer = self._reader.answer(self._content)
         # Keep the ETag only of a valid document, so that an invalid one is requested again in full.
         self._etag = response.etag
         return answer
-
-    def _answer(self) -> Answer:
-        return self._reader.answer(self._content, datetime.fromtimestamp(self._now(), UTC))
 
     def _fetch(self) -> _Response:
         request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
@@ -136,3 +132,80 @@ def _plain(url: str) -> str:
     """Return *url* without its secrets: a password, the signature of a shared access URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class SeverableConnections:
+    """The connections of one opener of urllib, one request at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._present: http.client.HTTPConnection | None = None
+        self._copy: socket.socket | None = None
+        self.handlers = (_HttpHandler(self), _HttpsHandler(self))
+
+    def sever(self) -> None:
+        """Close the current connection, so that a read from it fails at once."""
+        with self._lock:
+            connected = None if self._present is None else self._present.sock
+            for each in (self._copy, connected):
+                if each is not None:
+                    # It may have ended by itself.
+                    with contextlib.suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Forget the present connection."""
+        with self._lock:
+            if self._copy is not None:
+                self._copy.close()
+            self._present, self._copy = None, None
+
+    def opening(self, connection: http.client.HTTPConnection) -> None:
+        """Record a new connection; its socket exists before a proxy has answered."""
+        with self._lock:
+            self._present = connection
+
+    def connected(self, sock: socket.socket) -> None:
+        """Record the socket of a connection, because TLS and urllib detach it later."""
+        with self._lock:
+            self._copy = sock.dup()
+
+
+class _Plain(http.client.HTTPConnection):
+    connected: Callable[[socket.socket], None]
+
+    def connect(self) -> None:
+        super().connect()
+        self.connected(self.sock)
+
+
+class _Tls(http.client.HTTPSConnection, _Plain):
+    """Runs the connect of `_Plain` before the handshake."""
+
+
+class _HttpHandler(urllib.request.HTTPHandler):
+    def __init__(self, connections: SeverableConnections) -> None:
+        super().__init__()
+        self._connections = connections
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_opened(self._connections, _Plain), req)
+
+
+class _HttpsHandler(urllib.request.HTTPSHandler):
+    def __init__(self, connections: SeverableConnections) -> None:
+        super().__init__()
+        self._connections = connections
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_opened(self._connections, _Tls), req)
+
+
+def _opened(connections: SeverableConnections, kind: type[_Plain]) -> Any:  # noqa: ANN401 - as urllib types it
+    def open_connection(host: str, **options: Any) -> http.client.HTTPConnection:  # noqa: ANN401 - urllib's
+        connection = kind(host, **options)
+        connection.connected = connections.connected
+        connections.opening(connection)
+        return connection
+
+    return open_connection

@@ -1,6 +1,6 @@
 """Relay endpoints (Azure Relay hybrid connections over WebSockets), for asyncio; needs the extra `relay`."""
 
-from busway_clients.extras import extra
+from busway_clients.errors import extra
 
 with extra("relay"):
     import aiohttp as _aiohttp  # noqa: F401 - checked here once for all modules of the package

@@ -5,19 +5,18 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from busway_clients.aio.shared_roles import REFRESH, SharedRoles
+from busway_clients.aio.shared_roles import REFRESH, RoleClient, SharedRoles
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
 from busway_clients.relay.connection import FAILED, MAX_MESSAGE_BYTES, PATIENCE, RelayConnection, Sockets
 from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.senders.roles import RoleState, RoleStore
+from busway_clients.senders.roles import RoleStore
 
 Result = TypeVar("Result")
 
 
-class RelayClient:
+class RelayClient(RoleClient):
     """
     Connects to the active endpoint, and to a backup when the active one is unavailable.
 
@@ -47,15 +46,9 @@ class RelayClient:
         self._endpoints = dict(endpoints)
         order = [*endpoints]
         (choice or random.Random()).shuffle(order)
-        self._roles = SharedRoles(order, roles, refresh)
-        self._turn = asyncio.Lock()
+        super().__init__(SharedRoles(order, roles, refresh))
         self._timeout = timeout.total_seconds()
         self._sockets = Sockets(keep_alive, timeout, max_message_bytes)
-
-    @property
-    def state(self) -> RoleState:
-        """Return the roles as they were last seen."""
-        return self._roles.state
 
     async def connect(
         self,
@@ -104,30 +97,9 @@ class RelayClient:
 
         return await self._first(ask)
 
-    async def activate(self, name: str) -> None:
-        """Make *name* the active endpoint, for example after an outage; raises WrongUse if it is unknown."""
-        async with self._turn:
-            await self._roles.make_active(name)
-
-    async def look(self) -> RoleState:
-        """Read the shared roles now and return them."""
-        async with self._turn:
-            await self._roles.look()
-            return self._roles.state
-
     async def close(self) -> None:
         """Close the client and, with code 1001, its open connections."""
         await self._sockets.close("the client is closing")
-
-    async def __aenter__(self) -> Self:
-        """Return the client."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the client."""
-        await self.close()
 
     async def _first(self, use: Callable[[str], Awaitable[Result]]) -> Result:
         """Return the result of the first endpoint that works, and make it the active one."""

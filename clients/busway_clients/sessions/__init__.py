@@ -21,10 +21,8 @@ from busway_clients.sessions.errors import (
     Unprocessable,
 )
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.marks import Mark, joined
-from busway_clients.sessions.seen import Seen, seen_event, seen_message
-from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.source import Source
+from busway_clients.sessions.marks import Mark, Seen, joined, seen_event, seen_message
+from busway_clients.sessions.settings import Settings, Source
 from busway_clients.sessions.translation import Place, Translation
 
 __all__ = [

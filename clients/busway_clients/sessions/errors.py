@@ -1,6 +1,6 @@
 """Errors of a journal; each message says where, what was found and what was expected."""
 
-from busway_clients.errors import ClientsError
+from busway_clients.errors import ClientsError, DeadLetter
 
 
 class JournalError(ClientsError):
@@ -31,14 +31,9 @@ class LeaseLost(JournalError):
     """Another worker has taken over; the write was refused."""
 
 
-class Unprocessable(Exception):
+class Unprocessable(DeadLetter):
     """
     Raised by the application for a message that it can never process.
 
     Its entry becomes faulted and the message goes to the dead-letter queue with this reason and description.
     """
-
-    def __init__(self, reason: str, description: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.description = description

@@ -4,11 +4,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
-from busway_clients.sessions.entries import Entry, entry_of
+from busway_clients.sessions.entries import Entry, Fields, entry_of
 from busway_clients.sessions.errors import JournalMalformed
-from busway_clients.sessions.fields import Fields
 from busway_clients.sessions.rows import Properties, Row
 
 SCHEMA = 3
@@ -66,10 +64,6 @@ class Lease:
             # Without numbers, the row can be deleted together with the session's messages.
             written["Finished"] = self.finished
         return written
-
-    def next_beat(self, **changes: Any) -> "Lease":  # noqa: ANN401 - fields of this class, of their types
-        """Return the lease that its owner writes next."""
-        return replace(self, beat=self.beat + 1, **changes)
 
     def noting(self, entries: Iterable[Entry]) -> "Lease":
         """Return the lease with *entries* added to the recent ones."""
@@ -132,10 +126,6 @@ class HeldLease:
     def must_renew(self, now: float, seconds: float) -> bool:
         """Whether the last write is so old that the lease should be renewed."""
         return self.lease.is_held and now >= self.renewed + seconds
-
-    def note_write(self, lease: Lease, version: str, started: float) -> None:
-        """Note a write that succeeded."""
-        self.lease, self.version, self.renewed = lease, version, started
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.received import Arrival
 from busway_clients.sessions.settings import Settings
 
 

@@ -8,11 +8,11 @@ from enum import Enum
 from typing import Any
 
 from busway_clients.sessions import order
+from busway_clients.sessions.arrival import Arrival, age
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.received import Arrival, age
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.worker_cache import Try, WorkerCache
+from busway_clients.sessions.worker_cache import MessageMemory, Try, WorkerCache
 
 _MOST_PASSED = 8
 """They share a transaction of 100 rows with the current messages; the rest is written by the next transaction."""
@@ -69,9 +69,8 @@ class Plan:
     def _settings(self) -> Settings:
         return self.worker.settings
 
-    @property
-    def _cache(self) -> WorkerCache:
-        return self.worker.cache
+    def _memory(self, message_id: str) -> MessageMemory:
+        return self.worker.cache.message(self.partition, message_id, self.worker.monotonic())
 
     def blocked_by(self, *, is_held: bool) -> str | None:
         """Return the reason why the first message cannot be processed now, None if it can."""
@@ -109,7 +108,7 @@ class Plan:
             return None
         # No two clocks are compared: a lease has expired when this worker has seen it unchanged for its duration.
         now = self.worker.monotonic()
-        quiet = self._cache.unchanged_seconds(self.partition, lease.token, lease.beat, now)
+        quiet = self.worker.cache.unchanged_seconds(self.partition, lease.token, lease.beat, now)
         if quiet >= lease.seconds:
             return None
         return f"{lease.worker} at {lease.site} has the lease"
@@ -120,7 +119,7 @@ class Plan:
         if self._settings.head_start_seconds == 0 or (lease is not None and lease.is_held):
             return None
         now = self.worker.monotonic()
-        seen = now - self._cache.seen.first((self.partition, first.message_id), now)
+        seen = now - self._memory(first.message_id).seen
         if max(seen, age(first, self.worker.wall())) >= self._settings.head_start_seconds:
             return None
         return "the primary region may process it first"
@@ -165,7 +164,10 @@ class Plan:
         if blocking is None:
             return None
         now = self.worker.monotonic()
-        waited = now - self._cache.blocked.first((self.partition, arrival.message_id), now)
+        memory = self._memory(arrival.message_id)
+        if memory.blocked_since is None:
+            memory.blocked_since = now
+        waited = now - memory.blocked_since
         limit = self._settings.wait_for_earlier_seconds
         if limit is not None and waited >= limit:
             return None
@@ -197,7 +199,7 @@ class Plan:
     def mark_delivered(self, entry: Entry) -> None:
         """Note that the application gets a message that is recorded as started."""
         self.delivered.add((entry.message_id, entry.attempt))
-        self._cache.uncounted.forget((self.partition, entry.message_id))
+        self._memory(entry.message_id).uncounted = None
 
     def uncount(self, entry: Entry) -> None:
         """Note that an attempt does not count, because it did not fail through the application."""
@@ -206,29 +208,25 @@ class Plan:
 
     def _note_uncounted(self, entry: Entry) -> None:
         noted = Try(self.worker.name, entry.attempt, self.may_have_run[entry.message_id])
-        self._cache.uncounted[self.partition, entry.message_id] = noted
+        self._memory(entry.message_id).uncounted = noted
 
     def _uncounted(self, entry: Entry) -> Try | None:
         """Return the recorded attempt of *entry* if this process knows that it does not count, else None."""
-        noted = self._cache.uncounted[self.partition, entry.message_id]
+        noted = self._memory(entry.message_id).uncounted
         is_that = noted is not None and noted[:2] == (entry.worker, entry.attempt)
         return noted if is_that and entry.state is State.WORKING else None
-
-    def _is_exhausted(self, entry: Entry) -> bool:
-        """Whether every allowed attempt at a message ended with the loss of its worker."""
-        is_begun = entry.state is State.WORKING and not self._uncounted(entry)
-        return is_begun and entry.attempt >= self._settings.max_attempts
 
     def final_without_run(self, arrival: Arrival, token: int) -> Entry | None:
         """Return the final entry of a message that must not be tried (again), None if it must be tried."""
         entry = self.record.entries.get(arrival.message_id)
         if entry is not None and entry.state is State.WORKING:
-            remembered = self._cache.unrecorded[self.partition, arrival.message_id]
-            if remembered is not None and remembered == entry.token:
-                return self.final(replace(entry, token=token), State.COMPLETED)
-        if entry is not None and self._is_exhausted(entry):
-            text = f"{entry.attempt} workers received it, and all of them were lost."
-            return self.final(replace(entry, token=token), State.FAULTED, "WorkersLost", text)
+            own = replace(entry, token=token)
+            if self._memory(arrival.message_id).unrecorded == entry.token:
+                return self.final(own, State.COMPLETED)
+            # Every allowed attempt ended with the loss of its worker.
+            if entry.attempt >= self._settings.max_attempts and not self._uncounted(entry):
+                text = f"{entry.attempt} workers received it, and all of them were lost."
+                return self.final(own, State.FAULTED, "WorkersLost", text)
         if self._settings.lock == "session" and self._settings.late == "dead-letter":
             known = self.record.with_entries(*(each.entry for each in self.finished))
             if order.is_late(arrival, known, self._settings):

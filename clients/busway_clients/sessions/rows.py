@@ -1,9 +1,8 @@
-"""The interface of a journal's store: rows with versions in partitions, and transactions within a partition."""
+"""The rows of a journal's store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 Properties: TypeAlias = Mapping[str, str | int]
 
@@ -27,53 +26,3 @@ class Write:
     key: str
     properties: Properties
     expected: str | None = ANY
-
-
-class RowStore(Protocol):
-    """
-    Rows by partition and key.
-
-    Every method raises JournalUnavailable if a retry may succeed, and JournalRefused if it cannot.
-    """
-
-    @property
-    def name(self) -> str:
-        """The store's name in errors; contains no secret."""
-
-    def open(self) -> None:
-        """Create the table if it does not exist."""
-
-    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """Return the existing rows of *keys*, and all rows whose property Open is 1."""
-
-    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
-        """Write all (at most 100) or none, and return their new versions; raises Conflict."""
-
-    def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return their number."""
-
-    def close(self) -> None:
-        """Close connections."""
-
-
-class AsyncRowStore(Protocol):
-    """A RowStore whose methods are awaited."""
-
-    @property
-    def name(self) -> str:
-        """The store's name in errors; contains no secret."""
-
-    async def open(self) -> None:
-        """As RowStore.open."""
-
-    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """As RowStore.read."""
-
-    async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
-        """As RowStore.write."""
-
-    async def forget(self, before: datetime) -> int:
-        """As RowStore.forget."""
-
-    async def close(self) -> None:
-        """As RowStore.close."""

@@ -1,13 +1,19 @@
-"""The settings of a consumer with a journal."""
+"""The settings of a consumer with a journal, and the entity that it reads."""
 
-from dataclasses import dataclass
-from typing import Literal
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from busway_clients.sessions.errors import JournalRefused
 
 APPLICATION = "Application"
 _LARGEST_BATCH = 40
 """Registered, started and finished messages and the lease must fit into one transaction of 100 rows."""
+_POSITIVE = ("more than 0", lambda value: value > 0)
+_NOT_NEGATIVE = ("0 or more", lambda value: value >= 0)
 
 
 @dataclass(frozen=True)
@@ -59,28 +65,25 @@ class Settings:
     accept_seconds: float = 5.0
 
     def __post_init__(self) -> None:
+        rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
+            "lock": ("'session' or 'message'", lambda value: value in ("session", "message")),
+            "lease_seconds": _POSITIVE,
+            "head_start_seconds": _NOT_NEGATIVE,
+            "poll_seconds": _POSITIVE,
+            "patience_seconds": _POSITIVE,
+            "wait_for_earlier_seconds": ("None, or 0 or more", lambda value: value is None or value >= 0),
+            "late": ("'dead-letter' or 'process'", lambda value: value in ("dead-letter", "process")),
+            "max_attempts": ("1 or more", lambda value: value >= 1),
+            "retry_seconds": _NOT_NEGATIVE,
+            "batch": (f"1 to {_LARGEST_BATCH}", lambda value: 1 <= value <= _LARGEST_BATCH),
+            "record_every": (f"1 to batch, which is {self.batch}", lambda value: 1 <= value <= self.batch),
+            "idle_seconds": _POSITIVE,
+            "accept_seconds": _POSITIVE,
+        }
         problems = [
-            f"{name} is {getattr(self, name)}, expected more than 0"
-            for name in ("lease_seconds", "poll_seconds", "patience_seconds", "idle_seconds", "accept_seconds")
-            if not getattr(self, name) > 0
-        ]
-        problems += [
-            f"{name} is {getattr(self, name)}, expected 0 or more"
-            for name in ("head_start_seconds", "retry_seconds")
-            if not getattr(self, name) >= 0
-        ]
-        if not 1 <= self.batch <= _LARGEST_BATCH:
-            problems.append(f"batch is {self.batch}, expected 1 to {_LARGEST_BATCH}")
-        if not 1 <= self.record_every <= self.batch:
-            problems.append(f"record_every is {self.record_every}, expected 1 to batch, which is {self.batch}")
-        if self.max_attempts < 1:
-            problems.append(f"max_attempts is {self.max_attempts}, expected 1 or more")
-        if self.wait_for_earlier_seconds is not None and not self.wait_for_earlier_seconds >= 0:
-            problems.append(f"wait_for_earlier_seconds is {self.wait_for_earlier_seconds}, expected None, or 0 or more")
-        problems += [
-            f"{name} is {getattr(self, name)!r}, expected {' or '.join(map(repr, choices))}"
-            for name, choices in (("lock", ("session", "message")), ("late", ("dead-letter", "process")))
-            if getattr(self, name) not in choices
+            f"{name} is {getattr(self, name)!r}, expected {expected}"
+            for name, (expected, is_valid) in rules.items()
+            if not is_valid(getattr(self, name))
         ]
         if self.lock == "message" and self.number is not None:
             problems.append("number is set, expected none with lock='message', which keeps no order")
@@ -101,3 +104,28 @@ class Settings:
             "Number": self.number or "",
             "FirstNumber": str(self.first_number),
         }
+
+
+@dataclass(frozen=True)
+class Source:
+    """The queue, or subscription of a topic, whose messages are processed, and whether it has sessions."""
+
+    entity: str
+    subscription: str | None = None
+    has_sessions: bool = True
+
+    def __str__(self) -> str:
+        return self.entity if self.subscription is None else f"{self.entity}/Subscriptions/{self.subscription}"
+
+
+def settings_for(source: Source, settings: Settings) -> Settings:
+    """Return *settings* for *source*, by which the application is known; raises JournalRefused for what it has not."""
+    if settings.lock == "session" and not source.has_sessions:
+        raise JournalRefused(f"{source}: has no sessions, expected some, as lock is 'session'")
+    # Service Bus tells names apart by letters alone, not by their case.
+    return replace(settings, application=settings.application or str(source).lower())
+
+
+def unique_name(site: str) -> str:
+    """Return a name that no other worker has or gets."""
+    return f"{site}/{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from busway_clients.sessions.errors import JournalRefused
-from busway_clients.sessions.marks import Mark, Position, id_of
-from busway_clients.sessions.seen import Seen, view_name
+from busway_clients.sessions.marks import Mark, Position, Seen, id_of, view_name
 
 
 class Place(Enum):

@@ -2,43 +2,14 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key")
 Kept = TypeVar("Kept")
 
 _CAPACITY = 20_000
-
-
-class Remembered(Generic[Key, Kept]):
-    """A mapping that drops the oldest keys when it is full; safe to share between threads."""
-
-    def __init__(self, capacity: int = _CAPACITY) -> None:
-        self._capacity = capacity
-        self._kept: OrderedDict[Key, Kept] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __getitem__(self, key: Key) -> Kept | None:
-        with self._lock:
-            return self._kept.get(key)
-
-    def __setitem__(self, key: Key, kept: Kept) -> None:
-        with self._lock:
-            self._kept[key] = kept
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
-
-    def first(self, key: Key, kept: Kept) -> Kept:
-        """Return the value of *key*, which is set to *kept* if it has none."""
-        with self._lock:
-            return self._kept.setdefault(key, kept)
-
-    def forget(self, key: Key) -> None:
-        """Remove *key*, if it is there."""
-        with self._lock:
-            self._kept.pop(key, None)
 
 
 class Try(NamedTuple):
@@ -49,27 +20,53 @@ class Try(NamedTuple):
     may_have_run: bool
 
 
-class WorkerCache:
+@dataclass
+class MessageMemory:
     """
-    The memory of a worker; keys are partitions, or partition and message id; times are local and monotonic.
+    What a worker remembers of a message; times are local and monotonic.
 
-    *leases*: token and beat of another worker's lease, and the time since which it is unchanged. *seen*: when a message
-    was first received. *blocked*: the time since which a message waits for an earlier one. *unrecorded*: the token
-    under which the application processed a message while the store was unavailable. *uncounted*: the attempt that is
-    recorded as started but does not count.
+    *seen*: when it was first received. *blocked_since*: since when it waits for an earlier one. *unrecorded*: the token
+    under which the application processed it while the store was unavailable. *uncounted*: the attempt that is recorded
+    as started but does not count.
     """
+
+    seen: float
+    blocked_since: float | None = None
+    unrecorded: int | None = None
+    uncounted: Try | None = None
+
+
+class WorkerCache:
+    """The memory of a worker, of which the oldest is dropped when there is too much; safe to share between threads."""
 
     def __init__(self) -> None:
-        self.leases: Remembered[str, tuple[int, int, float]] = Remembered()
-        self.seen: Remembered[tuple[str, str], float] = Remembered()
-        self.blocked: Remembered[tuple[str, str], float] = Remembered()
-        self.unrecorded: Remembered[tuple[str, str], int] = Remembered()
-        self.uncounted: Remembered[tuple[str, str], Try] = Remembered()
+        self._leases: OrderedDict[str, tuple[int, int, float]] = OrderedDict()
+        self._messages: OrderedDict[tuple[str, str], MessageMemory] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def message(self, partition: str, message_id: str, now: float) -> MessageMemory:
+        """Return what is remembered of a message, which is seen *now* if nothing is."""
+        with self._lock:
+            return _kept(self._messages, (partition, message_id), lambda: MessageMemory(now))
+
+    def forget(self, partition: str, message_id: str) -> None:
+        """Forget a message that is settled."""
+        with self._lock:
+            self._messages.pop((partition, message_id), None)
 
     def unchanged_seconds(self, partition: str, token: int, beat: int, now: float) -> float:
         """Return for how long this worker has seen another worker's lease unchanged."""
-        noted = self.leases[partition]
-        if noted is None or noted[:2] != (token, beat):
-            self.leases[partition] = (token, beat, now)
-            return 0.0
-        return now - noted[2]
+        with self._lock:
+            noted = _kept(self._leases, partition, lambda: (token, beat, now))
+            if noted[:2] != (token, beat):
+                noted = self._leases[partition] = (token, beat, now)
+            return now - noted[2]
+
+
+def _kept(memory: OrderedDict[Key, Kept], key: Key, create: Callable[[], Kept]) -> Kept:
+    if key not in memory:
+        memory[key] = create()
+        if len(memory) > _CAPACITY:
+            memory.popitem(last=False)
+    memory.move_to_end(key)
+    return memory[key]

@@ -103,7 +103,7 @@ def test_other_json_is_refused(content: bytes) -> None:
 
 
 def read_signed(content: bytes, public_keys: Any) -> Any:
-    return DocumentReader("send", "file", public_keys, DOMAINS).answer(content, NOW)
+    return DocumentReader("send", "file", public_keys, DOMAINS, now=NOW.timestamp).answer(content)
 
 
 def altered(content: bytes, name: str, change: Callable[[Any], object]) -> bytes:

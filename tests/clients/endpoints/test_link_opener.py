@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from busway_clients._sync.endpoints.link_opener import LinkOpener
-from busway_clients.aio.endpoints.link_opener import LinkOpener as AsyncLinkOpener
+from busway_clients._sync.endpoints.link import LinkOpener, StillOpening
+from busway_clients.aio.endpoints.link import LinkOpener as AsyncLinkOpener
+from busway_clients.aio.endpoints.link import StillOpening as AsyncStillOpening
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import StillOpening
 
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 
@@ -84,9 +84,9 @@ def test_asyncio_behaves_the_same() -> None:
         with pytest.raises(TimeoutError):
             await openings.open(EAST, beside=True)
         openings = AsyncLinkOpener(opening, closing, 60.0, beside_seconds=0.01)
-        with pytest.raises(StillOpening):
+        with pytest.raises(AsyncStillOpening):
             await openings.open(EAST, beside=True)
-        with pytest.raises(StillOpening):
+        with pytest.raises(AsyncStillOpening):
             await openings.open(WEST, beside=True)
         let.set()
         assert await openings.open(EAST, beside=False) == "link 3"

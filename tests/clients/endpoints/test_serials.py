@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from busway_clients.endpoints.endpoint import EndpointUnresolved
-from busway_clients.endpoints.file import FileSource
-from busway_clients.endpoints.serials import SerialFile
+from busway_clients.endpoints.file import FileSource, SerialFile
 from busway_clients.endpoints.signature import public_key_of, sign
 from busway_clients.endpoints.url import UrlSource
 from tests.clients.applications import ENVIRONMENT

@@ -19,7 +19,7 @@ from busway_clients import (
     by_message_id,
     by_property,
 )
-from busway_clients.receivers.identity import origin_time
+from busway_clients.receivers.messages import origin_time
 from tests.clients.receivers.consuming import Effects, consume, send_to_both
 from tests.clients.site import Site, both_kinds
 

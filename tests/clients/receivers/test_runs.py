@@ -11,7 +11,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, WrongUse
-from busway_clients.receivers.handled import PATIENCE
+from busway_clients.receivers.messages import PATIENCE
 from tests.clients.applications import Application
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
 from tests.clients.site import Site, both_kinds

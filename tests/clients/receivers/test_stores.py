@@ -197,7 +197,7 @@ def test_table_with_other_contents_is_reported(tables: Any) -> None:
     roles = TableRoles(table, "sender")
     for ask in (roles.read, lambda: roles.replace(0, ("west", "east"))):
         with pytest.raises(
-            StoreUnavailable, match="roles sender: the entity has PartitionKey, RowKey, state, expected"
+            StoreUnavailable, match="roles sender: an entity has another schema, expected order, version"
         ):
             ask()
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.session_work import SessionWork
 from busway_clients.sessions import Delivery, Journal, SqliteStore
+from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LockLost
 from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.errors import JournalError
 from busway_clients.sessions.leases import MAX_FINAL
 from busway_clients.sessions.plan import Ending, Worker
-from busway_clients.sessions.received import Arrival
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.worker_cache import WorkerCache
 

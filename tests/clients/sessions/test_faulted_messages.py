@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from busway_clients.sessions.delivery import Fault, LockLost
+from busway_clients.sessions.delivery import Fault, LockLost, fault_of
 from busway_clients.sessions.entries import State, message_partition
 from busway_clients.sessions.errors import JournalUnavailable, LeaseLost
-from busway_clients.sessions.failures import fault_of
 from busway_clients.sessions.plan import Ending
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.worker_cache import WorkerCache

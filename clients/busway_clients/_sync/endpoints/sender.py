@@ -2,23 +2,31 @@
 """A sender that sends to the namespace that a watch names."""
 
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
-from typing import Self
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusSender
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, ServiceBusSender
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients._sync.endpoints.followed_link import FollowedLink
+from busway_clients._sync.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, FollowingClient, Link
 from busway_clients._sync.endpoints.watch import Watched
-from busway_clients.concurrency.threads import Lock, answer_of
+from busway_clients.concurrency.threads import answer_of
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, Link, Sendable, with_ids
-from busway_clients.endpoints.switching import Step, Switching
+from busway_clients.endpoints.switching import Step
 from busway_clients.senders.error_kinds import describe, is_unavailable
 
+Sendable = (
+    ServiceBusMessage
+    | AmqpAnnotatedMessage
+    | ServiceBusMessageBatch
+    | Iterable[ServiceBusMessage]
+    | Iterable[AmqpAnnotatedMessage]
+)
+"""What the SDK's senders accept."""
 
-class FollowingSender:
+
+class FollowingSender(FollowingClient):
     """
     A ServiceBusSender that moves when the watch names another namespace; use it as a context manager.
 
@@ -43,22 +51,15 @@ class FollowingSender:
         An endpoint that *connect* rejects, or that does not open within *open_seconds*, is logged and not retried for
         *retry_seconds*; the sender keeps its current link.
         """
-        self._followed = FollowedLink(
+        super().__init__(
             watch,
             connect,
             open_sender,
-            Switching(0.0, retry_seconds),
+            drain_seconds=0.0,
             open_seconds=open_seconds,
-            is_outage=is_unavailable,
+            retry_seconds=retry_seconds,
             monotonic=monotonic,
         )
-        self._monotonic = monotonic
-        self._turn = Lock()
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """The current endpoint, None before the first message."""
-        return self._followed.switching.current
 
     def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:
         """
@@ -68,52 +69,52 @@ class FollowingSender:
         recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends.
         """
         with self._turn:
-            self._send(with_ids(message), timeout)
+            self._send(_with_ids(message), timeout)
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
         with self._turn:
-            link = self._follow(self._followed.wanted())
+            link = self._follow(self._wanted())
             batch: ServiceBusMessageBatch = answer_of(link.sdk.create_message_batch(max_size_in_bytes))
             return batch
 
-    def close(self) -> None:
-        """Wait for the running send, then close."""
-        with self._turn:
-            self._followed.close()
-
-    def __enter__(self) -> Self:
-        """Return the sender; its first message opens the link."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
-
     def _send(self, message: Sendable, timeout: float | None) -> None:
         """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
-        link = self._follow(self._followed.wanted())
+        link = self._follow(self._wanted())
         try:
             answer_of(link.sdk.send_messages(message, timeout=timeout))
         except Exception as error:
             if not is_unavailable(error):
                 raise
-            other = self._follow(self._followed.consulted(), beside=False)
+            other = self._follow(self._consulted(), beside=False)
             if other is link:
                 raise
             LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
             answer_of(other.sdk.send_messages(message, timeout=timeout))
 
     def _follow(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> Link:
-        link = self._followed.first(wanted, partial(self._follow_known, beside=beside))
+        link = self._first(wanted, partial(self._follow_known, beside=beside), is_unavailable)
         assert link is not None  # noqa: S101 - a sender has nothing to settle before it moves
         return link
 
     def _follow_known(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Link:
-        link = self._followed.link
-        if link is not None and self._followed.switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
-            self._followed.abandon_others()
+        link = self._link
+        if link is not None and self._switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
+            self._opener.abandon()
             return link
-        return self._followed.move(wanted, beside=beside)
+        return self._move(wanted, beside=beside)
+
+
+def _with_ids(message: Sendable) -> Sendable:
+    """
+    Return *message*, with a message id set where one is missing.
+
+    A failed send may have been accepted, so a retry at another namespace must use the same id.
+    """
+    if isinstance(message, ServiceBusMessage):
+        if message.message_id is None:
+            message.message_id = str(uuid.uuid4())
+        return message
+    if isinstance(message, (AmqpAnnotatedMessage, ServiceBusMessageBatch)):
+        return message
+    return [_with_ids(each) for each in message]  # type: ignore[return-value]  # the kinds of messages do not change

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from busway_clients._sync.sessions.lane import Lane
 from busway_clients._sync.sessions.session_work import SessionWork
+from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.entries import message_partition
 from busway_clients.sessions.leases import HeldLease
 from busway_clients.sessions.plan import Ending, Worker
-from busway_clients.sessions.received import Arrival
 
 
 class MessageWork:

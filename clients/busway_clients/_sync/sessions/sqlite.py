@@ -40,7 +40,7 @@ class SqliteStore:
 
     def open(self) -> None:
         """Create the table if it does not exist."""
-        in_thread(self._open)
+        in_thread(self._database)
 
     def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """Return the existing rows of *keys*, and all whose property Open is 1."""
@@ -57,10 +57,6 @@ class SqliteStore:
     def close(self) -> None:
         """Let go of connections."""
         in_thread(self._close)
-
-    def _open(self) -> None:
-        with self._translated():
-            self._database()
 
     def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         marks = ",".join("?" * len(keys))
@@ -109,7 +105,7 @@ class SqliteStore:
         return str(version)
 
     def _database(self) -> Database:
-        with self._opening:
+        with self._opening, self._translated():
             if self._opened is None:
                 self._opened = Database(self._path, _KIND)
             return self._opened

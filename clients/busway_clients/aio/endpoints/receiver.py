@@ -3,32 +3,29 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from busway_clients.aio.endpoints.followed_link import FollowedLink
+from busway_clients.aio.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, FollowingClient, Link
 from busway_clients.aio.endpoints.watch import Watched
-from busway_clients.concurrency.tasks import Condition, Lock, answer_of, wait_for_notification
+from busway_clients.concurrency.tasks import Condition, answer_of, wait_for_notification
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import (
-    CHECK_SECONDS,
-    DRAIN_SECONDS,
-    LINK_CLOSED,
-    LOGGER,
-    OPEN_SECONDS,
-    RETRY_SECONDS,
-    WAIT_SECONDS,
-    Link,
-)
-from busway_clients.endpoints.switching import Step, Switching
+from busway_clients.endpoints.switching import Step
 from busway_clients.senders.error_kinds import describe, is_unavailable
 
+LINK_CLOSED = "the message is already settled, or its link was closed and it will be delivered again"
 
-class FollowingReceiver:
+DRAIN_SECONDS = 30.0
+# How long to receive before checking whether the endpoint has changed.
+CHECK_SECONDS = 5.0
+# How long the SDK waits by default.
+WAIT_SECONDS = 60.0
+
+
+class FollowingReceiver(FollowingClient):
     """
     A ServiceBusReceiver that moves when the watch names another namespace; use it as a context manager.
 
@@ -54,28 +51,21 @@ class FollowingReceiver:
         by its namespace. An endpoint that does not open within *open_seconds* is not retried for *retry_seconds*; the
         receiver keeps its current link.
         """
-        self._followed = FollowedLink(
+        super().__init__(
             watch,
             connect,
             open_receiver,
-            Switching(drain_seconds, retry_seconds),
+            drain_seconds=drain_seconds,
             open_seconds=open_seconds,
-            is_outage=_may_be_an_outage,
+            retry_seconds=retry_seconds,
             monotonic=monotonic,
         )
-        self._monotonic = monotonic
-        self._turn = Lock()
         self._settled = Condition()
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """The current endpoint, None before the first call."""
-        return self._followed.switching.current
 
     @property
     def session(self) -> ServiceBusSession | None:
         """The session of the current link, None for an entity without sessions."""
-        return None if self._followed.link is None else self._followed.link.session
+        return None if self._link is None else self._link.session
 
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
@@ -117,26 +107,11 @@ class FollowingReceiver:
 
     async def release(self) -> None:
         """Close the link; the next `receive_messages` opens another: with NEXT_AVAILABLE_SESSION, another session."""
-        async with self._turn:
-            await self._followed.close()
-
-    async def close(self) -> None:
-        """Close; messages that are not settled are delivered again."""
-        await self.release()
-
-    async def __aenter__(self) -> Self:
-        """Return the receiver; its first call opens the link."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
         await self.close()
 
     def _origin(self, message: ServiceBusReceivedMessage) -> Link:
         """Return the link that a message came from; raises MessageLockLostError if it is closed."""
-        link = self._followed.link
+        link = self._link
         if link is None or message not in link.handed_out:
             raise MessageLockLostError(message=LINK_CLOSED)
         return link
@@ -157,7 +132,7 @@ class FollowingReceiver:
             self._settled.notify_all()
 
     async def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
-        wanted = await self._followed.wanted()
+        wanted = await self._wanted()
         while True:
             link = await self._follow(wanted, end)
             if link is None:
@@ -170,7 +145,7 @@ class FollowingReceiver:
             except Exception as error:
                 if not _may_be_an_outage(error):
                     raise
-                wanted = await self._followed.consulted()
+                wanted = await self._consulted()
                 if wanted[0].namespace == link.endpoint.namespace:
                     raise
                 LOGGER.warning("%s: receiving failed: %s", link.endpoint, describe(error))
@@ -180,27 +155,27 @@ class FollowingReceiver:
             if messages or self._monotonic() >= end:
                 link.handed_out.add(messages)
                 return messages
-            wanted = await self._followed.wanted()
+            wanted = await self._wanted()
 
     async def _follow(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
         """Return the link to receive on, None if messages are still unsettled at *end*."""
-        return await self._followed.first(wanted, partial(self._follow_known, end=end))
+        return await self._first(wanted, partial(self._follow_known, end=end), _may_be_an_outage)
 
     async def _follow_known(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
         async with self._settled:
             step = await self._wait_for_settlement(wanted, end)
         if step is Step.MOVE:
-            return await self._followed.move(wanted)
-        return self._followed.link if step is Step.STAY else None
+            return await self._move(wanted)
+        return self._link if step is Step.STAY else None
 
     async def _wait_for_settlement(self, wanted: tuple[Endpoint, ...], end: float) -> Step:
         """Return whether to move; DRAIN if *end* comes before all messages are settled."""
-        while (link := self._followed.link) is not None:
-            step = self._followed.switching.next_step(wanted, link.unsettled, self._monotonic())
+        while (link := self._link) is not None:
+            step = self._switching.next_step(wanted, link.unsettled, self._monotonic())
             seconds = end - self._monotonic()
             if step is not Step.DRAIN or seconds <= 0:
                 return step
-            left = self._followed.switching.drain_seconds_left(self._monotonic())
+            left = self._switching.drain_seconds_left(self._monotonic())
             await wait_for_notification(self._settled, min(seconds, left))
         return Step.MOVE
 

@@ -1,13 +1,13 @@
 """The marks of consumers, in the same stores as journals."""
 
+from busway_clients.aio.sessions.store import RowStore
 from busway_clients.sessions.marks import MARK_KEY, Mark, mark_of, mark_partition, mark_row
-from busway_clients.sessions.rows import AsyncRowStore
 
 
 class Bookmarks:
     """The marks of a *consumer* (a name that its instances share), in an open store."""
 
-    def __init__(self, store: AsyncRowStore, consumer: str) -> None:
+    def __init__(self, store: RowStore, consumer: str) -> None:
         self._store = store
         self._consumer = consumer
 

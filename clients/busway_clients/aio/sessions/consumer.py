@@ -15,15 +15,13 @@ from busway_clients.aio.sessions.journal import Journal
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.message_work import MessageWork
 from busway_clients.aio.sessions.session_work import SessionWork, renew
+from busway_clients.aio.sessions.store import RowStore
 from busway_clients.concurrency.tasks import Event, SideTask, is_set_within
-from busway_clients.sessions.delivery import Delivery
+from busway_clients.sessions.delivery import LOG, Delivery, must_pause
 from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.errors import JournalError
-from busway_clients.sessions.failures import LOG, must_pause
 from busway_clients.sessions.plan import Ending, Worker
-from busway_clients.sessions.rows import AsyncRowStore
-from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.source import Source, settings_for, unique_name
+from busway_clients.sessions.settings import Settings, Source, settings_for, unique_name
 from busway_clients.sessions.worker_cache import WorkerCache
 
 LOCK_RENEWAL_SECONDS = 24 * 3600.0
@@ -46,7 +44,7 @@ class JournaledConsumer:
         self,
         client: ServiceBusClient,
         source: Source,
-        store: AsyncRowStore,
+        store: RowStore,
         apply: Callable[[Delivery], Awaitable[None]],
         *,
         site: str,

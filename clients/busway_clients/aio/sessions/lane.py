@@ -6,11 +6,10 @@ from typing import Any
 from busway_clients.aio.sessions.journal import Journal
 from busway_clients.concurrency.tasks import Lock, answer_of
 from busway_clients.errors import NotSynchronous
-from busway_clients.sessions.delivery import Delivery, Fault
+from busway_clients.sessions.arrival import Arrival, arrival_of
+from busway_clients.sessions.delivery import Delivery, Fault, fault_of, lock_lost_on_error
 from busway_clients.sessions.entries import Entry
-from busway_clients.sessions.failures import fault_of, lock_lost_on_error
 from busway_clients.sessions.leases import HeldLease, Lease, Record
-from busway_clients.sessions.received import Arrival, arrival_of
 from busway_clients.sessions.settings import Settings
 
 

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.sessions import order
-from busway_clients.sessions.delivery import Delivery, LockLost
+from busway_clients.sessions.arrival import Arrival
+from busway_clients.sessions.delivery import LOG, Delivery, LockLost
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import Conflict, JournalUnavailable, LeaseLost
-from busway_clients.sessions.failures import LOG
 from busway_clients.sessions.leases import HeldLease
 from busway_clients.sessions.plan import Ending, Plan, Worker
-from busway_clients.sessions.received import Arrival
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.worker_cache import WorkerCache
 
@@ -60,7 +59,8 @@ class SessionWork:
         except JournalUnavailable:
             for done in self._plan.finished:
                 if done.entry.state is State.COMPLETED:
-                    self._cache.unrecorded[self.partition, done.entry.message_id] = done.entry.token
+                    memory = self._cache.message(self.partition, done.entry.message_id, self.worker.monotonic())
+                    memory.unrecorded = done.entry.token
             raise
 
     @property
@@ -116,7 +116,7 @@ class SessionWork:
             now = self.worker.monotonic()
             for arrival in arrivals:
                 if arrival.problem is None:
-                    self._cache.seen.first((self.partition, arrival.message_id), now)
+                    self._cache.message(self.partition, arrival.message_id, now)
                     self._plan.waiting.append(arrival)
                 else:
                     # It has no id for other sites, or no place in the order: an operator must look at it.
@@ -217,8 +217,7 @@ class SessionWork:
             await self._lane.complete(arrival)
         else:
             await self._lane.dead_letter(arrival, entry.reason, entry.description)
-        for kept in (self._cache.seen, self._cache.blocked, self._cache.unrecorded, self._cache.uncounted):
-            kept.forget((self.partition, arrival.message_id))
+        self._cache.forget(self.partition, arrival.message_id)
 
     # Write
 

@@ -39,7 +39,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Create the table if it does not exist."""
-        await in_thread(self._open)
+        await in_thread(self._database)
 
     async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """Return the existing rows of *keys*, and all whose property Open is 1."""
@@ -56,10 +56,6 @@ class SqliteStore:
     async def close(self) -> None:
         """Let go of connections."""
         await in_thread(self._close)
-
-    def _open(self) -> None:
-        with self._translated():
-            self._database()
 
     def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         marks = ",".join("?" * len(keys))
@@ -108,7 +104,7 @@ class SqliteStore:
         return str(version)
 
     def _database(self) -> Database:
-        with self._opening:
+        with self._opening, self._translated():
             if self._opened is None:
                 self._opened = Database(self._path, _KIND)
             return self._opened

@@ -2,26 +2,15 @@
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
+from busway_clients.errors import ClaimLost, WrongUse
+from busway_clients.receivers.stores.store import LEASE, WINDOW, Claim, State
+from busway_clients.table import Table, TableClient, TableEntity
 
-from busway_clients.errors import ClaimLost, StoreUnavailable, WrongUse
-from busway_clients.extras import extra
-from busway_clients.receivers.stores.in_memory import WINDOW
-from busway_clients.receivers.stores.sqlite import LEASE
-from busway_clients.receivers.stores.store import Claim, State
-
-with extra("tables"):
-    from azure.data.tables import TableClient, UpdateMode
-
-
-Result = TypeVar("Result")
-_CONDITION: dict[str, Any] = {"match_condition": MatchConditions.IfNotModified}
+_PROPERTIES = {"token", "is_done", "until"}
 
 
 class TablesStore:
@@ -38,7 +27,7 @@ class TablesStore:
         """Receivers with the same *name*, such as that of their queue, share what is remembered."""
         if window <= timedelta() or lease <= timedelta():
             raise WrongUse(f"window and lease of a store: got {window} and {lease}, expected positive values")
-        self._table = table
+        self._table = Table(table)
         self._name = name
         self._window = window.total_seconds()
         self.lease = lease
@@ -47,61 +36,50 @@ class TablesStore:
         """Claim a message, atomically, or return why it cannot be claimed."""
         claim = Claim(identity, uuid.uuid4().hex)
         entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
-        if self._was_first(lambda: self._table.create_entity(entity)):
+        if self._table.write(entity, None):
             return claim
-        found = self._read(identity)
+        found = self._table.read(self._keys(identity), _PROPERTIES)
         if found is None:
             return State.BUSY  # released at this moment: the next attempt succeeds or finds out
-        held, etag = found
-        if held["token"] == claim.token:
+        if found["token"] == claim.token:
             return claim  # created, but the answer was lost
-        if held["until"] > now:
-            return State.DONE if held["is_done"] else State.BUSY
-        return claim if self._was_first(lambda: self._replace(entity, etag)) else State.BUSY
+        if found["until"] > now:
+            return State.DONE if found["is_done"] else State.BUSY
+        return claim if self._table.write(entity, found) else State.BUSY
 
     def record(self, claim: Claim, now: float) -> None:
         """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
-        entity = self._entity(claim, is_done=True, until=now + self._window)
-        if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
-            raise self._lost(claim)
+        self._replace(claim, self._entity(claim, is_done=True, until=now + self._window))
 
     def renew(self, claim: Claim, now: float) -> None:
         """Extend a claim by a lease from now; raises ClaimLost if it is no longer held."""
-        entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
-        if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
-            raise self._lost(claim)
+        self._replace(claim, self._entity(claim, is_done=False, until=now + self.lease.total_seconds()))
 
     def release(self, claim: Claim) -> None:
         """Release a claim, so that another copy or delivery may be processed; do nothing if it has expired."""
-        keys = self._keys(claim.identity)
-        self._changed_while_held(claim, lambda etag: self._table.delete_entity(keys, etag=etag, **_CONDITION))
+        self._changed_while_held(claim, self._table.delete)
 
     def purge(self, now: float) -> int:
         """Delete expired entities and return their number. Units: now in seconds since 1970."""
-        purged = 0
-        with self._translated():
-            query = "PartitionKey ge @first and PartitionKey lt @last and until le @now"
-            values = {"first": f"{self._name}-", "last": f"{self._name}.", "now": float(now)}
-            for entity in self._table.query_entities(query, parameters=values, select=["PartitionKey", "RowKey"]):
-                etag = entity.metadata["etag"]
-                keys = {"PartitionKey": entity["PartitionKey"], "RowKey": entity["RowKey"]}
-                purged += self._was_first(lambda: self._table.delete_entity(keys, etag=etag, **_CONDITION))  # noqa: B023 - called at once
-        return purged
+        query = "PartitionKey ge @first and PartitionKey lt @last and until le @now"
+        values = {"first": f"{self._name}-", "last": f"{self._name}.", "now": float(now)}
+        return sum(self._table.delete(entity) for entity in self._table.find(query, values))
 
-    def _changed_while_held(self, claim: Claim, change: Callable[[str], object]) -> bool:
+    def _replace(self, claim: Claim, entity: dict[str, Any]) -> None:
+        if not self._changed_while_held(claim, lambda found: self._table.write(entity, found)):
+            raise ClaimLost(f"{self._table.name}, message {claim.identity}: its claim has expired")
+
+    def _changed_while_held(self, claim: Claim, change: Callable[[TableEntity], bool]) -> bool:
         """
         Change the entity of a claim, and return whether the claim is held or has been recorded.
 
         A renewal may interfere, so it is repeated; after a lost answer the repeated change finds that it was made.
         """
-        while (found := self._read(claim.identity)) is not None and found[0]["token"] == claim.token:
-            etag = found[1]
-            if found[0]["is_done"] or self._was_first(lambda: change(etag)):  # noqa: B023 - called at once
+        keys = self._keys(claim.identity)
+        while (found := self._table.read(keys, _PROPERTIES)) is not None and found["token"] == claim.token:
+            if found["is_done"] or change(found):
                 return True
         return False
-
-    def _replace(self, entity: dict[str, Any], etag: str) -> None:
-        self._table.update_entity(entity, mode=UpdateMode.REPLACE, etag=etag, **_CONDITION)
 
     def _keys(self, identity: str) -> dict[str, Any]:
         # Ids may contain characters that keys must not; several partitions share the load.
@@ -110,40 +88,3 @@ class TablesStore:
 
     def _entity(self, claim: Claim, *, is_done: bool, until: float) -> dict[str, Any]:
         return {**self._keys(claim.identity), "token": claim.token, "is_done": is_done, "until": float(until)}
-
-    def _read(self, identity: str) -> tuple[Any, str] | None:
-        keys = self._keys(identity)
-        try:
-            with self._translated():
-                entity = self._table.get_entity(keys["PartitionKey"], keys["RowKey"])
-        except ResourceNotFoundError:
-            return None
-        if not {"token", "is_done", "until"} <= {*entity}:
-            text = "an entity has another schema, expected a table that nothing else writes to"
-            raise StoreUnavailable(f"table {self._table.table_name}: {text}")
-        return entity, str(entity.metadata["etag"])
-
-    def _was_first(self, act: Callable[[], object]) -> bool:
-        try:
-            with self._translated():
-                act()
-        except (ResourceExistsError, ResourceModifiedError, ResourceNotFoundError):
-            return False
-        return True
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (ResourceExistsError, ResourceModifiedError):
-            raise
-        except AzureError as error:
-            missing = "TableNotFound" in str(error)
-            if isinstance(error, ResourceNotFoundError) and not missing:
-                raise
-            raise StoreUnavailable(
-                f"table {self._table.table_name}: {'does not exist' if missing else type(error).__name__}"
-            ) from error
-
-    def _lost(self, claim: Claim) -> ClaimLost:
-        return ClaimLost(f"table {self._table.table_name}, message {claim.identity}: its claim has expired")

@@ -1,27 +1,110 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """A receiver over several namespaces that gives each message to the application once."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from time import monotonic
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 
-from busway_clients.aio.deduplication import LOGGER, Application, Deduplication, Pause, renewed
-from busway_clients.concurrency.tasks import Event, SideTask, answer_of, entered, is_set_within
+from busway_clients._sync.deduplication import LOGGER, Application, Deduplication, Pause, renewed
+from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, is_set_within
 from busway_clients.errors import StoreUnavailable, WrongUse
-from busway_clients.receivers.handled import PATIENCE, Handled, SdkReceiver, WithoutIdentity
-from busway_clients.receivers.identity import Identity, Watermark, by_message_id
-from busway_clients.receivers.receive_run import OPEN_SECONDS, WAIT_SECONDS, ReceiveRun
+from busway_clients.receivers.messages import (
+    PATIENCE,
+    Handled,
+    Identity,
+    SdkReceiver,
+    Watermark,
+    WithoutIdentity,
+    by_message_id,
+)
 from busway_clients.receivers.stores.store import Store
 from busway_clients.senders.error_kinds import condition_of, describe
 
+WAIT_SECONDS = 5.0
+OPEN_SECONDS = 10.0
+_END_SECONDS = 2 * WAIT_SECONDS
 _LOOK_SECONDS = 0.05
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 # Errors of configuration at the start. Later they may be temporary: an entity is recreated, or a namespace replaced.
 _MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
+
+
+class ReceiveRun:
+    """
+    One run of a receiver over all its namespaces; it ends for all of them together.
+
+    Units:  idle in seconds, None for a run that only *is_stopped* ends; open_seconds is how long the run waits for a
+            namespace that has not answered yet.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        is_stopped: Callable[[], bool],
+        idle: float | None,
+        open_seconds: float = OPEN_SECONDS,
+    ) -> None:
+        self.idle = idle
+        self._is_stopped = is_stopped
+        self._open_seconds = open_seconds
+        self._opening = {*names}
+        self._handling: set[str] = set()
+        self._started = self._since = monotonic()
+        self._over_since: float | None = None
+
+    def end(self) -> None:
+        """End the run, if it has not ended."""
+        if self._over_since is None:
+            self._over_since = monotonic()
+
+    def is_over(self) -> bool:
+        """Return whether the run is over; messages in progress are still finished."""
+        if self._over_since is None and (self._is_stopped() or self._is_idle()):
+            self.end()
+        return self._over_since is not None
+
+    def note_answer(self, name: str) -> None:
+        """Record that opening a namespace has succeeded or failed."""
+        if name in self._opening:
+            self._opening.discard(name)
+            self._since = monotonic()
+
+    @contextmanager
+    def handling(self, name: str) -> Iterator[None]:
+        """Record that a message is in progress while the context lasts."""
+        self._handling.add(name)
+        try:
+            yield
+        finally:
+            self._since = monotonic()
+            self._handling.discard(name)
+
+    def is_waited_for(self, name: str) -> bool:
+        """
+        Return whether to wait for the receiver of a namespace to end.
+
+        A peer that never answers may block the SDK forever, so the wait for it is limited; the wait for an application
+        that processes a message is not.
+        """
+        if not self.is_over() or name in self._handling:
+            return True
+        if name in self._opening:
+            return monotonic() - self._started < self._open_seconds
+        return monotonic() - (self._over_since or 0.0) < _END_SECONDS
+
+    def _is_idle(self) -> bool:
+        if self.idle is None or self._handling:
+            return False
+        now = monotonic()
+        is_opening = self._opening and now - self._started < max(self.idle, self._open_seconds)
+        return not is_opening and now - self._since >= self.idle
 
 
 class DeduplicatingReceiver:
@@ -75,7 +158,7 @@ class DeduplicatingReceiver:
         """Return the error that each namespace retries after, None while it receives."""
         return self._errors
 
-    async def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
+    def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
         """
         Handle one message that was received from the namespace *name*, for an application with its own receive loop.
 
@@ -83,11 +166,11 @@ class DeduplicatingReceiver:
         """
         if name not in self._receivers:
             raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self._receivers)}")
-        handled = await self._deduplication.handle(self._receivers[name], message, application)
+        handled = self._deduplication.handle(self._receivers[name], message, application)
         self._counts[name][handled] += 1
         return handled
 
-    async def run(self, application: Application, stop: Event, *, idle: float | None = None) -> None:
+    def run(self, application: Application, stop: Event, *, idle: float | None = None) -> None:
         """
         Receive until *stop* is set, or no message has arrived from any namespace for *idle* seconds.
 
@@ -104,17 +187,17 @@ class DeduplicatingReceiver:
             while running := [
                 task for name, task in tasks.items() if not task.is_done and receive_run.is_waited_for(name)
             ]:
-                await running[0].wait(_LOOK_SECONDS)
+                running[0].wait(_LOOK_SECONDS)
             ended = [task for task in tasks.values() if task.is_done]
         finally:
             receive_run.end()
             for task in tasks.values():
-                await task.abandon()
+                task.abandon()
         for failure in [task.error for task in ended]:
             if failure is not None:
                 raise failure
 
-    async def _receive(self, name: str, application: Application, receive_run: ReceiveRun, stop: Event) -> None:
+    def _receive(self, name: str, application: Application, receive_run: ReceiveRun, stop: Event) -> None:
         """
         Receive from one namespace until the run is over; errors are retried.
 
@@ -129,11 +212,11 @@ class DeduplicatingReceiver:
                 try:
                     if not is_open:
                         # Separate from the first receive, whose wait may be shorter than opening takes.
-                        await entered(receiver)
+                        entered(receiver)
                         is_open = True
                         receive_run.note_answer(name)
                         continue
-                    messages = await answer_of(receiver.receive_messages(max_message_count=1, max_wait_time=wait))
+                    messages = answer_of(receiver.receive_messages(max_message_count=1, max_wait_time=wait))
                 except (AzureError, OSError) as error:
                     receive_run.note_answer(name)
                     if not has_answered and condition_of(error) in _MISTAKES:
@@ -144,19 +227,19 @@ class DeduplicatingReceiver:
                     if self._errors[name] is None:
                         LOGGER.warning("%s: receiving failed and is retried: %s", name, describe(error))
                     self._errors[name] = error
-                    await pause(pause_seconds if receive_run.idle is None else min(pause_seconds, receive_run.idle))
+                    pause(pause_seconds if receive_run.idle is None else min(pause_seconds, receive_run.idle))
                     pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
                     continue
                 self._errors[name], pause_seconds, has_answered = None, _PAUSE_SECONDS, True
                 for message in messages:
                     with receive_run.handling(name):
-                        await self._handle_with_store(name, message, application, receive_run, pause)
+                        self._handle_with_store(name, message, application, receive_run, pause)
         except BaseException:
             # If one namespace fails, the others end too.
             receive_run.end()
             raise
 
-    async def _handle_with_store(
+    def _handle_with_store(
         self,
         name: str,
         message: ServiceBusReceivedMessage,
@@ -168,7 +251,7 @@ class DeduplicatingReceiver:
         receiver = self._receivers[name]
         while True:
             try:
-                handled = await self._deduplication.handle(
+                handled = self._deduplication.handle(
                     receiver, message, application, is_over=receive_run.is_over, pause=pause
                 )
             except StoreUnavailable as error:
@@ -177,8 +260,8 @@ class DeduplicatingReceiver:
                 self._errors[name] = error
                 if receive_run.is_over():
                     return
-                await pause(_PAUSE_SECONDS)
-                await renewed(receiver, message)
+                pause(_PAUSE_SECONDS)
+                renewed(receiver, message)
             else:
                 self._counts[name][handled] += 1
                 self._errors[name] = None

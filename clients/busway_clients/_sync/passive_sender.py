@@ -1,26 +1,24 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """Passive replication: one active namespace, and backups for when it is unavailable (Microsoft Learn, outages)."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from busway_clients.aio.sender_link import SenderLink
-from busway_clients.aio.shared_roles import REFRESH, SharedRoles
-from busway_clients.concurrency.tasks import Lock, is_acquired_within
+from busway_clients._sync.sender_link import SenderLink
+from busway_clients._sync.shared_roles import REFRESH, RoleClient, SharedRoles
+from busway_clients.concurrency.threads import is_acquired_within
 from busway_clients.errors import WrongUse
 from busway_clients.senders.delivery import TIMEOUT, SdkSender, deadline_of, failed_delivery, invalid_timeout
-from busway_clients.senders.error_kinds import is_unavailable
-from busway_clients.senders.failure import send_failed
+from busway_clients.senders.error_kinds import is_unavailable, send_failed
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, with_ids
 from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.senders.roles import RoleState, RoleStore
+from busway_clients.senders.roles import RoleStore
 
 
-class PassiveSender:
+class PassiveSender(RoleClient):
     """
     Sends to the active namespace, and to a backup when the active one is unavailable.
 
@@ -50,20 +48,14 @@ class PassiveSender:
             raise WrongUse("senders of a passive sender: got none, expected an active namespace and its backups")
         self.session_of = session_of
         self._links = {name: SenderLink(name, sender) for name, sender in senders.items()}
-        self._roles = SharedRoles(tuple(senders), roles, refresh, monotonic=monotonic)
-        self._turn = Lock()
+        super().__init__(SharedRoles(tuple(senders), roles, refresh, monotonic=monotonic))
 
-    @property
-    def state(self) -> RoleState:
-        """Return the last known roles."""
-        return self._roles.state
-
-    async def send(
+    def send(
         self,
         messages: Messages,
         *,
         key: str | None = None,
-        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
+        timeout: float | None = TIMEOUT,
     ) -> Outcome:
         """
         Send one message or several, and return which namespace accepted which.
@@ -77,79 +69,30 @@ class PassiveSender:
         prepared = with_ids(messages, key, self.session_of)
         if not prepared:
             return Outcome({})
-        if not await is_acquired_within(self._turn, timeout):
+        if not is_acquired_within(self._turn, timeout):
             error = OperationTimeoutError(message="Earlier sends did not end in time; this one was not started.")
             raise _failed({self._roles.roles.active: failed_delivery(prepared, error)})
         try:
-            began = time.monotonic()
-            failed: Exception | None = None
-            active = self._roles.present
-            if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
-                # The fast path of nearly all sends: whatever costs more than the send comes after an error.
-                message_id, message = prepared[0]
-                link.is_open = False
-                try:
-                    await link.sender.send_messages(message, timeout=timeout)
-                except Exception as error:  # noqa: BLE001 - classified with the deliveries
-                    link.is_open, failed = True, error
-                else:
-                    link.is_open = True
-                    return Outcome({active: Delivery((message_id,))})
-            return await self._send(prepared, timeout, began, failed)
+            self._roles.refresh()
+            return self._send(prepared, timeout)
         finally:
             self._turn.release()
 
-    async def activate(self, name: str) -> None:
-        """Make *name* the active namespace, for example after an outage; raises WrongUse for an unknown name."""
-        async with self._turn:
-            await self._roles.make_active(name)
-
-    async def look(self) -> RoleState:
-        """Read the shared roles now and return them."""
-        async with self._turn:
-            await self._roles.look()
-            return self._roles.state
-
-    async def close(self) -> None:
-        """Do nothing: the SDK's senders, which the caller closes, stay open."""
-
-    async def __aenter__(self) -> Self:
-        """Return the sender."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the sender."""
-        await self.close()
-
-    async def _send(
+    def _send(
         self,
         messages: Sequence[OutgoingMessage],
-        timeout: float | None,  # noqa: ASYNC109 - passed to the SDK's calls
-        began: float,
-        failed: Exception | None,
+        timeout: float | None,
     ) -> Outcome:
-        """
-        Send to the active namespace; if it is unavailable, send what it has not accepted to a backup.
-
-        *failed* is the error of a send over the open link of the active namespace, None if there was none. The send
-        started at *began*, in seconds of time.monotonic().
-        """
-        # A failed send used the last known roles; new ones would blame its error on another namespace.
-        if failed is None:
-            await self._roles.refresh()
+        """Send to the active namespace; if it is unavailable, send what it has not accepted to a backup."""
         deliveries: dict[str, Delivery] = {}
         active = self._roles.roles.active
         for name in self._roles.roles.order:
-            end = deadline_of(timeout, began if name == active else None)
-            delivery = await self._links[name].send(messages, end, failed)
-            deliveries[name], failed = delivery, None
+            delivery = deliveries[name] = self._links[name].send(messages, deadline_of(timeout))
             if delivery.error is None:
                 if name != active:
-                    await self._roles.activate(name)
+                    self._roles.activate(name)
                 return Outcome(deliveries)
-            if len(deliveries) == 1 and not is_unavailable(delivery.error):
+            if name == active and not is_unavailable(delivery.error):
                 break
             messages = messages[len(delivery.accepted) :]
         raise _failed(deliveries)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from busway_clients.sessions.fields import LONGEST_NUMBER, whole_number
+from busway_clients.sessions.entries import LONGEST_NUMBER, whole_number
 
 SEQUENCE = "repl-sequence"
 PATH = "repl-path"

@@ -1,16 +1,14 @@
-# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """Sending that survives an outage: messages that no namespace accepts are kept in an outbox and sent later."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Protocol
 
-from busway_clients.concurrency.threads import Event, Lock, answer_of, in_thread, is_set_within
+from busway_clients.concurrency.tasks import Event, Lock, answer_of, in_thread, is_set_within
 from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
 from busway_clients.senders.delivery import TIMEOUT, ids_of, invalid_timeout
-from busway_clients.senders.error_kinds import describe
-from busway_clients.senders.failure import is_at_fault, is_outage
+from busway_clients.senders.error_kinds import describe, is_at_fault, is_outage
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, with_ids
 from busway_clients.senders.outbox import Accepted, Drained, Outbox, Waiting
 from busway_clients.senders.outcome import Outcome
@@ -23,7 +21,7 @@ PAUSE_SECONDS = 5.0
 class Sender(Protocol):
     """An active or a passive sender."""
 
-    def send(self, messages: Messages, *, timeout: float | None = TIMEOUT) -> Outcome:
+    def send(self, messages: Messages, *, timeout: float | None = TIMEOUT) -> Awaitable[Outcome]:
         """Send, or raise SendFailed."""
 
 
@@ -48,12 +46,12 @@ class DurableSender:
         self._draining = Lock()
         self._taken: list[int] = []
 
-    def send(
+    async def send(
         self,
         messages: Messages,
         *,
         key: str | None = None,
-        timeout: float | None = TIMEOUT,
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Accepted:
         """
         Send one message or several; unsent messages are on disk when this returns.
@@ -67,12 +65,12 @@ class DurableSender:
             raise invalid_timeout(timeout)
         prepared = with_ids(messages, key, self._session_of)
         lanes = {each.lane for each in prepared if each.lane is not None}
-        behind = (in_thread(self._outbox.lanes, lanes)) if len(self._outbox) else frozenset()
+        behind = (await in_thread(self._outbox.lanes, lanes)) if len(self._outbox) else frozenset()
         direct = [each for each in prepared if each.lane not in behind]
         outcome, failed = Outcome({}), None
         if direct:
             try:
-                outcome = self._send_messages(direct, timeout)
+                outcome = await self._send_messages(direct, timeout)
             except SendFailed as error:
                 outcome, failed = error.outcome, error
         # Unsent messages are always the last ones of a send.
@@ -87,7 +85,7 @@ class DurableSender:
             raise SendFailed(text, outcome, unsent) from failed
         if rest:
             try:
-                in_thread(self._outbox.put, rest)
+                await in_thread(self._outbox.put, rest)
             except OutboxFull as full:
                 raise OutboxFull(str(full), outcome, unsent) from failed
             except ClientsError as error:
@@ -97,91 +95,91 @@ class DurableSender:
                 raise SendFailed(text, outcome, unsent) from error
         return Accepted(ids_of(direct[:taken]), unsent)
 
-    def drain(
+    async def drain(
         self,
         *,
-        timeout: float | None = TIMEOUT,
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Drained:
         """Send the messages of the outbox, in order per session, until none is left or no namespace accepts more."""
-        with self._draining:
+        async with self._draining:
             sent = 0
-            self._remove(())
-            while waiting := (in_thread(self._outbox.next, _BATCH_MESSAGES)):
+            await self._remove(())
+            while waiting := (await in_thread(self._outbox.next, _BATCH_MESSAGES)):
                 ordered = sorted(waiting, key=lambda each: (each.lane is not None, each.lane or "", each.number))
                 for _, group in groupby(ordered, key=lambda each: each.lane):
-                    taken, failed = self._drain_lane([*group], timeout)
+                    taken, failed = await self._drain_lane([*group], timeout)
                     sent += taken
                     if failed is not None:
                         return self._drained(sent, failed)
             return self._drained(sent, None)
 
-    def keep_draining(self, stop: Event | None = None, *, pause: float = PAUSE_SECONDS) -> None:
+    async def keep_draining(self, stop: Event | None = None, *, pause: float = PAUSE_SECONDS) -> None:
         """Drain repeatedly until *stop* is set, beside the application. Units: pause in seconds."""
         stop = stop or Event()
         while not stop.is_set():
             try:
-                drained = self.drain()
+                drained = await self.drain()
             except StoreUnavailable as error:
                 _LOGGER.error("outbox: drain failed and is retried: %s", error)  # noqa: TRY400 - a full disk, say
             else:
                 if drained.error is not None:
                     text = "outbox: drain failed and is retried, %d messages left: %s"
                     _LOGGER.warning(text, drained.left, drained.error)
-            is_set_within(stop, pause)
+            await is_set_within(stop, pause)
 
-    def _drain_lane(
+    async def _drain_lane(
         self,
         waiting: Sequence[Waiting],
-        timeout: float | None,
+        timeout: float | None,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> tuple[int, SendFailed | None]:
         try:
-            self._send_messages([each.message for each in waiting], timeout)
+            await self._send_messages([each.message for each in waiting], timeout)
             taken, failed = len(waiting), None
         except SendFailed as error:
             taken, failed = len(waiting) - len(error.unsent), error
-        self._remove(waiting[:taken])
+        await self._remove(waiting[:taken])
         if failed is None or not is_at_fault(failed):
             return taken, failed
         # A batch is refused as a whole. Sending each message alone shows which one is at fault.
         rest = waiting[taken:]
         if len(rest) == 1:
-            self._hold(rest[0], failed)
+            await self._hold(rest[0], failed)
             return taken, None
         for each in rest:
             try:
-                self._send_messages([each.message], timeout)
+                await self._send_messages([each.message], timeout)
             except SendFailed as error:
                 if not is_at_fault(error):
                     return taken, error
-                self._hold(each, error)
+                await self._hold(each, error)
                 if each.lane is not None:
                     return taken, None
             else:
-                self._remove([each])
+                await self._remove([each])
                 taken += 1
         return taken, None
 
-    def _remove(self, waiting: Sequence[Waiting]) -> None:
+    async def _remove(self, waiting: Sequence[Waiting]) -> None:
         # Kept until the file is updated, or the next drain would send them again.
         self._taken += (each.number for each in waiting)
         if self._taken:
-            in_thread(self._outbox.remove, self._taken)
+            await in_thread(self._outbox.remove, self._taken)
             self._taken = []
 
-    def _hold(self, waiting: Waiting, failed: SendFailed) -> None:
+    async def _hold(self, waiting: Waiting, failed: SendFailed) -> None:
         fault = ", ".join(f"{name}: {describe(error)}" for name, error in failed.errors.items())
         _LOGGER.error("outbox: message %s is held, its session is blocked: %s", waiting.message.message_id, fault)
-        in_thread(self._outbox.hold, waiting.number, fault)
+        await in_thread(self._outbox.hold, waiting.number, fault)
 
     def _drained(self, sent: int, failed: SendFailed | None) -> Drained:
         held = len(self._outbox.held())
         return Drained(sent, held, len(self._outbox) - held, failed)
 
-    def _send_messages(
+    async def _send_messages(
         self,
         messages: Sequence[OutgoingMessage],
-        timeout: float | None,
+        timeout: float | None,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Outcome:
         sending = self._sender.send([outgoing.message for outgoing in messages], timeout=timeout)
-        outcome: Outcome = answer_of(sending)
+        outcome: Outcome = await answer_of(sending)
         return outcome

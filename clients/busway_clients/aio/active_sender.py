@@ -4,16 +4,16 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from busway_clients.aio.closing import Closing
 from busway_clients.aio.sender_link import GRACE_SECONDS, SenderLink, seconds_until
 from busway_clients.concurrency.tasks import SideTask
 from busway_clients.errors import WrongUse
 from busway_clients.senders.delivery import TIMEOUT, SdkSender, deadline_of, failed_delivery, invalid_timeout
-from busway_clients.senders.failure import send_failed
+from busway_clients.senders.error_kinds import send_failed
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, copy_of, delayed, with_ids
 from busway_clients.senders.outcome import Delivery, Outcome
 
@@ -27,7 +27,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class ActiveSender:
+class ActiveSender(Closing):
     """
     Sends each message to all namespaces at once, with the same message and session ids.
 
@@ -102,19 +102,6 @@ class ActiveSender:
                 await sending.abandon()
             raise
         return self._require_success(Outcome(deliveries))
-
-    async def close(self) -> None:
-        """Do nothing: the SDK's senders, which the caller closes, stay open."""
-
-    async def __aenter__(self) -> Self:
-        """Return the sender."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the sender."""
-        await self.close()
 
     def _names(self, to: Collection[str] | None) -> list[str]:
         """Return the namespaces of a send, the primary first."""

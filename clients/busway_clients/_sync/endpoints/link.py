@@ -1,0 +1,261 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
+"""The link of a client that follows a watch to another namespace, and the links that it opens beside it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from busway_clients._sync.closing import Closing
+from busway_clients._sync.endpoints.watch import Watched
+from busway_clients.concurrency.threads import Lock, SideTask, answer_of
+from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.switching import Switching
+from busway_clients.senders.error_kinds import describe
+
+LOGGER = logging.getLogger("busway_clients.endpoints")
+
+OPEN_SECONDS = 20.0
+RETRY_SECONDS = 5.0
+BESIDE_SECONDS = 1.0
+"""How long a caller with a working link waits for the next one before it continues with its own."""
+
+Opened = TypeVar("Opened")
+
+
+class HandedOut:
+    """The messages of one link that the application has received; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        """Start without messages."""
+        self._messages: dict[int, ServiceBusReceivedMessage] = {}
+        self._settling_failed: set[int] = set()
+        self._lock = threading.Lock()
+
+    def __contains__(self, message: ServiceBusReceivedMessage) -> bool:
+        return self._messages.get(id(message)) is message
+
+    def add(self, messages: Iterable[ServiceBusReceivedMessage]) -> None:
+        """Add the messages that must be settled, and forget earlier ones whose lock has expired."""
+        now = datetime.now(UTC)
+        with self._lock:
+            held = self._messages.items()
+            lost = [key for key, message in held if message.locked_until_utc and message.locked_until_utc < now]
+            for key in lost:
+                del self._messages[key]
+                self._settling_failed.discard(key)
+            self._messages |= {id(message): message for message in messages if message.lock_token is not None}
+
+    def note_settled(self, message: ServiceBusReceivedMessage) -> None:
+        """Forget a message that is settled."""
+        with self._lock:
+            self._messages.pop(id(message), None)
+            self._settling_failed.discard(id(message))
+
+    def note_failure(self, message: ServiceBusReceivedMessage) -> None:
+        """Stop waiting for a message that could not be settled; the application may still try again."""
+        self._settling_failed.add(id(message))
+
+    def unsettled(self, session_until: datetime | None) -> int:
+        """Return how many messages are unsettled and still locked; *session_until* is when their session lock ends."""
+        now = datetime.now(UTC)
+        with self._lock:
+            until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
+        return sum(key not in self._settling_failed and (end is None or end > now) for key, end in until.items())
+
+
+@dataclass(frozen=True)
+class Link:
+    """An SDK sender or receiver that is open at one endpoint; *close* closes it and its client."""
+
+    endpoint: Endpoint
+    sdk: Any
+    close: Callable[[], None]
+    handed_out: HandedOut = field(default_factory=HandedOut)
+
+    @property
+    def session(self) -> Any:  # noqa: ANN401 - the SDK's, which differs between the two kinds
+        """The session of a receiver, None for an entity without sessions."""
+        # The SDK's type hints say that there always is one.
+        return getattr(self.sdk, "session", None)
+
+    @property
+    def unsettled(self) -> int:
+        """The number of received messages that the application has not settled and whose locks have not expired."""
+        return self.handed_out.unsettled(None if self.session is None else self.session.locked_until_utc)
+
+
+class StillOpening(Exception):
+    """A link is not open yet, and its timeout has not passed."""
+
+
+class LinkOpener(Generic[Opened]):
+    """
+    The links that one client opens, one call at a time.
+
+    The synchronous SDK waits without limit for a peer that accepts a connection and does not answer. Here the caller
+    waits for a limited time. An endpoint is tried by one call at a time, however often a link is asked for.
+    """
+
+    def __init__(
+        self,
+        open_link: Callable[[Endpoint], Opened],
+        close: Callable[[Opened], None],
+        open_seconds: float,
+        beside_seconds: float = BESIDE_SECONDS,
+    ) -> None:
+        """Open with *open_link* within *open_seconds*; *close* is called for links that are no longer needed."""
+        self._open_link = open_link
+        self._close = close
+        self._open_seconds = open_seconds
+        self._beside_seconds = beside_seconds
+        self._pending: dict[Endpoint, tuple[SideTask[Opened], float]] = {}
+
+    def open(self, endpoint: Endpoint, *, beside: bool) -> Opened:
+        """
+        Return a link to *endpoint* within open_seconds, or *beside_seconds* if the caller has another link.
+
+        Raises what opening raises; StillOpening if it is not open yet *beside* the other link; TimeoutError after
+        open_seconds, and then immediately until the SDK returns.
+        """
+        opening, began = self._pending.get(endpoint, (None, 0.0))
+        if opening is None or (opening.is_abandoned and opening.is_done):
+            opening, began = SideTask(partial(self._open_link, endpoint), "open link", self._close), time.monotonic()
+            self._pending[endpoint] = (opening, began)
+        if not opening.is_abandoned:
+            seconds = min(self._beside_seconds, self._open_seconds) if beside else self._open_seconds
+            try:
+                is_done = opening.wait(began + seconds - time.monotonic())
+            except BaseException:
+                # The link may lock a session that nobody receives.
+                opening.abandon()
+                raise
+            if is_done:
+                del self._pending[endpoint]
+                return opening.result()
+            if beside and time.monotonic() < began + self._open_seconds:
+                raise StillOpening
+            opening.abandon()
+        raise TimeoutError(f"no link could be opened within {self._open_seconds:g} s")
+
+    def abandon(self) -> None:
+        """Abandon the links that are still opening."""
+        for opening, _ in self._pending.values():
+            opening.abandon()
+
+
+class FollowingClient(Closing):
+    """A client with a link to the namespace that a watch names; it makes one call at a time."""
+
+    def __init__(
+        self,
+        watch: Watched,
+        connect: Callable[[Endpoint], Any],
+        open_sdk: Callable[[Any], Any],
+        *,
+        drain_seconds: float,
+        open_seconds: float,
+        retry_seconds: float,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._watch = watch
+        self._connect = connect
+        self._open_sdk = open_sdk
+        self._switching = Switching(drain_seconds, retry_seconds)
+        self._opener = LinkOpener(self._open, _close, open_seconds)
+        self._monotonic = monotonic
+        self._link: Link | None = None
+        self._turn = Lock()
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The current endpoint, None before the first call."""
+        return self._switching.current
+
+    def close(self) -> None:
+        """Wait for the running call, then close; messages that are not settled are delivered again."""
+        with self._turn:
+            self._switching.current = None
+            self._opener.abandon()
+            self._replace(None)
+
+    def _wanted(self) -> tuple[Endpoint, ...]:
+        endpoints: tuple[Endpoint, ...] = answer_of(self._watch.endpoints())
+        return endpoints
+
+    def _consulted(self) -> tuple[Endpoint, ...]:
+        """Let the watch read its source now, and return the endpoints."""
+        endpoints: tuple[Endpoint, ...] = answer_of(self._watch.consult())
+        return endpoints
+
+    def _first(
+        self,
+        wanted: tuple[Endpoint, ...],
+        follow: Callable[[tuple[Endpoint, ...]], Link | None],
+        is_outage: Callable[[Exception], bool],
+    ) -> Link | None:
+        """
+        Return what *follow* returns for the endpoints, None if it must not move yet.
+
+        If no first link can be opened, the watch is consulted: a receiver of sessions opens a link for each session.
+        """
+        try:
+            return follow(wanted)
+        except Exception as error:
+            if self._link is not None or not is_outage(error):
+                raise
+            others = self._consulted()
+            if others[0].namespace == wanted[0].namespace:
+                raise
+            LOGGER.warning("%s: no link could be opened: %s", wanted[0], describe(error))
+        return follow(others)
+
+    def _move(self, wanted: tuple[Endpoint, ...], *, beside: bool = False) -> Link:
+        """
+        Return a link to the first of *wanted* that can be opened, or the current one.
+
+        It is the current one too while another opens *beside* it. Raises what opening the first link raises.
+        """
+        for endpoint in (candidates := self._switching.candidates(wanted)):
+            try:
+                link = self._opener.open(endpoint, beside=beside and self._link is not None)
+            except StillOpening:
+                break
+            except Exception as error:
+                # For a receiver, the error may only mean that no session is available at the moment.
+                if self._link is None and endpoint == candidates[-1]:
+                    raise
+                LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))  # noqa: TRY400 - its text may quote a message
+            else:
+                self._switching.note_moved(endpoint, wanted, self._monotonic())
+                self._replace(link)
+                return link
+        else:
+            self._switching.note_failed(wanted, self._monotonic())
+        assert self._link is not None  # noqa: S101 - without one, the error of the last candidate is raised
+        return self._link
+
+    def _open(self, endpoint: Endpoint) -> Link:
+        with ExitStack() as stack:
+            client = stack.enter_context(self._connect(endpoint))
+            sdk = stack.enter_context(self._open_sdk(client))
+            return Link(endpoint, sdk, stack.pop_all().close)
+
+    def _replace(self, following: Link | None) -> None:
+        before, self._link = self._link, following
+        if before is not None:
+            if before.unsettled:
+                text = "%s: %s messages were not settled and will be delivered again"
+                LOGGER.warning(text, before.endpoint, before.unsettled)
+            before.close()
+
+
+def _close(link: Link) -> None:
+    link.close()
