@@ -30,7 +30,7 @@ class Table:
         self.name = f"table {client.table_name}{use}"
 
     def read(self, keys: Mapping[str, Any], properties: set[str]) -> TableEntity | None:
-        """Return an entity, None if there is none; it must have these *properties*."""
+        """Return an entity, None if it does not exist; it must have these *properties*."""
         try:
             with self._translated():
                 entity = self._client.get_entity(keys["PartitionKey"], keys["RowKey"])

@@ -1,11 +1,9 @@
 """A receiver over several namespaces that gives each message to the application once."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-from time import monotonic
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
@@ -22,88 +20,15 @@ from busway_clients.receivers.messages import (
     WithoutIdentity,
     by_message_id,
 )
+from busway_clients.receivers.run import OPEN_SECONDS, WAIT_SECONDS, ReceiveRun
 from busway_clients.receivers.stores.store import Store
 from busway_clients.senders.error_kinds import condition_of, describe
 
-WAIT_SECONDS = 5.0
-OPEN_SECONDS = 10.0
-_END_SECONDS = 2 * WAIT_SECONDS
 _LOOK_SECONDS = 0.05
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 # Errors of configuration at the start. Later they may be temporary: an entity is recreated, or a namespace replaced.
 _MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
-
-
-class ReceiveRun:
-    """
-    One run of a receiver over all its namespaces; it ends for all of them together.
-
-    Units:  idle in seconds, None for a run that only *is_stopped* ends; open_seconds is how long the run waits for a
-            namespace that has not answered yet.
-    """
-
-    def __init__(
-        self,
-        names: Iterable[str],
-        is_stopped: Callable[[], bool],
-        idle: float | None,
-        open_seconds: float = OPEN_SECONDS,
-    ) -> None:
-        self.idle = idle
-        self._is_stopped = is_stopped
-        self._open_seconds = open_seconds
-        self._opening = {*names}
-        self._handling: set[str] = set()
-        self._started = self._since = monotonic()
-        self._over_since: float | None = None
-
-    def end(self) -> None:
-        """End the run, if it has not ended."""
-        if self._over_since is None:
-            self._over_since = monotonic()
-
-    def is_over(self) -> bool:
-        """Return whether the run is over; messages in progress are still finished."""
-        if self._over_since is None and (self._is_stopped() or self._is_idle()):
-            self.end()
-        return self._over_since is not None
-
-    def note_answer(self, name: str) -> None:
-        """Record that opening a namespace has succeeded or failed."""
-        if name in self._opening:
-            self._opening.discard(name)
-            self._since = monotonic()
-
-    @contextmanager
-    def handling(self, name: str) -> Iterator[None]:
-        """Record that a message is in progress while the context lasts."""
-        self._handling.add(name)
-        try:
-            yield
-        finally:
-            self._since = monotonic()
-            self._handling.discard(name)
-
-    def is_waited_for(self, name: str) -> bool:
-        """
-        Return whether to wait for the receiver of a namespace to end.
-
-        A peer that never answers may block the SDK forever, so the wait for it is limited; the wait for an application
-        that processes a message is not.
-        """
-        if not self.is_over() or name in self._handling:
-            return True
-        if name in self._opening:
-            return monotonic() - self._started < self._open_seconds
-        return monotonic() - (self._over_since or 0.0) < _END_SECONDS
-
-    def _is_idle(self) -> bool:
-        if self.idle is None or self._handling:
-            return False
-        now = monotonic()
-        is_opening = self._opening and now - self._started < max(self.idle, self._open_seconds)
-        return not is_opening and now - self._since >= self.idle
 
 
 class DeduplicatingReceiver:

@@ -9,10 +9,9 @@ How a deduplicating receiver handles one message.
 """
 
 import logging
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +20,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.concurrency.tasks import answer_of, in_thread, sleep
 from busway_clients.errors import ClaimLost, DeadLetter, NotSynchronous, StoreUnavailable, WrongUse
+from busway_clients.receivers.claims import ClaimRenewer, ClaimRequest
 from busway_clients.receivers.messages import (
     PATIENCE,
     Handled,
@@ -216,86 +216,3 @@ async def _settle(act: Callable[..., Any], *arguments: Any) -> None:  # noqa: AN
 
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
-_RENEWALS = 4
-"""How often a claim is renewed within its lease, so that up to three renewals may fail and clocks may differ."""
-
-
-class ClaimRequest:
-    """One request for a claim, made in a thread that continues if the caller is cancelled."""
-
-    def __init__(self, store: Store, identity: str, now: Callable[[], float]) -> None:
-        self._store = store
-        self._identity = identity
-        self._now = now
-        self._lock = threading.Lock()
-        self._answer: Claim | State | None = None
-        self._is_cancelled = False
-
-    def run(self) -> Claim | State:
-        """Request the claim from the store; release it if the caller no longer waits."""
-        answer = self._store.claim(self._identity, self._now())
-        with self._lock:
-            self._answer = answer
-            is_cancelled = self._is_cancelled
-        if is_cancelled:
-            self._release(answer)
-        return answer
-
-    def cancel(self) -> None:
-        """Stop waiting for the answer."""
-        with self._lock:
-            self._is_cancelled = True
-            answer = self._answer
-        self._release(answer)
-
-    def _release(self, answer: Claim | State | None) -> None:
-        if isinstance(answer, Claim):
-            with suppress(StoreUnavailable):
-                self._store.release(answer)
-
-
-class ClaimRenewer:
-    """Renews the current claims in a thread, since the application may block its own threads and event loops."""
-
-    def __init__(self, store: LeasedStore, now: Callable[[], float]) -> None:
-        self._store = store
-        self._now = now
-        self._seconds = store.lease.total_seconds() / _RENEWALS
-        self._claims: set[Claim] = set()
-        self._lock = threading.Lock()
-        self._is_running = False
-
-    @contextmanager
-    def keeping(self, claim: Claim) -> Iterator[None]:
-        """Renew a claim while the context lasts."""
-        with self._lock:
-            self._claims.add(claim)
-            if not self._is_running:
-                self._is_running = True
-                threading.Thread(target=self._run, name="renew claims", daemon=True).start()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._claims.discard(claim)
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(self._seconds)
-            with self._lock:
-                claims = [*self._claims]
-                self._is_running = bool(claims)
-            if not claims:
-                return
-            for claim in claims:
-                self._renew(claim)
-
-    def _renew(self, claim: Claim) -> None:
-        try:
-            self._store.renew(claim, self._now())
-        except ClaimLost:
-            # It was released or recorded in the meantime; if it has expired, recording it fails.
-            with self._lock:
-                self._claims.discard(claim)
-        except Exception as error:  # noqa: BLE001 - any kind of store, and the next renewal may succeed
-            _LOGGER.warning("message %s: its claim could not be renewed: %s", claim.identity, type(error).__name__)

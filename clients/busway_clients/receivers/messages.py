@@ -1,4 +1,4 @@
-"""What a de-duplicating receiver needs to know of messages: which are copies, how old, and what became of them."""
+"""What a de-duplicating receiver needs to know of messages: which are copies, how old they are, and their outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,110 +1,28 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """A journal in a table: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
-import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Self
-from urllib.request import getproxies
+from typing import Self
 
-from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
 from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
     ResourceNotFoundError,
-    ServiceRequestError,
-    ServiceResponseError,
 )
 
-from busway_clients._sync.sessions.journal import SCHEMA_KEY, SCHEMA_PARTITION
 from busway_clients.errors import extra
-from busway_clients.sessions.errors import Conflict, JournalRefused, JournalUnavailable
-from busway_clients.sessions.rows import ANY, Row, Write
+from busway_clients.sessions.requests import SCHEMA_KEY, SCHEMA_PARTITION
+from busway_clients.sessions.rows import Row, Write
+from busway_clients.sessions.table_rows import IF_UNCHANGED, literal, operation, options, queries, row, translated
 
 with extra("tables"):
-    from azure.data.tables import TableClient, TableEntity, TableErrorCode
+    from azure.data.tables import TableClient
 
-# A filter may hold 15 comparisons: partition, Open and these.
-_KEYS_PER_QUERY = 13
 _KEYS = ["PartitionKey", "RowKey"]
-_OPTIONS: dict[str, Any] = {
-    "retry_total": 3,
-    "retry_backoff_factor": 0.2,
-    "retry_backoff_max": 2,
-    "connection_timeout": 5,
-    "read_timeout": 10,
-}
-"""Short, as the consumer above goes on trying and must notice when its lease runs out."""
-_IF_UNCHANGED: dict[str, Any] = {"match_condition": MatchConditions.IfNotModified}
-_CONFLICTS = (409, 412)
-_THROTTLED = (408, 429)
-_GONE = 404
-_SERVER = 500
 _SCHEMA_ROW = f"PartitionKey eq '{SCHEMA_PARTITION}' and RowKey eq '{SCHEMA_KEY}'"
-
-
-def _options(client: type) -> dict[str, Any]:
-    """Return the options of a table client of this class."""
-    if not inspect.iscoroutinefunction(getattr(client, "create_table", None)):
-        return _OPTIONS
-    # aiohttp would look for proxies and .netrc in two threads at each request, which costs more than the request.
-    return {**_OPTIONS, "use_env_settings": bool(getproxies())}
-
-
-def _operation(partition: str, write: Write) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return *write* as an operation of a transaction."""
-    entity = {"PartitionKey": partition, "RowKey": write.key, **write.properties}
-    if write.expected is None:
-        return ("create", entity, {})
-    if write.expected == ANY:
-        return ("upsert", entity, {"mode": "replace"})
-    return ("update", entity, {"mode": "replace", "etag": write.expected, **_IF_UNCHANGED})
-
-
-def _queries(partition: str, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the filters that together find *keys* and the open rows of a partition."""
-    for first in range(0, max(len(keys), 1), _KEYS_PER_QUERY):
-        asked = [f"RowKey eq {_literal(key)}" for key in keys[first : first + _KEYS_PER_QUERY]]
-        if first == 0:
-            asked.append("Open eq 1")
-        yield f"PartitionKey eq {_literal(partition)} and ({' or '.join(asked)})"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _row(entity: TableEntity) -> Row:
-    properties = {name: value for name, value in entity.items() if name not in ("PartitionKey", "RowKey", "Timestamp")}
-    return Row(str(entity["RowKey"]), properties, str(entity.metadata["etag"]))
-
-
-@contextmanager
-def _translated(name: str, partition: str | None = None) -> Iterator[None]:
-    """Raise what this package raises instead of what the SDK does."""
-    place = name if partition is None else f"{name}, partition {partition}"
-    try:
-        yield
-    except (ServiceRequestError, ServiceResponseError) as error:
-        raise JournalUnavailable(f"{place}: the store did not answer ({type(error).__name__})") from error
-    except ClientAuthenticationError as error:
-        raise JournalRefused(f"{place}: the store refuses these credentials, expected table rights") from error
-    except HttpResponseError as error:
-        status = error.status_code or 0
-        if status in _CONFLICTS or getattr(error, "error_code", None) == TableErrorCode.RESOURCE_NOT_FOUND:
-            raise Conflict(f"{place}: a row is not as it was expected") from error
-        if status in _THROTTLED or status >= _SERVER:
-            raise JournalUnavailable(f"{place}: the store answers {status}") from error
-        text = f"{place}: the store answers {status} ({getattr(error, 'error_code', None)})"
-        expected = "the table to be there" if status == _GONE else "a request that it takes"
-        raise JournalRefused(f"{text}, expected {expected}") from error
-    except AzureError as error:
-        raise JournalUnavailable(f"{place}: {type(error).__name__}") from error
 
 
 class TableStore:
@@ -117,14 +35,14 @@ class TableStore:
     @classmethod
     def from_connection_string(cls, connection_string: str, table: str) -> Self:
         """Use the account of *connection_string*."""
-        return cls(TableClient.from_connection_string(connection_string, table_name=table, **_options(TableClient)))
+        return cls(TableClient.from_connection_string(connection_string, table_name=table, **options(TableClient)))
 
     @classmethod
     def from_endpoint(
         cls, endpoint: str, table: str, credential: TokenCredential | AzureNamedKeyCredential | AzureSasCredential
     ) -> Self:
         """Use the account at *endpoint* (`https://NAME.table.core.windows.net`), with an identity, a key or a SAS."""
-        return cls(TableClient(endpoint, table_name=table, credential=credential, **_options(TableClient)))
+        return cls(TableClient(endpoint, table_name=table, credential=credential, **options(TableClient)))
 
     @property
     def name(self) -> str:
@@ -133,7 +51,7 @@ class TableStore:
 
     def open(self) -> None:
         """Create the table if it does not exist."""
-        with _translated(self.name):
+        with translated(self.name):
             try:
                 # First whether it is there: the right to make tables is more than a journal needs.
                 for _ in self._client.query_entities(_SCHEMA_ROW, results_per_page=1):
@@ -144,15 +62,13 @@ class TableStore:
 
     def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         """Return the existing rows of *keys*, and all whose property Open is 1."""
-        with _translated(self.name, partition):
-            return [
-                _row(entity) for query in _queries(partition, keys) for entity in self._client.query_entities(query)
-            ]
+        with translated(self.name, partition):
+            return [row(entity) for query in queries(partition, keys) for entity in self._client.query_entities(query)]
 
     def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
-        operations = [_operation(partition, write) for write in writes]
-        with _translated(self.name, partition):
+        operations = [operation(partition, write) for write in writes]
+        with translated(self.name, partition):
             # A request by itself takes a third of the processor time that a transaction of one does.
             if len(operations) == 1:
                 [(kind, entity, options)] = operations
@@ -163,12 +79,12 @@ class TableStore:
 
     def forget(self, before: datetime) -> int:
         """Delete rows that have a property Finished earlier than *before*; return their number."""
-        query = f"Finished lt {_literal(before.astimezone(UTC).isoformat())}"
+        query = f"Finished lt {literal(before.astimezone(UTC).isoformat())}"
         count = 0
-        with _translated(self.name):
+        with translated(self.name):
             for entity in self._client.query_entities(query, select=_KEYS):
                 try:
-                    self._client.delete_entity(entity, etag=entity.metadata["etag"], **_IF_UNCHANGED)
+                    self._client.delete_entity(entity, etag=entity.metadata["etag"], **IF_UNCHANGED)
                 except (ResourceModifiedError, ResourceNotFoundError):
                     # Someone has begun with it again, or has been faster.
                     continue

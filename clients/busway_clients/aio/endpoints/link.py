@@ -1,21 +1,18 @@
 """The link of a client that follows a watch to another namespace, and the links that it opens beside it."""
 
 import logging
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
-
-from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.aio.closing import Closing
 from busway_clients.aio.endpoints.watch import Watched
 from busway_clients.concurrency.tasks import Lock, SideTask, answer_of
 from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.messages import HandedOut
 from busway_clients.endpoints.switching import Switching
 from busway_clients.senders.error_kinds import describe
 
@@ -27,47 +24,6 @@ BESIDE_SECONDS = 1.0
 """How long a caller with a working link waits for the next one before it continues with its own."""
 
 Opened = TypeVar("Opened")
-
-
-class HandedOut:
-    """The messages of one link that the application has received; safe to use from several threads."""
-
-    def __init__(self) -> None:
-        """Start without messages."""
-        self._messages: dict[int, ServiceBusReceivedMessage] = {}
-        self._settling_failed: set[int] = set()
-        self._lock = threading.Lock()
-
-    def __contains__(self, message: ServiceBusReceivedMessage) -> bool:
-        return self._messages.get(id(message)) is message
-
-    def add(self, messages: Iterable[ServiceBusReceivedMessage]) -> None:
-        """Add the messages that must be settled, and forget earlier ones whose lock has expired."""
-        now = datetime.now(UTC)
-        with self._lock:
-            held = self._messages.items()
-            lost = [key for key, message in held if message.locked_until_utc and message.locked_until_utc < now]
-            for key in lost:
-                del self._messages[key]
-                self._settling_failed.discard(key)
-            self._messages |= {id(message): message for message in messages if message.lock_token is not None}
-
-    def note_settled(self, message: ServiceBusReceivedMessage) -> None:
-        """Forget a message that is settled."""
-        with self._lock:
-            self._messages.pop(id(message), None)
-            self._settling_failed.discard(id(message))
-
-    def note_failure(self, message: ServiceBusReceivedMessage) -> None:
-        """Stop waiting for a message that could not be settled; the application may still try again."""
-        self._settling_failed.add(id(message))
-
-    def unsettled(self, session_until: datetime | None) -> int:
-        """Return how many messages are unsettled and still locked; *session_until* is when their session lock ends."""
-        now = datetime.now(UTC)
-        with self._lock:
-            until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
-        return sum(key not in self._settling_failed and (end is None or end > now) for key, end in until.items())
 
 
 @dataclass(frozen=True)
