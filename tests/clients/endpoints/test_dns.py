@@ -100,7 +100,7 @@ def test_invalid_records_are_reported_and_the_last_endpoint_is_kept(
     assert errors == [watch.state.error]
     server.replace("20 CNAME west", "20 CNAME east")
     clock[0] += 6
-    assert watch.endpoints()[0] == Endpoint(EAST)
+    assert endpoints_after_refresh(watch)[0] == Endpoint(EAST)
     assert watch.state.error is None
 
 
