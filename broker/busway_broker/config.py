@@ -10,6 +10,7 @@ from shared.rules import Rule, TrueFilter
 
 DEFAULT_RULE = Rule("$Default", TrueFilter())
 DEFAULT_MAX_SIZE = 1024
+DEFAULT_COUNTS_LAG = timedelta(seconds=2)
 MAX_MAX_SIZE = 81_920
 MAX_PARTITIONS = 1024
 """Of an event hub in a dedicated cluster."""
@@ -203,7 +204,8 @@ class NamespaceConfig:
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
     others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. As many
     messages of a partition as lock_group_size have the lock of the first of them. on_demand creates entities at their
-    first use (`core/on_demand.py`); None refuses unknown ones, as Azure does.
+    first use (`core/on_demand.py`); None refuses unknown ones, as Azure does. The counts of the administration are up to
+    counts_lag old.
     """
 
     name: str
@@ -223,6 +225,7 @@ class NamespaceConfig:
     max_connections: int | None = None
     max_receivers: int | None = None
     on_demand: OnDemand | None = None
+    counts_lag: timedelta = DEFAULT_COUNTS_LAG
     links: LinkLimits = LinkLimits()
 
     def missing_targets(self) -> Iterator[tuple[str, str]]:

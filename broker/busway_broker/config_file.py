@@ -4,8 +4,8 @@ The Config.json of the official emulators, for Service Bus and for Event Hubs.
 Any number of namespaces in any number of files. Keys beyond those of the emulators:
 
 - namespace: `Port`, `MaxMessageSizeInKilobytes`, `ReleasedMessagesGoLast` (put a message that its receiver
-  releases behind all others), `LockGroupSize` (the messages of a partition that share a lock), `AcceptsEntraTokens` and
-  `SharedAccessKeys`, a list of `Name`, `Key` and `Rights` (Listen, Send, Manage; all by default); without keys, every
+  releases behind all others), `LockGroupSize` (the messages of a partition that share a lock), `CountsLag` (how
+  old the counts of the administration may be), `AcceptsEntraTokens` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights` (Listen, Send, Manage; all by default); without keys, every
   client is accepted
 - queue, topic, subscription, hub: what the administration has, such as `Status`, `MaxSizeInMegabytes` and
   `EnablePartitioning`
@@ -26,6 +26,7 @@ from typing import Any
 from busway_broker import emulator_limits
 from busway_broker.commented_json import read_json
 from busway_broker.config import (
+    DEFAULT_COUNTS_LAG,
     DEFAULT_RULE,
     MAX_PARTITIONS,
     HubConfig,
@@ -146,6 +147,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
+        counts_lag=reader.optional_duration("CountsLag", DEFAULT_COUNTS_LAG) or timedelta(),
         links=_read_links(reader),
         pairing=_read_pairing(reader),
     )

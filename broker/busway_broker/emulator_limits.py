@@ -43,6 +43,7 @@ _UNSUPPORTED = {
     HubConfig: ("message_retention", "retention_size", "status"),
     NamespaceConfig: (
         "accepts_entra_tokens",
+        "counts_lag",
         "disable_local_auth",
         "geo_replicated",
         "lock_group_size",

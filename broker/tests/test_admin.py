@@ -39,6 +39,7 @@ SCRIPT = Path(__file__).parent / "javascript" / "administration.mjs"
 PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"
 CONFIG = NamespaceConfig(
     name="west",
+    counts_lag=dt.timedelta(),
     queues=(QueueConfig(name="configured"),),
     topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
 )

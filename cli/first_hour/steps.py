@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cli.first_hour.answers import Verdict
 from cli.first_hour.passage import MARK, Passage, most_deliveries
@@ -23,9 +23,13 @@ from shared.message.message import Message
 from shared.protocols import Outgoing
 from shared.tasks.files import Configuration
 
+if TYPE_CHECKING:
+    from azure.servicebus.management import ServiceBusAdministrationClient
+
 _PARTITIONED = f"{MARK}-partitioned"
 _COLD_SECONDS = 180.0
 _OUTAGE_MESSAGES = 20
+_COUNT_SECONDS, _COUNT_PAUSE_SECONDS = 10.0, 0.5
 
 
 class NotTried(Exception):
@@ -190,13 +194,24 @@ async def partitioned(scene: Scene) -> Found:
         try:
             messages = [_keyed(number, passage) for number in range(100)]
             errors = await outputs[alias].send(_PARTITIONED, messages, timeout_seconds=60)
-            count = client.get_queue_runtime_properties(_PARTITIONED).active_message_count
+            count = await _counted(client, len(messages))
         finally:
             for output in outputs.values():
                 await output.close()
             await asyncio.to_thread(client.delete_queue, _PARTITIONED)
     refused = [str(error) for error in errors if error is not None]
     return Found(not refused and count == len(messages), [f"{count} of {len(messages)} accepted", *refused[:3]])
+
+
+async def _counted(client: "ServiceBusAdministrationClient", expected: int) -> int:
+    """Return the count of the partitioned queue, which is some seconds old, once it is the *expected* one or stays."""
+    end = time.monotonic() + _COUNT_SECONDS
+    while True:
+        found = await asyncio.to_thread(client.get_queue_runtime_properties, _PARTITIONED)
+        count = found.active_message_count or 0
+        if count == expected or time.monotonic() > end:
+            return count
+        await asyncio.sleep(_COUNT_PAUSE_SECONDS)
 
 
 def _keyed(number: int, passage: Passage) -> Outgoing:

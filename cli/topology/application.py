@@ -5,6 +5,7 @@ A step that fails does not stop the others, except those that need what it shoul
 next plan finds.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.management import SqlRuleAction, SqlRuleFilter
 
 from cli.output import print_problems, problems_of
+from cli.topology.contents import check_is_empty
 from cli.topology.difference import Action, Step
 from cli.topology.live import setting_of
 from cli.topology.model import Kind, Name, Setting, SubscriptionRule, text_of
@@ -22,6 +24,7 @@ from cli.topology.settings import pascal
 from cli.topology.sites import Access, open_client
 from shared.ends.service_bus.administration import IsBeingChanged, create_subscription_with_rule, translated
 from shared.errors import BuswayError, TargetRefused
+from shared.resend.places import Place
 from shared.rules import CorrelationFilter
 
 if TYPE_CHECKING:
@@ -103,10 +106,11 @@ class Application:
             self._missing.add((alias, step.name.key))
         print_step(alias, step, str(failure))
 
-    @staticmethod
-    def _attempt(client: "ServiceBusAdministrationClient", alias: str, step: Step) -> BuswayError | None:
+    def _attempt(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> BuswayError | None:
         """Carry out a step, and return why it failed."""
         try:
+            if step.action is Action.DELETE:
+                self._check_is_empty(client, alias, step)
             _carry_out(client, step)
         except AzureError as error:
             return translated(error, f"{alias} {step.name}")
@@ -116,6 +120,12 @@ class Application:
             # The client checks some texts and numbers itself.
             return TargetRefused(f"{alias} {step.name}: is refused: {error}")
         return None
+
+    def _check_is_empty(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> None:
+        configuration = self._plan.configuration
+        namespace = Place(alias, configuration.site(alias), configuration.connections[alias].setting or "", "")
+        with contextlib.suppress(ResourceNotFoundError):  # deleted by another plan
+            check_is_empty(client, step.name, namespace, self._access.settings)
 
 
 def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
@@ -203,12 +213,6 @@ def _with(present: Any, settings: Mapping[str, Setting]) -> Any:  # noqa: ANN401
 
 def _delete(client: "ServiceBusAdministrationClient", step: Step) -> None:
     first, *_ = step.name.parts
-    try:
-        count = _messages_in(client, step)
-    except ResourceNotFoundError:
-        return
-    if count:
-        raise TargetRefused(f"{step.name}: holds {count} messages (receive or delete those first, then run this again)")
     match step.name.kind:
         case Kind.QUEUE:
             _if_present(lambda: client.delete_queue(first))
@@ -216,18 +220,6 @@ def _delete(client: "ServiceBusAdministrationClient", step: Step) -> None:
             _if_present(lambda: client.delete_topic(first))
         case _:
             _if_present(lambda: client.delete_subscription(*step.name.parts))
-
-
-def _messages_in(client: "ServiceBusAdministrationClient", step: Step) -> int:
-    first, *_ = step.name.parts
-    if step.name.kind is Kind.QUEUE:
-        return client.get_queue_runtime_properties(first).total_message_count or 0
-    names = (
-        step.name.parts[1:]
-        if step.name.kind is Kind.SUBSCRIPTION
-        else [each.name for each in client.list_subscriptions(first)]
-    )
-    return sum(client.get_subscription_runtime_properties(first, each).total_message_count or 0 for each in names)
 
 
 def _if_present(delete: Callable[[], None]) -> None:

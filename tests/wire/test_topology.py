@@ -160,8 +160,7 @@ def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Pair)
     [rule] = client.list_rules("orders", "replication")
     assert isinstance(rule.filter, SqlRuleFilter)
     assert rule.filter.sql_expression == "replication IS NULL"
-    counts = client.get_subscription_runtime_properties("orders", "replication")
-    assert counts.total_message_count == sent
+    assert pair.broker.counts("west")["orders/Subscriptions/replication"].active == sent
 
 
 def test_an_apply_that_is_refused_in_the_middle_names_the_step_and_the_next_finishes(
@@ -310,12 +309,14 @@ def test_prune_deletes_only_what_apply_has_created_and_only_if_it_is_empty(pair:
         ServiceBusClient.from_connection_string(pair.settings["WEST"]) as service_bus,
         service_bus.get_queue_sender("full") as sender,
     ):
+        # The counts of the administration do not have it yet.
         sender.send_messages(ServiceBusMessage(b"x"))
+    assert client.get_queue_runtime_properties("full").total_message_count == 0
     kept = pair.run("plan")
     assert (kept.exit_code, "2 to delete with --prune" in kept.output) == (0, True)
     pruned = pair.run("apply", "--prune", "--yes")
     assert pruned.exit_code == 1
-    assert "queue full: holds 1 messages" in pruned.output
+    assert "queue full: holds messages" in pruned.output
     assert {queue.name for queue in client.list_queues()} == {"orders-rejected", "theirs", "full"}
 
 

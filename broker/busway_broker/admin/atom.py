@@ -234,7 +234,7 @@ class Atom:
         return self._created(request, self._subscribed(request, subscription))
 
     def _subscribed(self, request: AtomRequest, subscription: Subscription) -> Entry:
-        content = descriptions.describe_subscription(subscription, request.host)
+        content = descriptions.describe_subscription(self._namespace, subscription, request.host)
         times = subscription.times
         return Entry(subscription.path, subscription.name, content, times.created_at, times.updated_at)
 

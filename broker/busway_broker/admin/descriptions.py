@@ -6,6 +6,7 @@ administration clients of azure-servicebus and @azure/service-bus for what they 
 """
 
 from collections.abc import Iterable
+from dataclasses import astuple
 from typing import Any
 
 from busway_broker import errors
@@ -13,6 +14,7 @@ from busway_broker.admin.xml import Element, join, tag, text_tag
 from busway_broker.config import QueueConfig, Right, SharedAccessKey, SubscriptionConfig, TopicConfig
 from busway_broker.core.entities import Counts, Queue, Subscription, Topic
 from busway_broker.core.namespace import Namespace
+from busway_broker.core.store import milliseconds
 from busway_broker.core.usage import Times
 from busway_broker.entity_fields import (
     MAX_MESSAGE_SIZE,
@@ -105,7 +107,8 @@ def _values(description: Element, fields: tuple[Field, ...]) -> dict[str, object
 
 def describe_queue(namespace: Namespace, queue: Queue, host: str, version: str) -> str:
     """Return the description of a queue with its counts, in a version of the API."""
-    counts = queue.backlog.counts(len(queue.incoming.scheduled))
+    now = milliseconds(namespace.clock)
+    counts = queue.backlog.reported_counts(now, queue.incoming.reported.at(now))
     return _describe(
         "QueueDescription",
         _configured(queue.config, QUEUE_FIELDS, host, _max_message_size(namespace, queue, version)),
@@ -127,7 +130,7 @@ def describe_topic(namespace: Namespace, topic: Topic, host: str, version: str) 
         text_tag("FilteringMessagesBeforePublishing", "false"),
         text_tag("IsAnonymousAccessible", "false"),
         text_tag("SizeInBytes", str(topic.size)),
-        _count_details(Counts(0, 0, len(topic.incoming.scheduled), 0, 0)),
+        _count_details(Counts(0, 0, topic.incoming.reported.at(milliseconds(namespace.clock)), 0, 0)),
         text_tag("SubscriptionCount", str(len(topic.subscriptions))),
         _filter_counts(topic) if version >= FILTER_COUNTS_SINCE else "",
         _times(topic.times),
@@ -146,12 +149,12 @@ def _filter_counts(topic: Topic) -> str:
     )
 
 
-def describe_subscription(subscription: Subscription, host: str) -> str:
+def describe_subscription(namespace: Namespace, subscription: Subscription, host: str) -> str:
     """Return the description of a subscription with its counts."""
     return _describe(
         "SubscriptionDescription",
         _configured(subscription.config, SUBSCRIPTION_FIELDS, host, None),
-        _counts(subscription.backlog.counts()),
+        _counts(subscription.backlog.reported_counts(milliseconds(namespace.clock))),
         _times(subscription.times),
     )
 
@@ -197,14 +200,14 @@ def _times(times: Times) -> str:
 
 
 def _counts(counts: Counts) -> str:
-    total = counts.active + counts.deferred + counts.scheduled + counts.dead_lettered + counts.transfer_dead_lettered
+    # So it is not the sum of the others once one is negative.
+    total = sum(max(number, 0) for number in astuple(counts))
     return text_tag("MessageCount", str(total)) + _count_details(counts)
 
 
 def _count_details(counts: Counts) -> str:
     numbers = {
-        # Deferred messages have no count of their own.
-        "ActiveMessageCount": counts.active + counts.deferred,
+        "ActiveMessageCount": counts.active,
         "DeadLetterMessageCount": counts.dead_lettered,
         "ScheduledMessageCount": counts.scheduled,
         "TransferDeadLetterMessageCount": counts.transfer_dead_lettered,

@@ -62,6 +62,11 @@ class Forwarder(Protocol):
         ...
 
     @property
+    def counts_lag(self) -> timedelta:
+        """Return how old the counts of the administration may be."""
+        ...
+
+    @property
     def recorder(self) -> Recorder | None:
         """Return the recorder of changes, None if state is not stored."""
         ...
@@ -157,11 +162,16 @@ class Backlog:
             released_go_last=self._forwarder.released_go_last,
             lock_group_size=self._forwarder.lock_group_size,
             session_handover=_milliseconds(self._forwarder.session_handover),
+            counts_lag=_milliseconds(self._forwarder.counts_lag),
         )
 
     def _dead_letter_options(self) -> StoreOptions:
         lock_duration = _milliseconds(self.config.lock_duration)
-        return StoreOptions(lock_duration=lock_duration, released_go_last=self._forwarder.released_go_last)
+        return StoreOptions(
+            lock_duration=lock_duration,
+            released_go_last=self._forwarder.released_go_last,
+            counts_lag=_milliseconds(self._forwarder.counts_lag),
+        )
 
     def enqueue(
         self,
@@ -193,6 +203,11 @@ class Backlog:
             len(self.dead_letters.messages),
             len(self.transfer_dead_letters.messages),
         )
+
+    def reported_counts(self, now: int, scheduled: int = 0) -> Counts:
+        """Return the counts that the administration reports; deferred messages are among the active ones."""
+        active, dead_lettered, transfer_dead_lettered = (store.reported.at(now) for store in self.stores)
+        return Counts(active, 0, scheduled, dead_lettered, transfer_dead_lettered)
 
     def dead_letter(self, message: StoredMessage, reason: str, description: str) -> None:
         """Move a message that has left the store to the dead-letter queue; empty texts are left out."""
@@ -245,6 +260,7 @@ class Queue:
             numbers=numbers,
             enqueue=self.backlog.enqueue,
             duplicate_window=_duplicate_window(config),
+            counts_lag=_milliseconds(forwarder.counts_lag),
         )
         self.incoming.recorder = forwarder.recorder
 
@@ -358,6 +374,7 @@ class Topic:
             numbers=numbers,
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
+            counts_lag=_milliseconds(forwarder.counts_lag),
         )
         self._recorder = self.incoming.recorder = forwarder.recorder
 

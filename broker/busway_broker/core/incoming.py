@@ -7,6 +7,7 @@ from busway_broker import errors
 from busway_broker.core.content import NULL, Content
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.recording import Recorder, scheduled_path
+from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.store import milliseconds
 from busway_broker.core.timers import Timers
@@ -32,8 +33,13 @@ class IncomingMessages:
         numbers: SequenceNumbers,
         enqueue: Callable[[Content, int], None],
         duplicate_window: int | None,
+        counts_lag: int,
     ) -> None:
-        """Pass due messages to *enqueue* (content, hops); the window is in milliseconds, None to keep duplicates."""
+        """
+        Pass due messages to *enqueue* (content, hops).
+
+        Units: milliseconds for the window, None to keep duplicates, and for the lag of the count.
+        """
         self._path = path
         self._clock = clock
         self._timers = timers
@@ -42,6 +48,7 @@ class IncomingMessages:
         self._duplicate_window = duplicate_window
         self._seen: dict[bytes, int] = {}
         self.scheduled: dict[int, StoredMessage] = {}
+        self.reported = ReportedCount(self.scheduled, counts_lag)
         self.size = 0
         self.recorder: Recorder | None = None
         self._record_path = scheduled_path(path)
@@ -81,6 +88,7 @@ class IncomingMessages:
         if number is None:
             number = self.numbers.assign(content)
         message = StoredMessage(content, number, 0, now, content.time_to_live, state=State.SCHEDULED)
+        self.reported.look(now)
         self.scheduled[number] = message
         self.size += content.size
         self._timers.set(self, _due(message))
@@ -111,9 +119,11 @@ class IncomingMessages:
     def check_scheduled(self, number: int) -> None:
         """Raise Refusal(MESSAGE_NOT_FOUND) unless a scheduled message has this sequence number."""
         if number not in self.scheduled:
+            self.reported.lose()
             raise Refusal(errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}")
 
     def _forget(self, number: int) -> None:
+        self.reported.look(milliseconds(self._clock))
         self.size -= self.scheduled.pop(number).content.size
         if self.recorder is not None:
             self.recorder.removed(self._record_path, number)

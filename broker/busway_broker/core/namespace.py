@@ -135,6 +135,11 @@ class Namespace:
         """Return for how long a session is locked after its receiver has closed."""
         return self.config.links.session_handover
 
+    @property
+    def counts_lag(self) -> timedelta:
+        """Return how old the counts of the administration may be."""
+        return self.config.counts_lag
+
     # Addresses
 
     def queue(self, name: str) -> Queue:

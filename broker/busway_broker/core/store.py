@@ -26,6 +26,7 @@ from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.properties import Changes, changed
 from busway_broker.core.ready_queue import Consumer, ReadyQueue
 from busway_broker.core.recording import Recorder
+from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import Part, SequenceNumbers, partition_of
 from busway_broker.core.timers import Deadlines, Timers
 from busway_broker.errors import Refusal
@@ -44,6 +45,7 @@ class StoreOptions:
     released_go_last: bool = False
     lock_group_size: int = 1
     session_handover: int = 0
+    counts_lag: int = 0
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]
@@ -77,6 +79,7 @@ class MessageStore:
         self.forward: Callable[[StoredMessage], bool] | None = None
         """Passes on a message that is ready, and returns whether it has left."""
         self.messages: dict[int, StoredMessage] = {}
+        self.reported = ReportedCount(self.messages, options.counts_lag)
         self.size = 0
         self._clock = clock
         self._timers = timers
@@ -125,6 +128,7 @@ class MessageStore:
             delivery_count=delivery_count,
         )
         ready = self._ready_queue_for(message)
+        self.reported.look(now)
         self.messages[number] = message
         self.size += content.size
         if time_to_live is not None:
@@ -196,6 +200,7 @@ class MessageStore:
         return token
 
     def _forget(self, message: StoredMessage) -> None:
+        self.reported.look(milliseconds(self._clock))
         del self.messages[message.sequence_number]
         self.size -= message.content.size
         if self.recorder is not None:

@@ -120,6 +120,7 @@ def test_a_namespace_differs_from_azure_only_where_the_file_says_so(write: Write
     changed["UserConfig"]["Namespaces"][0] |= {
         "ReleasedMessagesGoLast": True,
         "LockGroupSize": 5,
+        "CountsLag": "PT0S",
         "LinkIdle": "PT20S",
         "ConnectionIdle": "P10675199D",
         "SessionHandover": "PT0S",
@@ -129,6 +130,7 @@ def test_a_namespace_differs_from_azure_only_where_the_file_says_so(write: Write
     }
     configs = load_config([write(SERVICE_BUS, "a.json"), write(changed, "b.json")])
     assert [(config.released_go_last, config.lock_group_size) for config in configs] == [(False, 1), (True, 5)]
+    assert [config.counts_lag for config in configs] == [timedelta(seconds=2), timedelta()]
     assert [config.links for config in configs] == [
         LinkLimits(),
         LinkLimits(
