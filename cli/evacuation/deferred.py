@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, SessionLockLostError
 
 from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.ends.azure_amqp.raw_link import Delivery
+from shared.resend.partitions import by_partition, partition_of
 from shared.resend.receiver import Receiver, by_halves, unavailable
 from shared.resend.source import LockedMessage
 
@@ -33,7 +34,8 @@ class DeferredSource:
         """Lock the next messages; one that is locked elsewhere or gone is asked for again later."""
         if not self._numbers:
             self._numbers, self._again = self._again, []
-        some, self._numbers = self._numbers[: min(count, _AT_ONCE)], self._numbers[min(count, _AT_ONCE) :]
+        some = _of_one_partition(self._numbers[: min(count, _AT_ONCE)])
+        self._numbers = self._numbers[len(some) :]
         found: list[LockedMessage] = []
         if some:
             try:
@@ -54,7 +56,9 @@ class DeferredSource:
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
-        lost = await by_halves(messages, self._complete, *_LOST) if messages else []
+        lost: list[LockedMessage] = []
+        for some in by_partition(messages, lambda message: _number(message.key or "")):
+            lost += await by_halves(some, self._complete, *_LOST)
         self._again += [_number(each.key or "") for each in lost]
         return lost
 
@@ -75,6 +79,11 @@ class DeferredSource:
     def may_send(self, message: LockedMessage) -> bool:
         """Return whether the lock lasts long enough."""
         return self._receiver.may_send(message)
+
+
+def _of_one_partition(numbers: Sequence[int]) -> list[int]:
+    """Return the first of *numbers*: one request takes those of one partition only (azure-service-bus 287)."""
+    return [*takewhile(lambda number: partition_of(number) == partition_of(numbers[0]), numbers)]
 
 
 def _number(key: str) -> int:

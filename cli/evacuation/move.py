@@ -17,7 +17,7 @@ from shared.resend.edits import RESENT_FROM, resent_key, stamp_of
 from shared.resend.evidence import Answer, Question, answers_at
 from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import Letter
-from shared.resend.peek import peek
+from shared.resend.peek import peek_on
 from shared.resend.places import Destination, Place, Scene, place_of
 
 EVACUATED_TO = "repl-evacuated-to"
@@ -68,7 +68,7 @@ class MoveDelivery(TargetDelivery):
         self.settings = scene.settings
         # A target that drops duplicates accepts them: an id can be one that it has seen before.
         self._checks_arrival = pair.drops_duplicates and share is Share.ACTIVE
-        self._seen = 0
+        self._seen: dict[int, int] = {}
         if self._checks_arrival:
             self.accepted_is = ACCEPTED
 
@@ -86,9 +86,8 @@ class MoveDelivery(TargetDelivery):
     async def _arrived(self) -> set[str]:
         """Return the keys of the copies that have come to the target since the last look."""
         found: set[str] = set()
-        async with contextlib.aclosing(peek(self.pair.target, self.settings, self._seen + 1)) as letters:
+        async with contextlib.aclosing(peek_on(self.pair.target, self.settings, self._seen)) as letters:
             async for letter, _ in letters:
-                self._seen = max(self._seen, letter.number or 0)
                 key = resent_key(letter, self.place, self.ledger)
                 if key is not None:
                     found.add(key)
@@ -106,5 +105,7 @@ class MoveDelivery(TargetDelivery):
             self.settings,
             stopping,
             ledger=self.ledger,
-            entity=place_of(self.pair.destination, self._scene.configuration),
+            entity=None
+            if self.pair.target_is_partitioned
+            else place_of(self.pair.destination, self._scene.configuration),
         )

@@ -1,5 +1,6 @@
 """The entities to move, each with the one that it moves to, and what keeps an entity from being moved."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,8 @@ from shared.resend.places import Destination, Place, check_end
 from shared.tasks.files import Configuration
 
 SUBSCRIPTIONS = "/Subscriptions/"
+# After that time the counts of the administration, which lag, have what was there at the start.
+_COUNTS_SECONDS = 3.0
 
 type _Found = QueueProperties | SubscriptionProperties | TopicProperties
 
@@ -47,6 +50,8 @@ class Pair:
     """Whether the source forwards its messages, and so shows none."""
     forwards_dead_letters: bool = False
     """Whether the source forwards its dead letters, which nobody can receive then."""
+    target_is_partitioned: bool = False
+    """Whether the numbers of the target show nothing of what entered it: each partition has its own."""
     target_forwards: bool = False
     """Whether the target forwards: nothing can be looked for or set aside there."""
     unseen: list[str] = field(default_factory=list)
@@ -67,6 +72,7 @@ class Pair:
 
 def pairs_of(source: str, target: str, configuration: Configuration, access: Access, pauses: Pauses) -> list[Pair]:
     """Return what CONNECTION or CONNECTION/ENTITY in *source* and *target* name; raises BuswayError."""
+    start = time.monotonic()
     source_alias, _, path = source.partition("/")
     target_alias, _, other = target.partition("/")
     check_end(source)
@@ -86,9 +92,11 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
         if other and len(found) > 1:
             raise ConfigError([Problem(f"--to {target}", "names one entity for several", f"expected {target_alias}")])
         made = [_pair(each, other or None, *ends, pauses) for each in found]
-        for each in made:
-            if each.forwards and not each.problems:
-                each.unseen += ends[0].unseen(each.source.entity)
+        forwarding = [each for each in made if each.forwards and not each.problems]
+        if forwarding:
+            time.sleep(max(0.0, start + _COUNTS_SECONDS - time.monotonic()))
+        for each in forwarding:
+            each.unseen += ends[0].unseen(each.source.entity)
         return made
 
 
@@ -176,6 +184,7 @@ def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _E
         return pair
     takes = target.entity(topic) if is_subscription else there
     pair.drops_duplicates = bool(_of(takes, "requires_duplicate_detection"))
+    pair.target_is_partitioned = bool(_of(takes, "enable_partitioning"))
     if not isinstance(there, TopicProperties):
         pair.max_delivery_count = there.max_delivery_count or pair.max_delivery_count
     kilobytes = _of(takes, "max_message_size_in_kilobytes")
@@ -196,8 +205,6 @@ def _problems(pair: Pair, source: _Found, target: _Found, takes: _Found | None) 
     if not pair.is_topic and bool(_of(target, "requires_session")) != pair.requires_session:
         ends = (pair.source, pair.target) if pair.requires_session else (pair.target, pair.source)
         yield f"{ends[0]} requires sessions, {ends[1]} does not"
-    if any(_of(each, "enable_partitioning") for each in (source, target, takes)):
-        yield "is partitioned: its messages have no order in which they can be listed"
     for end, status, closed in (
         (pair.source, _of(source, "status"), (EntityStatus.RECEIVE_DISABLED, EntityStatus.DISABLED)),
         (pair.target, _of(target, "status"), (EntityStatus.RECEIVE_DISABLED, EntityStatus.DISABLED)),

@@ -111,7 +111,7 @@ class PlacementDelivery(MoveDelivery):
         }
         unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]
         entity = place_of(self.pair.destination, self._scene.configuration)
-        if unclear and entity is not None:
+        if unclear and entity is not None and not self.pair.target_is_partitioned:
             for each in await never_entered(
                 unclear, entity, self.settings, numbers, probes, copies=placed, ledger=self.ledger
             ):

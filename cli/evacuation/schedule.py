@@ -23,11 +23,12 @@ from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker
 from shared.ends.service_bus.send_errors import translated
 from shared.errors import BuswayError, MessageRejected
-from shared.protocols import Output
+from shared.protocols import Outgoing, Output
 from shared.resend.delivery import Attempt, PreparedMessage, was_answered
 from shared.resend.evidence import Answer, Question, copies_of, may_look
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
+from shared.resend.partitions import by_partition
 from shared.resend.places import Place, Scene
 from shared.resend.receiver import by_halves, management_of, unavailable
 from shared.resend.source import LockedMessage, UnlockedSource
@@ -76,12 +77,20 @@ class ScheduleDelivery(MoveDelivery):
         size = 0
         for each in messages:
             size += len(each.outgoing.content)
-            if batch and (size > _BYTES_AT_ONCE or len(batch) == _AT_ONCE):
+            is_full = size > _BYTES_AT_ONCE or len(batch) == _AT_ONCE
+            if batch and (is_full or not self._goes_with(each.outgoing, batch[-1].outgoing)):
                 await self._schedule(batch, result)
                 batch, size = [], len(each.outgoing.content)
             batch.append(each)
         await self._schedule(batch, result)
         return result
+
+    def _goes_with(self, message: Outgoing, other: Outgoing) -> bool:
+        """Return whether one request takes both, as a batch does (Azure/amqpnetlite 120)."""
+        if not self.pair.target_is_partitioned:
+            return True
+        keys = [each.session_id or each.partition_key for each in (message, other)]
+        return keys[0] == keys[1] and not self.pair.drops_duplicates
 
     async def _schedule(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
         keys, to = [each.key for each in messages], str(self.pair.destination)
@@ -208,7 +217,9 @@ class ScheduledSource(UnlockedSource):
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Cancel messages; those that are due by now are returned, and their copies are cancelled."""
-        due = await by_halves(messages, self._cancel, MessageNotFoundError) if messages else []
+        due: list[LockedMessage] = []
+        for some in by_partition(messages, lambda message: message.delivery.delivery_id):
+            due += await by_halves(some, self._cancel, MessageNotFoundError)
         await self._scheduling.undo([each.key for each in due if each.key is not None])
         return due
 

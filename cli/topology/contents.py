@@ -1,4 +1,4 @@
-"""What an entity holds that is to be deleted: the counts of the administration are some seconds old, so it is peeked."""
+"""What an entity holds that is to be deleted, by peeking too: the counts of the administration are seconds old."""
 
 import asyncio
 import contextlib

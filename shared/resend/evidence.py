@@ -22,6 +22,7 @@ from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
 from shared.resend.letters import Letter
 from shared.resend.numbering import clear_probes, is_complete, is_increasing, next_number, run_of_probe
+from shared.resend.partitions import partition_of
 from shared.resend.peek import peek
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
 from shared.tasks.files import Configuration
@@ -123,7 +124,8 @@ async def never_entered(
     known = {*there, *ledger.numbers_of(to)}
     noted = [each for each in ledger.entries.values() if each.to == to and each.number is not None]
     marks = ledger.marks_of(to)
-    if end is None or (probes is None and not is_increasing(ledger.numbers_of(to))):
+    # The numbers of one partition show nothing of the others.
+    if end is None or any(map(partition_of, known)) or (probes is None and not is_increasing(ledger.numbers_of(to))):
         return []
     return [
         each

@@ -28,6 +28,7 @@ from shared.message.message import Message
 from shared.protocols import Outgoing
 from shared.resend.ledger import OPEN, Ledger
 from shared.resend.letters import Letter
+from shared.resend.partitions import partition_of
 from shared.resend.peek import keys_in
 from shared.resend.places import Place, Scene, destination_of, place_of
 from shared.resend.receiver import management_of, unavailable
@@ -39,8 +40,6 @@ _NEVER = round(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000)
 _SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 _SECONDS = 10.0
 _LONGEST_ID = 128
-# Above are the numbers of a partition, of which there are several.
-_UNPARTITIONED = 2**48
 
 
 async def next_number(
@@ -69,7 +68,7 @@ async def next_number(
     try:
         async with management_of(entity, settings) as management:
             (number,) = await management.schedule([outgoing], _SECONDS)
-            is_known = number < _UNPARTITIONED
+            is_known = partition_of(number) == 0
             if is_known:
                 await ledger.note_number(to, number, is_mark=is_mark)
             if not (is_known and is_mark and await _is_shown(management, entity, number, ledger.run, ledger)):

@@ -8,6 +8,7 @@ from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker, peeker
 from shared.errors import TargetUnavailable
 from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter
+from shared.resend.partitions import partition_of
 from shared.resend.places import Place
 
 CHECK = "check its name, the network, and that the connection may listen to it"
@@ -32,6 +33,25 @@ async def peek(
             if highest <= last or seen == most:
                 return
             last = highest
+
+
+async def peek_on(
+    place: Place, settings: Mapping[str, str], seen: dict[int, int]
+) -> AsyncGenerator[tuple[Letter, PeekedMessage]]:
+    """Yield the messages of *place* that are new since *seen*, the highest number by partition; raises as `peek`."""
+    async with service_bus_client(place.setting, settings) as client, peeker(client, place.origin) as opened:
+        first = seen.get(0, 0) + 1
+        while messages := await _page(opened, first, MESSAGES_AT_ONCE):
+            last = first - 1
+            for each in messages:
+                last = each.sequence_number or last
+                if last > seen.get(partition_of(last), 0):
+                    seen[partition_of(last)] = last
+                    yield Letter.at(place, each.content), each
+            if last < first:
+                return
+            # The first message of a partition leads to those that are new in it.
+            first = seen[partition_of(last)] + 1
 
 
 async def keys_in(place: Place, settings: Mapping[str, str]) -> set[str]:

@@ -28,6 +28,13 @@ def _namespace(name: str, **options: Any) -> NamespaceConfig:
             QueueConfig(name="impatient", max_delivery_count=10 if name == "west" else 2),
             QueueConfig(name="once", requires_duplicate_detection=name == "east"),
             QueueConfig(name="large", max_message_size=1024 * 1024 if name == "west" else 262_144),
+            QueueConfig(name="parts", lock_duration=5 * SECONDS, enable_partitioning=True),
+            QueueConfig(
+                name="parts-once", enable_partitioning=True, requires_duplicate_detection=name == "east", max_size=1024
+            ),
+            QueueConfig(
+                name="parts-sessions", lock_duration=5 * SECONDS, enable_partitioning=True, requires_session=True
+            ),
             *((QueueConfig(name="alone"),) if name == "west" else ()),
         ),
         topics=(
@@ -61,12 +68,14 @@ class EvacuationSite(Site):
         """Put *count* messages of each kind into a queue of *west*, with the SDK."""
         with self.client() as client, client.get_queue_sender(queue) as sender:
             for kind in ("deferred", "dead"):
-                sender.send_messages([_message(kind, n, sessions=sessions) for n in range(count)])
+                for number in range(count):  # a partitioned queue takes no batch of several sessions
+                    sender.send_messages(_message(kind, number, sessions=sessions))
                 for session_id in ("s-0", "s-1") if sessions else (None,):
                     options: dict[str, Any] = {} if session_id is None else {"session_id": session_id}
                     with client.get_queue_receiver(queue, **options) as receiver:
                         _set_aside(receiver, kind)
-            sender.send_messages([_message("active", n, sessions=sessions) for n in range(count)])
+            for number in range(count):
+                sender.send_messages(_message("active", number, sessions=sessions))
             sender.schedule_messages([_message("scheduled", n, sessions=sessions) for n in range(count)], DUE)
             for session_id in ("s-0", "s-1", "empty") if sessions else ():
                 with client.get_queue_receiver(queue, session_id=session_id) as receiver:
@@ -80,6 +89,15 @@ class EvacuationSite(Site):
             return [f"{each.content.message_id[2:].decode()} {each.state.name.lower()}" for each in found]
 
         return self.broker.inspect(site, look)
+
+    def numbers(self, entity: str, site: str) -> list[int]:
+        """Return the sequence numbers of the messages in an entity."""
+        return self.broker.inspect(site, lambda found: [each.sequence_number for each in found.store(entity).peek(0)])
+
+    def probes(self, queue: str) -> int:
+        """Return how many messages without a body of ours are scheduled at the target."""
+        found = self.broker.inspect("east", lambda east: [each.encode() for each in east.queue(queue).incoming.peek(0)])
+        return sum(b"repl-number-probe" in content for content in found)
 
     def states(self, queue: str, site: str) -> dict[str, bytes]:
         """Return the states of sessions."""

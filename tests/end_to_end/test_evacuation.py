@@ -22,7 +22,7 @@ from cli.evacuation.pauses import Pause
 from cli.evacuation.survey import Share, Survey
 from cli.pause.entity import Entity
 from cli.topology.sites import Access
-from shared.amqp.values import timestamp
+from shared.amqp.values import string, timestamp
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend import evidence
 from shared.resend.options import Options
@@ -108,6 +108,69 @@ def test_sessions_move_in_order_with_their_state(site: EvacuationSite) -> None:
         east.get_queue_receiver("sessions", session_id="s-1") as receiver,
     ):
         assert [str(each) for each in receiver.receive_messages(10, max_wait_time=1)] == ["active 1", "active 3"]
+
+
+@pytest.mark.parametrize("queue", ["parts", "parts-once", "parts-sessions"])
+def test_a_partitioned_queue_moves_with_messages_in_every_state(site: EvacuationSite, queue: str) -> None:
+    # SR30, SR54: one message in an answer, and deferred ones of one partition in a request.
+    count = 10
+    site.fill(queue, count, sessions=queue == "parts-sessions")
+    before = site.names(queue, "west")
+    assert len({number >> 48 for number in site.numbers(queue, "west")}) > 1
+    done = site.evacuate(f"west/{queue}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (site.names(queue, "west"), site.there(f"{queue}/$DeadLetterQueue")) == ([], [])
+    assert sorted(site.names(queue, "east")) == sorted(before)
+    assert len(site.there(f"{queue}/$DeadLetterQueue", site="east")) == count
+    verdicts = site.folder / f"build/evacuation/west/{queue}.verdicts.jsonl"
+    lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
+    assert [(each["verdict"], each["is_there"]) for each in lines] == [("moved", True)] * 4 * count
+    assert site.probes(queue) == 0
+
+
+def test_a_partition_key_moves_with_its_messages_in_order(site: EvacuationSite) -> None:
+    for number in range(30):
+        annotated = {"x-opt-partition-key": string(f"key-{number % 5}")}
+        site.publish("parts", [delivered(None, message_id=f"m-{number}", annotated=annotated)])
+    done = site.evacuate("west/parts")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = site.broker.inspect("east", lambda east: [each.content for each in east.store("parts").peek(0)])
+    for key in range(5):
+        names = [each.message_id[2:].decode() for each in found if each.partition_key == f"key-{key}"]
+        assert names == [f"m-{number}" for number in range(key, 30, 5)]
+
+
+@pytest.mark.parametrize("method", ["defer", "dead_letter"])
+def test_what_a_killed_run_leaves_in_partitions_is_moved_by_the_next(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    site.fill("parts", 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(Receiver, method, killed)
+        with pytest.raises(Killed):
+            site.evacuate("west/parts")
+    again = site.evacuate("west/parts")
+    assert again.returncode == 0, again.stdout + again.stderr
+    arrived = site.names("parts", "east")
+    assert len(arrived) == len(set(arrived)) == 24
+    assert len(site.there("parts/$DeadLetterQueue", site="east")) == 8
+
+
+def test_a_partitioned_message_that_may_have_been_sent_is_unclear(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The numbers of one partition do not show what another one had.
+    site.fill("parts", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceBusOutput, "send", killed)
+        with pytest.raises(Killed):
+            site.evacuate("west/parts")
+    again = site.evacuate("west/parts")
+    assert (again.returncode, "1 left: unclear" in again.stdout) == (1, True), again.stdout
+    assert site.dead() == []
+    sent = site.evacuate("west/parts", "east", "--unclear", "send")
+    assert sent.returncode == 0, sent.stdout
+    assert len(site.there("parts/$DeadLetterQueue", site="east")) == 1
 
 
 def test_what_keeps_a_message_or_an_entity_is_reported_and_the_rest_moves(site: EvacuationSite) -> None:

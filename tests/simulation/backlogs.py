@@ -41,6 +41,8 @@ class Backlog(Topology):
     shows_numbers: bool = True
     """Whether the target's sequence numbers show what never entered it."""
     new_ids: bool = False
+    is_partitioned: bool = False
+    """Whether the target is."""
     share: Share | None = None
     """What is evacuated, None if given-up messages are sent again."""
 
@@ -58,14 +60,17 @@ class Backlog(Topology):
 
 def _backlog(name: str, *, sessions: bool = False, rejected: bool = False, **more: object) -> Backlog:
     """Return a queue of the west whose given-up messages go to a queue of the east."""
-    is_partitioned, detects = bool(more.pop("is_partitioned", False)), bool(more.pop("detects", False))
+    is_partitioned, detects = bool(more.get("is_partitioned")), bool(more.pop("detects", False))
+    from_partitions = bool(more.pop("from_partitions", False))
     target = replace(
         queue("orders", sessions=sessions),
         enable_partitioning=is_partitioned,
         requires_duplicate_detection=detects,
         duplicate_detection_history_time_window=timedelta(hours=20),
     )
-    gives_up = tuple(replace(queue(each), lock_duration=_LOCK) for each in ("orders", "express"))
+    gives_up = tuple(
+        replace(queue(each), lock_duration=_LOCK, enable_partitioning=from_partitions) for each in ("orders", "express")
+    )
     west = NamespaceConfig(
         name="west", queues=(*gives_up, replace(queue("rejected", sessions=sessions and rejected), lock_duration=_LOCK))
     )
@@ -110,6 +115,23 @@ BACKLOGS = (
     _backlog("evacuated messages", rejected=True, source="west/orders", share=Share.ACTIVE),
     _backlog(
         "evacuated dead letters", copies=(("east", "orders"), ("east", "orders/$DeadLetterQueue")), share=Share.DEAD
+    ),
+    _backlog(
+        "evacuated messages of partitions",
+        rejected=True,
+        source="west/orders",
+        share=Share.ACTIVE,
+        is_partitioned=True,
+        from_partitions=True,
+        shows_numbers=False,
+    ),
+    _backlog(
+        "evacuated dead letters of partitions",
+        copies=(("east", "orders"), ("east", "orders/$DeadLetterQueue")),
+        share=Share.DEAD,
+        is_partitioned=True,
+        from_partitions=True,
+        shows_numbers=False,
     ),
     _backlog("rejects to their sources", rejected=True, to=None, copies=(("west", "orders"), ("west", "express"))),
 )

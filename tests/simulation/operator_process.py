@@ -108,7 +108,11 @@ class OperatorProcess(Process):
         to = backlog.to or ""
         target = entity_named(to, scene.configuration)
         pair = Pair(
-            scene.place, target, destination_named(to, scene.configuration), max_delivery_count=_MOST_DELIVERIES
+            scene.place,
+            target,
+            destination_named(to, scene.configuration),
+            max_delivery_count=_MOST_DELIVERIES,
+            target_is_partitioned=backlog.is_partitioned,
         )
         if share is Share.ACTIVE:
             yield MoveDelivery(pair, share, scene, ledger, outputs)
