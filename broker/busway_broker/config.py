@@ -204,8 +204,8 @@ class NamespaceConfig:
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
     others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. As many
     messages of a partition as lock_group_size have the lock of the first of them. on_demand creates entities at their
-    first use (`core/on_demand.py`); None refuses unknown ones, as Azure does. The counts of the administration are up to
-    counts_lag old.
+    first use (`core/on_demand.py`); None refuses unknown ones, as Azure does. The counts of the administration are up
+    to counts_lag old.
     """
 
     name: str

@@ -5,8 +5,8 @@ Any number of namespaces in any number of files. Keys beyond those of the emulat
 
 - namespace: `Port`, `MaxMessageSizeInKilobytes`, `ReleasedMessagesGoLast` (put a message that its receiver
   releases behind all others), `LockGroupSize` (the messages of a partition that share a lock), `CountsLag` (how
-  old the counts of the administration may be), `AcceptsEntraTokens` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights` (Listen, Send, Manage; all by default); without keys, every
-  client is accepted
+  old the counts of the administration may be), `AcceptsEntraTokens` and `SharedAccessKeys`, a list of `Name`, `Key`
+  and `Rights` (Listen, Send, Manage; all by default); without keys, every client is accepted
 - queue, topic, subscription, hub: what the administration has, such as `Status`, `MaxSizeInMegabytes` and
   `EnablePartitioning`
 - namespace of hubs: `GeoReplication`, for the offsets that hubs have with it
