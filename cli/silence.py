@@ -71,7 +71,23 @@ class _Listener:
     def write(self, text: str) -> int:
         if text.strip():
             _Silence.since = None
-        return self._stream.write(text)
+        with _writable():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with _writable():
+            self._stream.flush()
+
+
+@contextlib.contextmanager
+def _writable() -> Iterator[None]:
+    """Raise ConfigError if the output cannot be written, such as to a full disk; a pipe that was closed ends here."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ConfigError([Problem("the output", f"cannot be written: {error.strerror}")]) from error
 
 
 def _speak(command: Callable[[], str | None], stream: TextIO, has_ended: threading.Event, first: float) -> None:

@@ -1,7 +1,9 @@
 """What commands print of messages does not act on the terminal."""
 
+import contextlib
 import json
 import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -13,10 +15,12 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.message_lines import message_line
 from cli.output import print_problems
+from cli.silence import broken_silence
 from cli.topology.az_commands import quoted
 from cli.topology.config_json import document_of
 from cli.topology.model import Entity, Kind, Name, Namespace
 from shared.amqp.values import string
+from shared.errors import ConfigError
 from shared.printable import printable
 from tests.messages import delivered
 
@@ -50,6 +54,19 @@ def test_bodies_names_and_values_of_received_messages_are_escaped(text: str, pri
 def test_problems_quote_nothing_that_acts(capsys: pytest.CaptureFixture[str]) -> None:
     print_problems(["a \x1b[2J\x9b\nb \u202e"])
     assert capsys.readouterr().err == "a \\x1b[2J\\x9b\nb \\u202e\n"
+
+
+def test_an_output_on_a_full_disk_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        with (
+            broken_silence(lambda: "receive"),
+            pytest.raises(ConfigError, match="the output: cannot be written: No space"),
+        ):
+            sys.stdout.write("a message")
+            sys.stdout.flush()
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 ACTING_TEXT = "a\x9b2J\u202e\x85\u2028\x1b]8;;b"
