@@ -8,6 +8,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -63,8 +64,7 @@ def test_an_output_on_a_full_disk_is_reported_in_one_line(monkeypatch: pytest.Mo
             broken_silence(lambda: "receive"),
             pytest.raises(ConfigError, match="the output: cannot be written: No space"),
         ):
-            sys.stdout.write("a message")
-            sys.stdout.flush()
+            typer.echo("a message")
         with contextlib.suppress(OSError):
             full.close()
 
