@@ -69,6 +69,8 @@ class MoveDelivery(TargetDelivery):
         # A target that drops duplicates accepts them: an id can be one that it has seen before.
         self._checks_arrival = pair.drops_duplicates and share is Share.ACTIVE
         self._seen: dict[int, int] = {}
+        if pair.target_is_partitioned:
+            self._numbered.add(pair.destination)  # its numbers show nothing: no mark is scheduled there
         if self._checks_arrival:
             self.accepted_is = ACCEPTED
 
