@@ -16,17 +16,16 @@ from shared.clock import ManualClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
-START = dt.datetime.now(dt.UTC)
 CONFIG = NamespaceConfig(
     name="west",
-    queues=(QueueConfig(name="orders"),),
+    queues=(QueueConfig(name="orders", lock_duration=dt.timedelta(minutes=5)),),
     topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
 )
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock(START)
+    return ManualClock(dt.datetime.now(dt.UTC))
 
 
 @pytest.fixture
@@ -80,11 +79,11 @@ def test_counts_are_as_they_were_two_seconds_ago(
 
 
 def test_a_second_cancellation_makes_the_count_of_scheduled_messages_negative(
-    broker: RunningBroker, client: ServiceBusClient, administration: ServiceBusAdministrationClient
+    broker: RunningBroker, clock: ManualClock, client: ServiceBusClient, administration: ServiceBusAdministrationClient
 ) -> None:
     with client.get_queue_sender("orders") as sender:
         sender.send_messages(ServiceBusMessage("now"))
-        (number,) = sender.schedule_messages(ServiceBusMessage("later"), START + dt.timedelta(hours=1))
+        (number,) = sender.schedule_messages(ServiceBusMessage("later"), clock.now() + dt.timedelta(hours=1))
         sender.cancel_scheduled_messages(number)
         with pytest.raises(MessageNotFoundError):
             sender.cancel_scheduled_messages(number)

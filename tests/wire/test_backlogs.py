@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from shared.message.waiting import DEAD_LETTERS, TopicDeadLetters, Waiting
 KEYS = (SharedAccessKey(name="sender", key="c2VuZA==", rights=frozenset((Right.SEND,))),)
 WEST = NamespaceConfig(
     name="west",
+    counts_lag=timedelta(),
     queues=(
         QueueConfig(name="plain"),
         QueueConfig(name="sessions", requires_session=True),
