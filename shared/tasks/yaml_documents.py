@@ -24,7 +24,7 @@ def documents_in(path: Path, problems: list[Problem]) -> Iterator[tuple[str, obj
     except yaml.YAMLError as error:
         problems.append(_problem(path, error))
     except ValueError as error:
-        problems.append(Problem(str(path), f"has a date or a number that is none: {error}", _QUOTES))
+        problems.append(Problem(str(path), f"has an invalid date or number: {error}", _QUOTES))
     else:
         if not documents:
             problems.append(Problem(str(path), "the file is empty"))

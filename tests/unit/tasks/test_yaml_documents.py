@@ -27,8 +27,8 @@ FILES = (
     ("a: 1\na: 2\n", "line 2, column 1", "duplicate key 'a'"),
     ("? [a]\n: b\n", "line 1, column 3", "has a list or a mapping as a key"),
     ("<<: 3\n", "line 1, column 5", "has a `<<` with something else"),
-    ("a: 2026-13-45\n", "", "has a date or a number that is none: month must be in 1..12"),
-    ("a: !!int x\n", "", "has a date or a number that is none"),
+    ("a: 2026-13-45\n", "", "has an invalid date or number: month must be in 1..12"),
+    ("a: !!int x\n", "", "has an invalid date or number"),
     ("a: \x07\n", "", "has a character that no text may have"),
     ("a: " + "[" * 60, "line 1, column 64", "lacks a value here"),
 )
