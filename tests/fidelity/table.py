@@ -40,9 +40,7 @@ COLUMNS: dict[str, list[Journey]] = {
     "EH → EH": [Journey(WIRE, "EE")],
     "5 hops": [Journey(WIRE, kinds) for kinds in FIVE_HOPS],
     "Azure's host, 1 and 5 hops": [Journey(AZURE, kinds) for kinds in ("SS", "EE", *FIVE_HOPS)],
-    "binding, envelope": [Journey(ENVELOPE, "SS")],
-    "storage queue": [Journey(STORAGE, "SS")],
-    "Event Grid": [Journey(GRID, "SS")],
+    "in envelopes": [Journey(ENVELOPE, "SS"), Journey(STORAGE, "SS"), Journey(GRID, "SS")],
     "binding, body only": [Journey(BODY, "SS")],
 }
 

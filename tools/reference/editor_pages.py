@@ -38,19 +38,18 @@ editors:
 _RULES = """\
 ## What all of them do
 
-- **Order.** Editors run before the stamps, the time to live, the routes and loop prevention, so the `when` of a route
-  sees their result. An editor may split a message; the later editors get the parts one by one.
+- **Order.** Editors run before the stamps, the time to live, the routes and loop prevention. If one splits a message,
+  the later editors get the parts one by one.
 - **Withheld.** A message that an editor withholds on purpose (`filter`, `on_failure: drop`) is completed at the source
   and journalled as `filtered` with the reason.
-- **Rejected.** A message that an editor cannot process goes unchanged to the task's `rejects`, with the reason in
-  `repl-reject-*` properties; without `rejects` to the dead-letter queue of its source. The reason names the editor, the
-  path and the expectation, and never quotes the message.
-- **Keys and stores.** An editor with a key or a store uses it once for all messages of a delivery. While it is
-  unavailable, the delivery is retried and nothing is rejected. `key: NAME` names a secret
-  ([secrets](../secrets.md#keys-of-editors)); `setting: NAME` is an app setting with the connection string of a storage
-  account; `NAME__blobServiceUri` uses the identity of the app, and `file:PATH` a file, for an app on one machine.
-- **Never changed.** Editors do not change ids, sessions, partition keys and arrival times. Exceptions: `partition` adds
-  a partition key, and `split` and `batch` compute new ids from the old ones.
+- **Rejected.** A message that an editor cannot process goes unchanged to the task's `rejects`, [with the
+  reason](../dead-letters.md#why-was-it-rejected), which never quotes the message.
+- **Keys and stores.** While a key or a store is unavailable, the delivery is retried and nothing is rejected.
+  `key: NAME` names a secret ([secrets](../secrets.md#keys-of-editors)). `setting: NAME` is an app setting with the
+  connection string of a storage account; `NAME__blobServiceUri` uses the identity of the app, and `file:PATH` a file,
+  for an app on one machine.
+- **Never changed.** Ids, sessions, partition keys and arrival times. Exceptions: `partition` adds a partition key, and
+  `split` and `batch` compute new ids from the old ones.
 
 [`python`](python.md) calls a function of your own. [Body formats](../formats.md) have a page, and [the
 contract](../contribute/editor.md) is what an editor must do.
