@@ -19,7 +19,7 @@ spark_venv := $(if $(version),build/spark-$(version),.venv)
 spark_python := $(spark_venv)/bin/python
 spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 
-.PHONY: help demo sbom test test-fast check simulate spark bench reference screenshots site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed java
+.PHONY: help demo sbom test test-fast check simulate properties spark bench reference screenshots site bench-ocean capacity bench-full conformance suites faults fuzz other-brokers format lock wheels clean installed java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all ed
 	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 10))
 	$(python) -m tests.fuzz.tasks --seconds $$(($(minutes) * 25))
 	$(python) -m tests.fuzz.frames --seconds $$(($(minutes) * 15))
+
+properties: $(command) ## all properties with a thousand random examples instead of a few; takes minutes
+	$(python) -m pytest --quiet --numprocesses auto -m hypothesis --hypothesis-profile many tests/unit tests/properties tests/contracts broker/tests
 
 conformance: installed ## Microsoft's SDKs for Python, JavaScript, Java and Go against the broker: a table; parts="java go": those only; takes half an hour
 	$(python) -m tests.conformance $(parts)

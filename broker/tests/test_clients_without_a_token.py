@@ -27,6 +27,8 @@ from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.performatives import Attach
 from shared.amqp.values import Value, described, list_, map_, string, ulong
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 QUEUE = "orders"
 MEGABYTE = 1024 * 1024

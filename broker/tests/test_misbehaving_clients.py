@@ -253,7 +253,7 @@ def test_an_invalid_message_is_rejected_and_the_link_stays_open(
     assert broker.counts("n")[OTHER].active == before + accepted
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(PREAMBLE) + 200), st.booleans())
 def test_frames_may_be_cut_anywhere(connect: Connect, cut: int, resets: bool) -> None:
     conversation = PREAMBLE + attach(1, receives=False) + transfer(1, 0, data(b"x" * 100)) + attach(2, receives=True)

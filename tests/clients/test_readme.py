@@ -15,6 +15,8 @@ from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
 from tests.clients.relay.local_relay import LocalRelay, RunningRelays
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "clients/README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(

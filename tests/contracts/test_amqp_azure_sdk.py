@@ -12,7 +12,7 @@ from azure.servicebus._pyamqp import _decode, _encode
 from azure.servicebus._pyamqp.message import Header, Message, Properties
 from azure.servicebus._pyamqp.types import AMQPTypes
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp import sections, values
@@ -20,8 +20,6 @@ from shared.amqp.codec import decode_all, encode, items_of, pairs_of, plain
 from shared.amqp.sections import split
 from shared.amqp.values import Array, Malformed, Value
 from tests.strategies import of_codes, of_kind, symbols
-
-thorough = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 # The kinds that the SDK's encoder knows; its decoder has no char, no decimal32 and no decimal64.
 _scalars = of_kind(
@@ -95,7 +93,6 @@ def kinds(value: Value) -> object:
             return value.kind
 
 
-@thorough
 @given(_values)
 def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value: Value) -> None:
     raw = bytearray()
@@ -106,7 +103,6 @@ def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value
     assert encode(decoded) == bytes(raw)
 
 
-@thorough
 @given(_values)
 def test_the_sdk_reads_our_values(value: Value) -> None:
     raw = encode(value)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SLOW = pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="needs the package index; BUSWAY_SLOW=1 runs it")
 PYTHONS = ("3.12", "3.13", "3.14")
 BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
@@ -203,7 +202,7 @@ def interpreter(version: str) -> Path:
     return Path(found.stdout.strip())
 
 
-@SLOW
+@pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_it_runs_in_an_empty_environment(name: str, python: str, wheels: dict[str, Path], tmp_path: Path) -> None:
@@ -221,7 +220,7 @@ def test_it_runs_in_an_empty_environment(name: str, python: str, wheels: dict[st
         assert expected in run(command, tmp_path, PATH=f"{programs}:{os.environ['PATH']}")
 
 
-@SLOW
+@pytest.mark.slow
 def test_uv_installs_and_runs_the_command(wheels: dict[str, Path], tmp_path: Path) -> None:
     uv, wheel, python = f"{sys.executable} -m uv", wheels["busway"], interpreter("3.13")
     settings = {
@@ -241,7 +240,7 @@ def test_uv_installs_and_runs_the_command(wheels: dict[str, Path], tmp_path: Pat
     assert "pip install 'busway[night]'" in demo
 
 
-@SLOW
+@pytest.mark.slow
 def test_an_index_would_show_the_pages(wheels: dict[str, Path], tmp_path: Path) -> None:
     names = " ".join(map(str, wheels.values()))
     checked = run(

@@ -34,6 +34,8 @@ from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
 
+pytestmark = pytest.mark.long
+
 TYPES: dict[str, Value] = {
     "long": long(2**40),
     "ubyte": ubyte(7),

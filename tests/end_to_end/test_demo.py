@@ -1,7 +1,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.busway_process import BuswayProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 WAYS = {
     "all-active (events)": 4,
@@ -22,6 +26,7 @@ def rows(output: str) -> dict[str, list[list[str]]]:
     return found
 
 
+@pytest.mark.always
 def test_all_expectations_hold_for_recorded_webhooks() -> None:
     with BuswayProcess("demo", "--count", "200") as demo:
         code, out, err = demo.result(300)
@@ -55,6 +60,7 @@ def test_other_messages_can_be_sent(tmp_path: Path) -> None:
     assert "All expectations hold: 20 messages" in out
 
 
+@pytest.mark.always
 def test_a_bad_line_in_a_file_is_reported_before_the_start(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text('{"body": "one"}\n{"bodi": "two"}\n')

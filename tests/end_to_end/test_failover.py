@@ -25,7 +25,7 @@ from tests.impatience import impatient_clients
 pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 PATTERN = EXAMPLES / "active-passive"
 ENTITY = "payments/Subscriptions/application"

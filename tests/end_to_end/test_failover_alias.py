@@ -17,6 +17,8 @@ from busway_broker.thread import RunningBroker
 from tests.end_to_end.busway_process import PACKAGES, ROOT
 from tests.end_to_end.host_process import HostProcess
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8").partition("## Practise it with an alias")[2]
 FILES = dict(re.findall(r"<!-- alias file: (\S+) -->\n```\w+\n(.*?)```\n", PAGE, re.DOTALL))
 STEPS = dict(re.findall(r"<!-- alias: (\w+) -->\n```sh\n(.*?)```\n", PAGE, re.DOTALL))

@@ -22,6 +22,8 @@ from shared.clock import SystemClock
 from shared.tasks.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
 
+pytestmark = pytest.mark.long
+
 PAGE = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in ("failover", "failover-clients"))
 ((EXAMPLE,),) = (re.findall(r"<!-- file: example -->\n```python\n(.*?)```\n", PAGE, re.DOTALL),)
 ((PATTERN, COMMANDS, PRINTED),) = re.findall(

@@ -16,6 +16,8 @@ from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import HostProcess
 from tests.wire.settling import Refused, SettlementClient, send
 
+pytestmark = pytest.mark.long
+
 GRACE_SECONDS = 4
 
 

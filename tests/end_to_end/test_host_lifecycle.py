@@ -20,6 +20,8 @@ from shared.clock import ManualClock
 from tests.end_to_end.host_process import HostProcess
 from tests.wire.settling import is_held, send
 
+pytestmark = pytest.mark.long
+
 
 def namespace(port: int | None = None) -> NamespaceConfig:
     queues = (

@@ -21,6 +21,8 @@ from shared.tasks.files import load
 from tests.azurite import running_azurite
 from tests.end_to_end.host_process import ROOT, HostProcess
 
+pytestmark = pytest.mark.long
+
 EVERY = 7
 MESSAGES = 60
 AFTERWARDS = 10

@@ -9,6 +9,8 @@ import pytest
 from busway_broker.faults import Effect, Fault, Operation
 from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, forgetful, lines, orders, stamps
 
+pytestmark = pytest.mark.long
+
 EACH = 8
 SESSIONS = ("s", "t")
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.end_to_end.pattern_pages import QUICK_RUNS, own_app, run_as_shown
 
+pytestmark = pytest.mark.long
+
 IDS = [Path(run[0]).name for run in QUICK_RUNS]
 
 

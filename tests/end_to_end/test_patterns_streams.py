@@ -4,10 +4,13 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import pytest
 from azure.servicebus import ServiceBusMessage
 
 from tests.end_to_end.hub_clients import bodies_by_key, publish, read
 from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, copied, lines, stamps
+
+pytestmark = pytest.mark.long
 
 KEYS = ("press", "pump", "robot", "saw")
 EACH = 10

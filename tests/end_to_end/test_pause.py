@@ -28,7 +28,10 @@ from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
 
 # azure-servicebus tests the truth value of XML elements.
-pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning"),
+]
 
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}

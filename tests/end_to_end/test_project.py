@@ -16,6 +16,8 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 PAGE = (ROOT / "docs/azure.md").read_text(encoding="utf-8")
 # What the tutorial does after the deployment, without the line that asks Azure for the settings.
 FIRST_MESSAGE = re.findall(r"^busway .*$", PAGE.partition("## 4.")[2].partition("## 5.")[0], re.MULTILINE)

@@ -25,6 +25,8 @@ from host.dotnet_values import CannotReceive
 from shared.tasks.files import load
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, dead_letter, encoded, row
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:

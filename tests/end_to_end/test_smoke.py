@@ -15,6 +15,8 @@ from shared.rules import Rule, parse_action, parse_filter
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
 east: {kind: service-bus, setting: EAST}
@@ -145,6 +147,7 @@ def test_without_yes_nothing_is_sent_and_the_messages_are_shown(smoke: Smoke, br
     assert waiting(broker) == {}
 
 
+@pytest.mark.always
 def test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed(
     smoke: Smoke, broker: RunningBroker
 ) -> None:

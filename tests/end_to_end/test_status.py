@@ -23,6 +23,8 @@ from cli.main import app
 from tests.azurite import running_azurite
 from tests.end_to_end.busway_process import BuswayProcess
 
+pytestmark = pytest.mark.long
+
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
 east: {kind: service-bus, setting: EAST}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from busway_broker.config import QueueConfig
@@ -18,6 +19,8 @@ from tests.azurite import running_azurite
 from tests.end_to_end.journal_app import CONNECTIONS, EAST, WEST, App
 from tests.messages import ORIGIN
 from tests.wire.answering_broker import ACCEPTED, CLOSE, AnsweringBroker
+
+pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from tests.faults.line import strikes
 from tests.impatience import impatient_clients
 from tests.messages import delivered
 
+pytestmark = pytest.mark.slow
+
 DEAD = "orders/$DeadLetterQueue"
 
 

@@ -21,6 +21,8 @@ from shared.resend import evidence
 from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite, numbers_of
 from tests.impatience import impatient_clients
 
+pytestmark = pytest.mark.slow
+
 COUNT = 4
 
 

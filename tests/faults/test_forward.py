@@ -18,6 +18,8 @@ from shared.journal.task import TaskJournal
 from tests.forwarding import TargetThatFailsFirst, by_key, fill, forwarding, keyed, new_topic, run
 from tests.memory_sink import MemorySink
 
+pytestmark = pytest.mark.slow
+
 DOWN = TargetUnavailable("down")
 _SECONDS = 60
 

@@ -5,6 +5,8 @@ import pytest
 from tests.faults.kafka import KAFKA
 from tests.faults.scenario import Row, Scenario
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("scenario", KAFKA, ids=str)
 def test_no_message_is_lost_and_every_duplicate_is_explained(scenario: Scenario, rows: dict[str, Future[Row]]) -> None:

@@ -1,6 +1,5 @@
 """The watch for losses raises no false alarm in any fault, and finds a loss on the same line."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +53,7 @@ def watched(scenario: Scenario) -> WatchedLine:
         return line
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="takes minutes; make faults runs it")
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_no_fault_raises_a_false_alarm(scenario: Scenario) -> None:
     assert watched(scenario).found == []

@@ -5,6 +5,8 @@ import pytest
 from tests.faults.outages import SHORT
 from tests.faults.scenario import Row, Scenario
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("scenario", SHORT, ids=str)
 def test_no_message_is_lost_and_every_duplicate_is_explained(scenario: Scenario, rows: dict[str, Future[Row]]) -> None:

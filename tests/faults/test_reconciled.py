@@ -8,7 +8,6 @@ The test does not count messages at the target, because the job does. It takes m
 
 import gzip
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -67,7 +66,7 @@ EAST = NamespaceConfig(
 )
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="takes minutes; make faults runs it")
+@pytest.mark.slow
 def test_the_job_finds_no_missing_message_after_ten_kills(tmp_path: Path) -> None:
     check_spark()
     (tmp_path / "tasks").mkdir()

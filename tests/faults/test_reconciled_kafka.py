@@ -24,6 +24,8 @@ from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.forwarding import PARTITIONS
 from tests.kafka_reader import read_topic
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 500
 _LINES = 18
 _NOT_ENOUGH_REPLICAS, _DISCONNECTED = 19, -195

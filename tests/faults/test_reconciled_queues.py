@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 from azure.storage.queue import QueueServiceClient
@@ -26,6 +27,8 @@ from tests.end_to_end.busway_process import BuswayProcess
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.event_grid_thread import RunningGrid
 from tests.vault import Vault
+
+pytestmark = pytest.mark.slow
 
 MESSAGES = 100
 CONNECTIONS = """\

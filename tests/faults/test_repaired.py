@@ -38,7 +38,7 @@ EAST = NamespaceConfig(
 )
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="takes minutes; make faults runs it")
+@pytest.mark.slow
 def test_lost_messages_are_repaired_and_the_next_reconciliation_is_clean(tmp_path: Path) -> None:
     check_spark()
     (tmp_path / "tasks").mkdir()

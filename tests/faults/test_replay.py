@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
 from busway_broker.core.namespace import Namespace
@@ -21,6 +22,8 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.busway_process import PACKAGES
 from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST
+
+pytestmark = pytest.mark.slow
 
 COUNT, KILLS = 3_000, 5
 

@@ -17,6 +17,8 @@ from busway_broker.thread import RunningBroker
 from cli.local_services.kafka import KafkaCluster
 from tests.forwarding import arrived, by_key, fill, keyed, new_topic, until
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 2_000
 _SECONDS = 60
 CONNECTIONS = "plant: {kind: event-hubs, setting: PLANT}\nstream: {kind: kafka, setting: STREAM}\n"

@@ -43,7 +43,7 @@ tell = lambda host: print("ready", 0, *[function.name for function in host.funct
 asyncio.run(run(Path(sys.argv[1]), http_port=0, on_ready=tell))
 """
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
 class OlderHost(HostProcess):
@@ -190,6 +190,7 @@ def test_the_reconciliation_reads_a_journal_of_both(code: Path, tmp_path: Path) 
     assert traced.count("received it") == 2
 
 
+@pytest.mark.always
 def test_the_archive_is_the_release_before_this_one() -> None:
     changes = re.findall(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert f"busway-{changes[0]}" == OLDER, "a new release: replace the archive by that of the release before"

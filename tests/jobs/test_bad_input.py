@@ -21,6 +21,8 @@ from busway_reconcile.summary import COULD_NOT_DECIDE, TaskSummary
 from tests.jobs.journals import START, TASK, Journals, Record, planted
 from tests.jobs.results import inputs, kinds, run, table
 
+pytestmark = pytest.mark.slow
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -1,6 +1,5 @@
 """The job without a lasting disk: each night starts with an empty folder and two containers in Azurite."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -116,7 +115,7 @@ def one_hour(containers: Containers, work: Path, now: datetime) -> int:
     return program.run([*where, "--hourly", "--now", now.isoformat(), "--memory", "1g"])
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="six runs; make spark runs it")
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_hours_continue_after_each_other_on_empty_disks(containers: Containers, tmp_path: Path) -> None:
     journal, results = containers

@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.settings import Settings
 from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on, us
 from tests.jobs.results import inputs, run, verdicts
+
+pytestmark = pytest.mark.slow
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 AT = START + 20 * MINUTE
@@ -262,6 +265,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
 )
 
 
+@pytest.mark.always
 def test_a_loss_that_other_records_seem_to_explain_is_found(spark: SparkSession, tmp_path: Path) -> None:
     plan: dict[str, Mapping[int, str]] = {}
     for write in WRITERS:

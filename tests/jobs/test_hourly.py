@@ -1,6 +1,5 @@
 """Runs of hours: what they find, and what they leave for the run of their day."""
 
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def write_at_the_edge(folder: Path, edge: datetime) -> Verdicts:
     return {("edge", 10): "duplicated", ("edge", 20): "out_of_order"}
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="five runs; make spark runs it")
+@pytest.mark.slow
 def test_the_run_of_a_day_gives_the_same_verdicts_over_reconciled_hours(spark: SparkSession, tmp_path: Path) -> None:
     hourly, nightly = tmp_path / "hourly", tmp_path / "nightly"
     journals, plan = planted([*PLAIN_KINDS, *["delivered"] * 10], taps=True, hours=HOURS)
@@ -128,7 +127,7 @@ def write_summary(out: Path, window: Window, counted: datetime | None = None) ->
     (folder / "summary.json").write_text(summary.to_json())
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="thousands of random arrivals; make spark runs it")
+@pytest.mark.slow
 def test_only_possible_later_messages_are_evidence_of_a_wrong_order(spark: SparkSession) -> None:
     nth, view = F.floor(F.col("id") / 600), ["session", "src_seq", "major", "minor"]
     enqueued = nth * 20_000_000 + F.floor(F.rand(1) * 30_000_000)

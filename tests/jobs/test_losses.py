@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import gzip
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -251,7 +250,7 @@ def test_no_verdict_of_a_whole_day_hides_a_loss(spark: SparkSession, tmp_path: P
     assert "have no record of it" in notes[132]
 
 
-@pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="two runs more; make spark runs it")
+@pytest.mark.slow
 def test_a_night_with_records_of_the_future_is_not_clean_and_its_messages_are_judged_in_their_hour(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from shared.amqp import map_section, sections
@@ -11,6 +12,8 @@ from tests.fakes import OutputThatAccepts
 from tests.jobs.journals import write
 from tests.jobs.results import run, verdicts
 from tests.jobs.test_losses import Day
+
+pytestmark = pytest.mark.slow
 
 NAME = replay_name("copy", "20261123T080000Z")
 LOST = 2

@@ -1,6 +1,5 @@
 """`spark-submit` with the zip alone: on a cluster of two workers, and with Delta tables."""
 
-import os
 from datetime import timedelta
 from pathlib import Path
 from urllib.error import URLError
@@ -13,7 +12,7 @@ import pytest
 from tests.jobs.journals import PLAIN_KINDS, START, planted
 from tests.jobs.submitting import Submitted, results, running_cluster, submit
 
-pytestmark = pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="takes minutes; make spark runs it")
+pytestmark = pytest.mark.slow
 
 END = START + timedelta(hours=3)
 RUN = f"{START:%Y-%m-%dT%H}--{END:%Y-%m-%dT%H}"

@@ -28,6 +28,8 @@ from tests.jobs.journals import (
 )
 from tests.jobs.results import kinds, run, table, verdicts
 
+pytestmark = pytest.mark.slow
+
 HOURS = 4
 HOUR = timedelta(hours=1)
 Gap = tuple[str, str, datetime]
@@ -139,6 +141,7 @@ def two_tasks_to_one_target(folder: Path) -> dict[str, dict[int, str]]:
     return {"all-orders": plan, "all-returns": dict.fromkeys(range(1000, 1008), "delivered")}
 
 
+@pytest.mark.always
 def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
     plans: dict[str, dict[int, str]] = {}
     planted_as: dict[tuple[str, int], str] = {}

@@ -18,6 +18,8 @@ from busway_reconcile.summary import TaskSummary
 from tests.jobs.journals import START, TASK, Journals
 from tests.jobs.results import Verdicts, inputs, kinds, run, table, verdicts
 
+pytestmark = pytest.mark.slow
+
 SECOND = START + timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 PARTITIONED = (200 << 48) + 41

@@ -27,6 +27,8 @@ from tests.forwarding import arrived, by_key, fill, keyed, until
 from tests.other_brokers.kafka import Kafka
 from tests.vault import Vault, token
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 5_000
 _SECONDS = 120
 

@@ -27,6 +27,8 @@ from tests.other_brokers.fidelity import ROWS, specimen
 from tests.other_brokers.kafka import Kafka
 from tests.other_brokers.processes import ROOT
 
+pytestmark = pytest.mark.slow
+
 _SECONDS = 20.0
 _PARTITIONS = 4
 # After nine seconds without a heartbeat, a broker is taken as gone.

@@ -27,6 +27,8 @@ from tests.other_brokers.processes import ROOT, OtherBroker
 from tests.other_brokers.rabbitmq import RabbitMQ3, RabbitMQ4
 from tests.other_brokers.reading import read_all
 
+pytestmark = pytest.mark.slow
+
 _SECONDS = 10.0
 _EMPTY_FOOTER = b"\x00\x53\x78\xc1\x01\x00"
 

@@ -10,6 +10,8 @@ import pytest
 from tests.end_to_end.pattern_pages import PAGE, RUN_WITH_BROKERS, own_app, run_as_shown, with_commands
 from tests.other_brokers.__main__ import KINDS, SETTINGS
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_commands_print_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [reason for kind in KINDS.values() if (reason := kind.missing())]

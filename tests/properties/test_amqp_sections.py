@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.codec import decode_all, encode
@@ -11,13 +11,9 @@ from shared.amqp.values import Described, Malformed, Value
 from tests import strategies
 from tests.fuzz import amqp
 
-# The strategies are deep, and a busy machine is slow at drawing from them.
-thorough = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
 encoded = strategies.messages.map(lambda sections: sections.encode())
 
 
-@thorough
 @given(strategies.messages, st.binary(max_size=8))
 def test_a_message_is_split_into_its_sections_and_joined_again(sections: Any, before: bytes) -> None:
     raw = sections.encode()
@@ -25,7 +21,6 @@ def test_a_message_is_split_into_its_sections_and_joined_again(sections: Any, be
     assert split(before + raw, len(before)) == sections
 
 
-@thorough
 @given(strategies.messages)
 def test_the_descriptor_names_the_section_and_says_where_its_content_starts(sections: Any) -> None:
     for name in NAMES.values():
@@ -38,7 +33,6 @@ def test_the_descriptor_names_the_section_and_says_where_its_content_starts(sect
             assert section[position:] == encode(whole.value)
 
 
-@thorough
 @given(strategies.bodies)
 def test_body_parts_have_one_kind_and_contain_the_whole_body(body: bytes) -> None:
     parts = body_parts(body)
@@ -54,7 +48,6 @@ def test_a_data_section_holds_its_content(content: bytes) -> None:
     assert (number, value.kind, value.payload) == (DATA, "binary", content)
 
 
-@thorough
 @given(strategies.map_values)
 def test_scanned_entries_join_to_the_map(value: Value) -> None:
     raw = encode(value)
@@ -64,7 +57,6 @@ def test_scanned_entries_join_to_the_map(value: Value) -> None:
     assert repr(decode_all(joined[3:]).payload) == repr(value.payload)
 
 
-@thorough
 @given(strategies.list_values)
 def test_scanned_fields_join_to_the_list_without_trailing_nulls(value: Value) -> None:
     raw = encode(value)
@@ -75,7 +67,6 @@ def test_scanned_fields_join_to_the_list_without_trailing_nulls(value: Value) ->
     assert joined[-1:] != [b"\x40"]
 
 
-@thorough
 @given(st.lists(st.sampled_from(sorted(NAMES)), max_size=4))
 def test_sections_out_of_order_are_malformed(numbers: Any) -> None:
     content = {0x70: b"\x45", 0x73: b"\x45", 0x75: b"\xa0\x00", 0x76: b"\x45", 0x77: b"\x40"}
@@ -89,7 +80,6 @@ def test_sections_out_of_order_are_malformed(numbers: Any) -> None:
             split(raw)
 
 
-@thorough
 @given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
 def test_any_bytes_are_malformed_or_round_trip(raw: bytes) -> None:
     amqp.check(raw)

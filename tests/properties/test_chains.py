@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.values import string
@@ -17,7 +17,6 @@ from shared.message.message import Message
 from shared.stores.documents import Document
 from tests.chained import arrived, carried, chainer, linked, order, store_settings, verifier
 
-few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 APP = store_settings(Path(tempfile.gettempdir()) / "unused.db")
 
 
@@ -74,7 +73,6 @@ def verdicts(links: Any, sizes: list[int]) -> list[str]:
     return text
 
 
-@few
 @given(batches, batches, st.integers(0, 2), st.data())
 def test_a_whole_chain_passes_with_redeliveries(
     sizes: list[int], others: Any, redelivered: Any, data: st.DataObject
@@ -87,7 +85,6 @@ def test_a_whole_chain_passes_with_redeliveries(
     assert verdicts(with_repetition, others) == ["passes"] * len(with_repetition)
 
 
-@few
 @given(batches, batches, st.sampled_from(["delete", "swap", "alter", "alter link", "insert", "exchange"]), st.data())
 def test_any_tampering_is_detected(sizes: list[int], others: Any, what: Any, data: st.DataObject) -> None:
     links = chain_of(sum(sizes), sizes, 0)

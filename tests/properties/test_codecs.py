@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.codecs.avro import AvroSchema, RawAvro, SingleObject
@@ -130,7 +130,6 @@ READERS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-@settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals))
 def test_json_round_trips(value: Any) -> None:
     codec = PlainJson()
@@ -139,19 +138,16 @@ def test_json_round_trips(value: Any) -> None:
     assert codec.write(codec.read(written)) == codec.write(codec.read(codec.write(codec.read(written))))
 
 
-@settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals | st.binary(max_size=9) | instants | st.uuids()))
 def test_cbor_round_trips(value: Any) -> None:
     assert Cbor().read(Cbor().write(value)) == value
 
 
-@settings(max_examples=60)
 @given(value=trees(scalars | longs | st.binary(max_size=9)))
 def test_messagepack_round_trips(value: Any) -> None:
     assert MessagePack().read(MessagePack().write(value)) == value
 
 
-@settings(max_examples=60)
 @given(value=trees(scalars | longs))
 def test_json_round_trips_through_every_format_without_a_schema(value: Any) -> None:
     written = PlainJson().write(value)
@@ -160,7 +156,6 @@ def test_json_round_trips_through_every_format_without_a_schema(value: Any) -> N
         assert PlainJson().write(through) == written
 
 
-@settings(max_examples=40)
 @given(value=avro_trees)
 def test_avro_round_trips_also_through_json(value: Any) -> None:
     for codec in (RawAvro(SCHEMA), SingleObject(SCHEMA), Container(SCHEMA)):
@@ -169,14 +164,12 @@ def test_avro_round_trips_also_through_json(value: Any) -> None:
         assert codec.write(PlainJson().read(PlainJson().write(codec.read(written)))) == written
 
 
-@settings(max_examples=20)
 @given(values=st.lists(avro_trees, max_size=3))
 def test_container_has_any_number_of_values(values: Any) -> None:
     content = write_container(SCHEMA, values)
     assert read_container(content) == read_container(content, SCHEMA) == values
 
 
-@settings(max_examples=60)
 @given(value=proto_trees)
 def test_protobuf_round_trips_also_through_json(value: Any) -> None:
     written = PROTOBUF.write(value)
@@ -193,7 +186,6 @@ def test_protobuf_writes_a_float_in_the_fewest_digits(value: Any) -> None:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@settings(max_examples=25)
 @given(content=st.binary(max_size=400) | st.binary(max_size=5).map(lambda piece: piece * 3000))
 def test_compressed_content_is_decompressed(encoding: Any, content: bytes) -> None:
     compressed = compressor(encoding, 5)(content)
@@ -201,7 +193,6 @@ def test_compressed_content_is_decompressed(encoding: Any, content: bytes) -> No
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@settings(max_examples=25)
 @given(content=st.binary(max_size=60), data=st.data())
 def test_truncated_compressed_content_is_rejected(encoding: Any, content: bytes, data: st.DataObject) -> None:
     compressed = compressor(encoding, 5)(content)
@@ -211,7 +202,6 @@ def test_truncated_compressed_content_is_rejected(encoding: Any, content: bytes,
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=80)
 @example(content=b"")
 @example(content=b"\x02" * 100_000)
 @example(content=b"\x81" * 100_000)
@@ -227,7 +217,6 @@ def test_any_bytes_raise_only_message_rejected(name: str, content: bytes) -> Non
 
 
 @pytest.mark.parametrize("name", ["raw", "cbor", "messagepack", "protobuf", "gzip", "zstd", "brotli", "container"])
-@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_content_raises_only_message_rejected(name: Any, data: st.DataObject) -> None:
     tree = {

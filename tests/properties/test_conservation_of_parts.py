@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.values import long, timestamp
@@ -138,7 +138,6 @@ class Output(OutputThatAccepts):
 
 
 @given(PLANS)
-@settings(max_examples=300, deadline=None)
 def test_every_part_is_sent_once_after_the_rejects_are_replayed(plan: Plan) -> None:
     bad_before, bad_in, bad_behind = set(plan.bad_before), set(plan.bad_in), set(plan.bad_behind)
     raises, refused = set(plan.raises), set(plan.refused)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -146,7 +146,6 @@ class Source:
                 self.settlement.error = None
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # it simulates hours
 @given(events=EVENTS, has_session=st.booleans(), starts_down=st.booleans())
 def test_nothing_is_lost_settled_early_or_out_of_order(
     events: list[tuple[float, str, int]], has_session: bool, starts_down: bool

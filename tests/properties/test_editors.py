@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.codecs.json import read_exact
@@ -15,8 +15,6 @@ from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import Withheld
 from shared.testing import edited, message
-
-FEW = settings(max_examples=60, deadline=None)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-(10**40), 10**40) | st.decimals(allow_nan=False, allow_infinity=False)
@@ -36,20 +34,17 @@ expressions = st.sampled_from(
 )
 
 
-@FEW
 @given(documents)
 def test_written_documents_are_read_back_unchanged(document: Any) -> None:
     assert read_exact(write(document)) == document
 
 
-@FEW
 @given(documents.filter(lambda document: document is not None))
 def test_identity_expression_keeps_the_value(document: Any) -> None:
     sent = edited({"transform": {"expression": "@"}}, message(write(document))).message
     assert read_exact(sent.body or b"") == document
 
 
-@FEW
 @given(st.binary(max_size=20) | documents.map(write), expressions)
 def test_any_body_gives_a_result_or_a_rejection(body: Any, text: str) -> None:
     result = edited({"transform": {"expression": text, "on_null": "write"}}, message(body))
@@ -58,7 +53,6 @@ def test_any_body_gives_a_result_or_a_rejection(body: Any, text: str) -> None:
         read_exact(sent.body or b"")
 
 
-@FEW
 @given(st.dictionaries(texts, documents, max_size=4))
 def test_flattening_keeps_every_value(document: Any) -> None:
     try:
@@ -72,7 +66,6 @@ def test_flattening_keeps_every_value(document: Any) -> None:
         assert flat == {}
 
 
-@FEW
 @given(st.lists(st.integers(0, 6), max_size=6), st.data())
 def test_the_python_editor_loses_no_message(choices: Any, data: st.DataObject) -> None:
     results = {
@@ -100,7 +93,6 @@ def test_the_python_editor_loses_no_message(choices: Any, data: st.DataObject) -
             assert len({id(each) for each in left}) == len(left)
 
 
-@FEW
 @given(documents)
 def test_expression_keeps_no_state_between_messages(document: Any) -> None:
     expression = Expression("[@, property('p')]")

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp import sections
@@ -17,7 +17,6 @@ from tests.fakes import task_facts
 from tests.strategies import assigned_primitives, bodies
 
 KINDS = ["oct", "EC", "X25519"]
-few = settings(max_examples=30, deadline=None)
 
 
 def editor(verb: str, kind: str = "oct", **options: Any) -> Any:
@@ -61,7 +60,6 @@ json_values = st.recursive(
 )
 
 
-@few
 @given(sealable(of=bodies.filter(bool)), st.sampled_from(KINDS))
 def test_decrypt_reverses_encrypt(message: Any, kind: str) -> None:
     sealed = one(EDITORS["encrypt", kind], message)
@@ -74,7 +72,6 @@ def test_decrypt_reverses_encrypt(message: Any, kind: str) -> None:
     assert back.encode() == message.encode()
 
 
-@few
 @given(json_values, json_values, st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_decrypt_restores_fields_in_any_layout(first: Any, second: Any, indent: int | None, ascii_only: bool) -> None:
     fields = ["$.card[*]", "$['a b']"]
@@ -89,7 +86,6 @@ def test_decrypt_restores_fields_in_any_layout(first: Any, second: Any, indent: 
     assert one(editor("decrypt", fields=fields), sealed[0]).body == body
 
 
-@few
 @given(sealable(), st.data())
 def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObject) -> None:
     sealed = one(BOUND["encrypt"], message)
@@ -100,14 +96,12 @@ def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObjec
     assert isinstance(result(BOUND["decrypt"], sealed), MessageRejected)
 
 
-@few
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | json_values.map(json.dumps).map(str.encode))
 def test_other_content_is_rejected_by_decrypt(body: Any) -> None:
     message = messages.message(1, body=body)
     assert isinstance(result(BOUND["decrypt"], message), MessageRejected)
 
 
-@few
 @given(sealable(), st.data())
 def test_signature_is_valid_and_no_bit_can_be_flipped(message: Any, data: st.DataObject) -> None:
     signed = one(SIGN, message)
@@ -130,7 +124,6 @@ def test_signature_is_valid_and_no_bit_can_be_flipped(message: Any, data: st.Dat
     assert isinstance(result(VERIFY, touched), MessageRejected)
 
 
-@few
 @given(st.text(max_size=200))
 def test_other_text_is_rejected_by_verify(text: str) -> None:
     from shared.amqp.values import string  # noqa: PLC0415 - for this test alone
@@ -143,7 +136,6 @@ def test_other_text_is_rejected_by_verify(text: str) -> None:
     assert isinstance(result(VERIFY, message), MessageRejected)
 
 
-@few
 @given(json_values, st.lists(st.sampled_from(["a", "b", 0, 1, None]), min_size=1, max_size=3))
 def test_path_finds_its_value(document: Any, steps: Any) -> None:
     text = json.dumps(document)

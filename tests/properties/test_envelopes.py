@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.editors.batch import BatchStep
@@ -44,19 +44,16 @@ def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
     return found
 
 
-@settings(max_examples=60)
 @given(FORMATS, st.lists(WRITTEN, min_size=1, max_size=6))
 def test_json_values_survive_an_envelope(kind: str, contents: Any) -> None:
     assert [json.loads(each) for each in round_trip(kind, contents)] == [json.loads(each) for each in contents]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
 def test_container_returns_every_byte(contents: Any) -> None:
     assert round_trip("avro", contents) == contents
 
 
-@settings(max_examples=150)
 @given(FORMATS, st.binary(max_size=80) | WRITTEN | st.binary(max_size=60).map(lambda each: b"Obj\x01" + each))
 def test_any_content_is_read_or_rejected(kind: str, content: bytes) -> None:
     split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())

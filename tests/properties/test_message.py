@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shared.amqp.codec import decode_all, encode
@@ -24,8 +24,6 @@ from shared.rules import parse_action, parse_filter
 from tests import strategies
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import annotations, delivered
-
-thorough = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 ORIGIN = Origin("west", "orders")
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -80,7 +78,6 @@ NO_LIFE = {b"\x43", b"\x52\x00", bytes.fromhex("7000000000"), bytes.fromhex("70f
 """What says none, or forever unless the message has the times of a longer life."""
 
 
-@thorough
 @given(messages)
 def test_message_is_sent_unchanged_except_for_delivery_fields(sections: Any) -> None:
     sent = split(Message.received(sections.encode(), ORIGIN).encode())
@@ -103,7 +100,6 @@ def test_message_is_sent_unchanged_except_for_delivery_fields(sections: Any) -> 
     assert sent.footer == sections.footer
 
 
-@thorough
 @given(strategies.messages)
 def test_any_valid_message_can_be_received_or_is_malformed(sections: Any) -> None:
     try:
@@ -113,7 +109,6 @@ def test_any_valid_message_can_be_received_or_is_malformed(sections: Any) -> Non
     assert Message.received(message.encode(), ORIGIN).encode() == message.encode()
 
 
-@thorough
 @given(messages, st.dictionaries(names, st.none() | settable, max_size=4))
 def test_setting_properties_touches_only_their_entries(sections: Any, changes: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
@@ -131,7 +126,6 @@ def test_setting_properties_touches_only_their_entries(sections: Any, changes: A
     assert sent.footer == sections.footer
 
 
-@thorough
 @given(messages)
 def test_a_stamp_adds_its_properties_and_touches_no_other(sections: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
@@ -146,7 +140,6 @@ def test_a_stamp_adds_its_properties_and_touches_no_other(sections: Any) -> None
     assert visited_sites(message) == ["west"]
 
 
-@thorough
 @given(messages, st.integers(1, 5))
 def test_hops_keep_the_bytes_of_all_other_properties(sections: Any, hops: Any) -> None:
     content = sections.encode()
@@ -170,7 +163,6 @@ def test_hops_keep_the_bytes_of_all_other_properties(sections: Any, hops: Any) -
     assert sent.body == sections.body
 
 
-@thorough
 @given(messages, st.none() | st.integers(1, 2**32 - 2))
 def test_a_time_to_live_touches_only_its_field(sections: Any, milliseconds: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
@@ -214,7 +206,6 @@ def identity(content: bytes) -> object:
     return object() if number is None else number
 
 
-@thorough
 @given(
     st.lists(strategies.damaged(strategies.messages.map(Sections.encode)) | messages.map(Sections.encode), max_size=6)
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp import values
@@ -149,7 +149,6 @@ def configured(documents: Any) -> Any:
     return Configuration(CONNECTIONS, valid, {task.task: task.task for task in valid})
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(tasks, max_size=5).map(configured))
 def test_any_set_of_tasks_can_be_reviewed(configuration: Any) -> None:
     for finding in review(configuration, Entities({})):

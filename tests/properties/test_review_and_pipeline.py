@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
@@ -168,7 +168,6 @@ def label(network: Any, edge: Any) -> Any:
     return network.label(edge.target)
 
 
-@settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages, histories)
 def test_fully_known_message_goes_where_the_review_predicts(
     configuration: Any, first: Any, properties: Any, history: Any
@@ -218,7 +217,6 @@ PATH_OF_A_PROPERTY = {
 }
 
 
-@settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages)
 @example(configured([PATH_OF_A_PROPERTY]), 0, {"p": string("1")})
 def test_known_facts_hold_for_any_message_at_every_hop(configuration: Any, first: Any, properties: Any) -> None:

@@ -17,6 +17,8 @@ from shared.protocols import Outcome
 from tests.messages import delivered
 from tests.wire.line import WireLine, clock_now, identity, namespaces
 
+pytestmark = pytest.mark.long
+
 SEND = frozenset((Operation.SEND,))
 NINE_MINUTES = 540.0
 """Less than an idle link lasts (SR4, SR2)."""

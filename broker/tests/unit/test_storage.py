@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Iterator[StorageFolder]:
         yield folder
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 20)), max_size=25), every=st.integers(1, 4))
 def test_everything_is_there_after_any_operations(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], every: int

@@ -345,4 +345,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestQueueMachine.settings = settings(stateful_step_count=40)

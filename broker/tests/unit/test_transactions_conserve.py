@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.tests.unit import controller
@@ -151,7 +151,6 @@ def opened(folder: Path) -> Iterator[World]:
         yield World(storage.namespace, storage)
 
 
-@settings(max_examples=15)
 @given(before=STEPS, after=STEPS)
 def test_so_it_is_after_a_restart(before: list[tuple[str, int, int]], after: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,8 @@ from tests.clients.applications import ENVIRONMENT, Application
 from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
 from tests.clients.site import Site, both_kinds
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_other_copy_waits_while_one_is_processed(sync_site: Site, fails: bool) -> None:

@@ -23,6 +23,8 @@ from busway_clients.receivers.messages import origin_time
 from tests.clients.receivers.consuming import Effects, consume, send_to_both
 from tests.clients.site import Site, both_kinds
 
+pytestmark = pytest.mark.long
+
 
 @both_kinds
 def test_one_of_two_copies_is_processed_and_both_queues_are_empty(site: Site) -> None:

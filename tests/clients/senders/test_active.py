@@ -24,6 +24,8 @@ from shared.clock import ManualClock
 from tests.clients.applications import Application
 from tests.clients.site import Site, both_kinds
 
+pytestmark = pytest.mark.long
+
 VALUE = AmqpMessageBodyType.VALUE
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs/guaranteed-ordering.md").read_text(encoding="utf-8")
 [(FOLDER, COMMANDS, PRINTED)] = re.findall(
     r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n.*?<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL

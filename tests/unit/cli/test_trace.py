@@ -17,7 +17,7 @@ import azure.functions as func
 import msgspec
 import pytest
 from azure.storage.blob import ContainerClient
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
@@ -343,7 +343,6 @@ def test_a_hostile_id_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     assert "1 hop" in text
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_any_id_is_found_in_what_the_journal_wrote(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     sites = Sites(tmp_path_factory.mktemp("journal"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -107,7 +107,6 @@ def test_a_large_body_is_replaced_by_a_claim_and_restored(tmp_path: Path) -> Non
     assert whole(back) == whole(large)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     body=st.one_of(
         st.binary(max_size=40).map(sections.data),

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -185,7 +185,6 @@ def test_a_part_that_was_not_sent_is_not_withheld_as_a_duplicate() -> None:
     assert isinstance(asked(deduplicate, [other])[0], Withheld)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     deliveries=st.lists(
         st.tuples(

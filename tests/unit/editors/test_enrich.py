@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.codec import encode
@@ -190,7 +190,6 @@ def dumped(value: object, blank: str) -> str:
             return json.dumps(value)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     body=st.dictionaries(st.text(max_size=3), _JSON, max_size=4),
     members=st.dictionaries(st.text(max_size=3), _JSON, max_size=3),

@@ -22,6 +22,8 @@ from tests.messages import delivered
 from tests.unit.editors.bombs import AIMED, BODIES, PROPERTIES, REJECTED
 from tests.unit.editors.test_bombs import BUDGET, MARGIN, is_in_time
 
+pytestmark = pytest.mark.long
+
 
 def bombs_for(verb: str) -> dict[str, bytes]:
     """Return messages of the editor's golden case with each body, and with all properties, of the corpus."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
@@ -296,7 +296,6 @@ class OutputThatIsAwayAtTimes(OutputThatAccepts):
         return TargetUnavailable("away") if len(self.calls) in self._calls_away else None
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
     st.sets(st.integers(1, 40), max_size=25),

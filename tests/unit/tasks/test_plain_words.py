@@ -63,7 +63,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(PATHS), value=VALUES)
 def test_no_text_of_pydantic_reaches_a_user(folder: Path, path: tuple[int | str, ...], value: object) -> None:
     document = yaml.safe_load(WHOLE)
