@@ -52,6 +52,13 @@ def run(*arguments: str, folder: Path, environment: Mapping[str, str] | None = N
     return done.stdout
 
 
+def compiled(folder: Path) -> Path:
+    """Copy the templates of infra/ into *folder* and return main.bicep as the JSON that it is compiled to."""
+    copy_templates(folder)
+    run("build", "main.bicep", folder=folder)
+    return folder / "main.json"
+
+
 def scope_of(assignment: Resource) -> str:
     """Return what a role assignment is about: the part of its id between the last resource group and itself."""
     match = re.search(

@@ -17,6 +17,12 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
         module: {_module(name, imports) for name in names} & (imports.keys() - {module})
         for module, names in imports.items()
     }
+    # What imports none of the others is in no circle, nor is what imports only such modules.
+    while leaves := [module for module, names in reached.items() if not names & reached.keys()]:
+        for module in leaves:
+            del reached[module]
+    for names in reached.values():
+        names.intersection_update(reached.keys())
     changed = True
     while changed:
         changed = False

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.ends.registry import kind, kinds, names
-from tests.architecture.imports import ROOT
+from tests.architecture.imports import ROOT, nodes
 
 ENDS = ROOT / "shared/ends"
 SEARCHED = ("shared", "functions", "cli", "host", "function_app.py")
@@ -39,11 +39,12 @@ OPENS = {
 _OPENERS = {"from_connection_string", "DefaultAzureCredential"}
 
 
-def sources(*roots: str) -> Iterator[tuple[str, ast.Module]]:
-    for root in roots:
+def sources() -> Iterator[tuple[str, ast.AST]]:
+    for root in SEARCHED:
         path = ROOT / root
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
+            name = str(file.relative_to(ROOT))
+            yield from ((name, node) for node in nodes(file))
 
 
 def test_each_folder_of_a_kind_has_the_record_of_its_name() -> None:
@@ -54,9 +55,8 @@ def test_each_folder_of_a_kind_has_the_record_of_its_name() -> None:
 def test_no_code_outside_its_folder_names_a_kind() -> None:
     naming = {
         file
-        for file, tree in sources(*SEARCHED)
+        for file, node in sources()
         if not file.startswith("shared/ends/")
-        for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in names()
     }
     assert naming == set(OTHER_MEANINGS)
@@ -65,8 +65,7 @@ def test_no_code_outside_its_folder_names_a_kind() -> None:
 def test_no_code_decides_by_the_name_of_a_kind() -> None:
     deciding = [
         f"{file}:{node.lineno}"
-        for file, tree in sources(*SEARCHED)
-        for node in ast.walk(tree)
+        for file, node in sources()
         if isinstance(node, ast.Compare)
         # Two names may be equal: that says nothing about either.
         and sum(_is_name_of_a_kind(side) for side in (node.left, *node.comparators)) == 1
@@ -82,8 +81,7 @@ def _is_name_of_a_kind(node: ast.expr) -> bool:
 def test_clients_are_opened_at_one_place_for_each_service() -> None:
     opening = {
         file
-        for file, tree in sources(*SEARCHED)
-        for node in ast.walk(tree)
+        for file, node in sources()
         if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OPENERS)
         or (isinstance(node, ast.Name) and node.id in _OPENERS)
     }
@@ -92,7 +90,7 @@ def test_clients_are_opened_at_one_place_for_each_service() -> None:
 
 @pytest.mark.parametrize("name", sorted(names()))
 def test_without_its_folder_a_kind_is_unknown_and_the_others_work(name: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "shared", tmp_path / "shared", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "shared", tmp_path / "shared")  # with its compiled modules
     shutil.rmtree(tmp_path / "shared/ends" / name.replace("-", "_"))
     configuration = tmp_path / "connections.yaml"
     used = "event-hubs" if name == "service-bus" else "service-bus"

@@ -1,5 +1,7 @@
 """What the first deployment would fail at, and what the first week would surprise with, as the compiler predicts it."""
 
+import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.topology.deployment import deployment_of
-from tests.bicep import ROOT, Resource, needs_compiler, role_of, scope_of
+from tests.bicep import ROOT, Resource, compiled, needs_compiler, role_of, scope_of, snapshot
 from tests.unit.infra.deployments import EXAMPLES, Json, Prediction, loaded, other_tasks, predict
 
 pytestmark = needs_compiler
@@ -63,6 +65,11 @@ def deployments(others: Json) -> dict[str, Json]:
 def predicted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Prediction]:
     others = other_tasks(tmp_path_factory.mktemp("config"))
     return predict(tmp_path_factory.mktemp("infra"), deployments(others))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("template"))
 
 
 def named(prediction: Prediction, kind: str) -> dict[str, Resource]:
@@ -207,7 +214,11 @@ def test_journals_captures_and_results_are_deleted_some_day(predicted: Mapping[s
         ({"namespaces": {"west": {"pairedRegion": REGION}}}, "Service Bus has pairs in the Premium tier only"),
     ],
 )
-def test_parameters_that_do_not_fit_are_refused(parameters: Json, text: str, tmp_path: Path) -> None:
-    tasks = deployment_of(*loaded(EXAMPLES["plain-copy"]))
+def test_parameters_that_do_not_fit_are_refused(parameters: Json, text: str, template: Path, tmp_path: Path) -> None:
+    given = {"tasks": deployment_of(*loaded(EXAMPLES["plain-copy"])), **parameters}
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    lines = [f"using '{os.path.relpath(template, tmp_path)}'"]
+    lines += [f"param {name} = loadJsonContent('given.json').{name}" for name in given]
+    (tmp_path / "refused.bicepparam").write_text("\n".join(lines))
     with pytest.raises(AssertionError, match=re.escape(text)):
-        predict(tmp_path, {"small": {"tasks": tasks, **parameters}})
+        snapshot(tmp_path / "refused.bicepparam")

@@ -187,47 +187,6 @@ def test_sent_message_has_two_records() -> None:
     }
 
 
-def test_received_is_written_before_anything_is_sent() -> None:
-    line = Line(sink=SinkThatIsDown())
-    with pytest.raises(TargetUnavailable, match="journal: away"):
-        line.run(delivered(1))
-    assert line.output.accepted == {}
-    assert {role for role, _ in line.sink.attempted} == {Role.SOURCE}
-
-
-def test_short_journal_outage_only_delays() -> None:
-    line = Line(sink=SinkThatIsDown())
-    line.sink.failing = 3
-    assert line.run(delivered(1)) == {Outcome.SENT: 1}
-    assert len(line.output.messages("orders")) == 1
-    members = [member for role, member in line.sink.attempted if role is Role.SOURCE]
-    assert len(members) == 4
-    assert len(set(members)) == 1  # the same bytes at every attempt, which is how a sink tells what has landed
-
-
-def test_unwritten_outcome_keeps_the_batch_at_its_source_without_sending_twice() -> None:
-    line = Line(sink=SinkThatIsDown())
-    line.sink.failing = 0
-    original = line.sink.append
-
-    async def fail_outcomes(stream: Stream, member: bytes) -> None:
-        if stream.role is Role.TARGET:
-            raise TargetUnavailable("journal: away")
-        await original(stream, member)
-
-    line.sink.append = fail_outcomes
-    with pytest.raises(TargetUnavailable):
-        line.run(delivered(1))
-    line.sink.append = original
-    line.run(delivered(1, delivery_count=2))
-    assert len(line.output.messages("orders")) == 1
-    first, again = line.records(Role.TARGET)
-    assert (first["outcome"], first.get("remembered"), first["batch_id"]) == ("sent", None, 1)
-    assert (again["outcome"], again["remembered"], again["batch_id"]) == ("sent", True, 2)
-    assert "check" not in again
-    assert [record.get("attempt") for record in line.records(Role.SOURCE)] == [None, 2]
-
-
 @pytest.mark.parametrize("error", [TargetUnavailable("journal: away"), TargetRefused("journal: no")])
 def test_a_best_effort_journal_counts_lost_records_and_logs_once(
     caplog: pytest.LogCaptureFixture, error: TargetUnavailable | TargetRefused

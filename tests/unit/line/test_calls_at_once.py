@@ -44,11 +44,3 @@ def test_messages_of_one_key_are_in_one_call(messages: list[Outgoing]) -> None:
 def test_calls_of_messages_without_keys_are_about_a_transfer_each(sizes: list[int]) -> None:
     calls = calls_at_once([message(size) for size in sizes])
     assert all(sum(sizes[position] for position in call) < _CALL_BYTES + 60_000 for call in calls)
-
-
-def test_a_small_batch_is_one_call() -> None:
-    assert list(map(list, calls_at_once([message(1_000)] * 100))) == [list(range(100))]
-
-
-def test_a_large_batch_is_several_calls() -> None:
-    assert len(calls_at_once([message(1_000)] * 1_000)) == 5

@@ -72,14 +72,6 @@ def test_a_session_in_the_middle_of_many_batches_is_renewed_before_a_send(left: 
     assert len(line.locks.renewed) == renewals, "an end that says nothing may be near"
 
 
-def test_a_lost_session_ends_the_hold_and_settles_nothing_more() -> None:
-    line = Line(OutputThatIsDown(), other=OutputThatAccepts())
-    line.at[100] = line.locks.lose
-    with pytest.raises(LockLost):
-        line.deliver(1, 2, session=line.session, session_id="s")
-    assert line.clock.monotonic() < 100 + LOCK
-
-
 @pytest.mark.parametrize("error", [TargetUnavailable("away"), TargetRefused("disabled")], ids=["away", "refused"])
 def test_ten_deliveries_outlast_an_outage_of_two_hours(error: BuswayError) -> None:
     line = Line(OutputThatIsDown(error=error))
@@ -176,15 +168,6 @@ def test_a_session_that_cannot_be_renewed_is_given_back_at_once_when_the_process
     with pytest.raises(TargetUnavailable):
         line.deliver(1, session=line.session, session_id="s")
     assert (line.clock.monotonic() < UNKNOWN_LOCK_SECONDS / 2, line.locks.released) == (True, 1)
-
-
-def test_a_message_that_cannot_be_completed_by_itself_is_recognized_when_it_is_delivered_again() -> None:
-    other = OutputThatAccepts()
-    line = Line(OutputThatIsDown(), other=other, error=TargetRefused("no service"))
-    for _ in range(2):
-        with pytest.raises(TargetUnavailable):
-            line.deliver(1, 2)
-    assert other.ids("orders") == ["m-2"]
 
 
 def test_a_message_with_an_expired_lock_is_not_sent_if_that_cannot_be_renewed() -> None:

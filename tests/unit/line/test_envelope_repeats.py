@@ -21,17 +21,6 @@ from tests.fakes import (
 from tests.unit.line.enveloped import Alone, Line, abc, carried, event, one_text
 
 
-def test_repeated_events_are_sent_once_even_if_the_host_groups_them_differently() -> None:
-    line = Line()
-    a, b, c = event("a", 1), event("b", 2), event("c", 3)
-    line.run(f"[{a},{b}]")
-    line.run(a, f"[{b},{c}]", f"[{c},{a}]", start=10)
-    assert line.sent() == ["m-1", "m-2", "m-3"]
-    assert [(number, part) for number, part, _ in line.outcomes()] == [
-        *((1, 0), (1, 1), (10, None), (11, 0), (11, 1), (12, 0), (12, 1))
-    ]
-
-
 def test_event_that_is_in_an_envelope_twice_is_sent_once_and_both_are_recorded() -> None:
     line = Line()
     a = event("a", 1)

@@ -1,15 +1,10 @@
 """Messages that the host delivers one by one, gathered into batches for the line."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, TargetUnavailable
 from shared.line.intake import LARGEST_BATCH, LARGEST_BATCH_BYTES, Intake
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -18,12 +13,11 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
-from shared.protocols import Editor, Entry, Flush, Imprint, Outcome, Outgoing, Record
+from shared.protocols import Editor, Outcome
 from shared.rules.rule import parse_filter
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,
-    OutputThatFailsOnce,
     OutputThatIsDown,
     OutputThatRejects,
     SettlementInMemory,
@@ -111,19 +105,6 @@ def test_a_batch_ends_when_it_is_full() -> None:
     assert large.output.calls == [2, 2, 1]
 
 
-def test_only_the_message_whose_target_is_down_stays() -> None:
-    down = OutputThatIsDown()
-    one = One(OutputThatAccepts(), down)
-    results = one.run(delivered(1), delivered(2, session_id="b"), delivered(3))
-    assert results[0] is None
-    assert isinstance(results[1], TargetUnavailable)
-    assert results[2] is None
-    assert one.output.ids("orders") == ["m-1", "m-3"]
-    outcomes = {record.message_id: record.outcome for record in one.journal.records}
-    assert outcomes == {"m-1": Outcome.SENT, "m-3": Outcome.SENT, "m-2": Outcome.RETRY}
-    assert len(one.journal.records) == 3
-
-
 def test_a_message_returns_while_another_of_its_batch_waits_and_not_before_it_is_on_record() -> None:
     down = OutputThatIsDown()
     one = One(OutputThatAccepts(), down)
@@ -143,25 +124,6 @@ def test_a_message_returns_while_another_of_its_batch_waits_and_not_before_it_is
     assert [record.message_id for record in one.journal.records] == ["m-1", "m-2"]
 
 
-def test_nothing_is_settled_that_is_not_on_record() -> None:
-    class Full(JournalInMemory):
-        def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
-            async def refuse() -> None:
-                raise TargetRefused("journal: full")
-
-            super().decided(records, batch_id)
-            return refuse
-
-    down = OutputThatIsDown()
-    one = One(OutputThatAccepts(), down, journal=Full())
-    results = one.run(delivered(1), delivered(2, session_id="b"))
-    assert all(isinstance(each, BuswayError) for each in results)
-    assert one.output.ids("orders") == ["m-1"]
-    again = one.run(delivered(1))
-    assert isinstance(again[0], BuswayError)
-    assert one.output.ids("orders") == ["m-1"], "sent a second time by the same instance"
-
-
 def test_a_failure_in_busway_itself_leaves_no_invocation_waiting() -> None:
     def fail(_: Message) -> list[Message]:
         raise ZeroDivisionError
@@ -169,40 +131,6 @@ def test_a_failure_in_busway_itself_leaves_no_invocation_waiting() -> None:
     one = One(OutputThatAccepts(), editors=[Editing(fail)])
     results = one.run(delivered(1), delivered(2))
     assert all(isinstance(each, BuswayError) for each in results)
-
-
-def test_nothing_is_sent_that_is_not_on_record_as_received() -> None:
-    class Full(JournalInMemory):
-        def arriving(self, message: Message) -> Imprint:
-            return Imprint(b"", 0, None, message.session_id, None, None, None, ())
-
-        def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - the protocol's
-            async def refuse() -> None:
-                raise TargetRefused("journal: full")
-
-            return refuse
-
-    one = One(OutputThatAccepts(), journal=Full())
-    results = one.run(delivered(1), delivered(2))
-    assert all(isinstance(each, TargetRefused) for each in results)
-    assert one.output.calls == []
-
-
-def test_a_message_is_held_until_all_its_parts_have_arrived() -> None:
-    def split(message: Message) -> list[Message]:
-        other = message.copy()
-        other.session_id = "b"
-        return [message, other] if message.arrival.sequence_number == 1 else [message]
-
-    down = OutputThatIsDown()
-    one = One(OutputThatAccepts(), down, editors=[Editing(split)])
-    results = one.run(delivered(1, session_id="a"), delivered(2, session_id="a"))
-    assert isinstance(results[0], TargetUnavailable)
-    assert results[1] is None
-    down.put_up()
-    assert one.run(delivered(1, session_id="a", delivery_count=1)) == [None]
-    assert len(one.output.ids("orders")) == 2, "a part was sent a second time"
-    assert len(down.ids("orders")) == 1
 
 
 def test_a_shutdown_ends_every_invocation() -> None:
@@ -234,96 +162,11 @@ def test_a_rejected_message_is_dead_lettered_with_its_own_lock_and_session() -> 
     assert one.output.ids("orders") == ["m-4"]
 
 
-def test_messages_of_a_session_leave_in_their_order() -> None:
-    one = One(OutputThatAccepts(), has_sessions=True)
-    assert one.run(*(delivered(number, session_id="a") for number in (3, 1, 2))) == [None] * 3
-    assert one.output.ids("orders") == ["m-1", "m-2", "m-3"]
-
-
-def test_a_message_stays_behind_an_earlier_one_of_its_session() -> None:
-    down = OutputThatIsDown()
-    one = One(OutputThatAccepts(), down, has_sessions=True)
-
-    async def scenario() -> Sequence[BaseException | None]:
-        one.held = asyncio.Event()
-        first = asyncio.create_task(one.intake.run(delivered(1, session_id="b")))
-        await _until_called(down)
-        second = asyncio.create_task(one.intake.run(delivered(2, session_id="b")))
-        await one.intake.run(delivered(3, session_id="a"))
-        one.held.set()
-        return await asyncio.gather(first, second, return_exceptions=True)
-
-    results = asyncio.run(scenario())
-    assert all(isinstance(each, TargetUnavailable) for each in results)
-    down.put_up()
-    assert one.run(delivered(1, session_id="b", delivery_count=1)) == [None]
-    assert one.run(delivered(2, session_id="b", delivery_count=1)) == [None]
-    assert down.ids("orders") == ["m-1", "m-2"]
-
-
-@pytest.mark.parametrize("has_sessions", [True, False])
-def test_a_message_delivered_again_while_it_is_on_the_line_is_sent_once(*, has_sessions: bool) -> None:
-    one = One(OutputThatFailsOnce(), has_sessions=has_sessions)
-
-    async def scenario() -> None:
-        one.held = asyncio.Event()
-        first = asyncio.create_task(one.intake.run(delivered(1, session_id="a")))
-        await _until_called(one.output)
-        again = asyncio.create_task(one.intake.run(delivered(1, session_id="a", delivery_count=1)))
-        await asyncio.sleep(0)
-        one.held.set()
-        await asyncio.gather(first, again)
-
-    asyncio.run(scenario())
-    assert one.output.ids("orders") == ["m-1"]
-
-
 def test_a_message_that_cannot_be_read_does_not_stop_others() -> None:
     one = One(OutputThatAccepts(), has_sessions=True, has_locks=True)
     results = one.run(b"\x00\x53\x75", delivered(2, session_id="a"))
     assert results[1] is None
     assert one.output.ids("orders") == ["m-2"]
-
-
-class OutputThatIsAwayAtTimes(OutputThatAccepts):
-    """Refuses the messages of some calls."""
-
-    def __init__(self, calls_away: set[int]) -> None:
-        super().__init__()
-        self._calls_away = calls_away
-
-    def answer(self, _: Outgoing, /) -> BuswayError | None:
-        return TargetUnavailable("away") if len(self.calls) in self._calls_away else None
-
-
-@given(
-    st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
-    st.sets(st.integers(1, 40), max_size=25),
-    st.integers(1, 3),
-)
-def test_every_message_arrives_and_each_session_in_order(keys: list[str], away: set[int], at_a_time: int) -> None:
-    """The host takes the messages of each session in their order, and again what an invocation has raised for."""
-    one = One(OutputThatIsAwayAtTimes(away), has_sessions=True)
-    waiting: dict[str, list[int]] = defaultdict(list)
-    for number, key in enumerate(keys, 1):
-        waiting[key].append(number)
-
-    async def session(key: str) -> None:
-        while numbers := waiting[key][:at_a_time]:
-            each = (one.intake.run(delivered(number, session_id=key)) for number in numbers)
-            results = await asyncio.gather(*each, return_exceptions=True)
-            for number, result in zip(numbers, results, strict=True):
-                if result is None:
-                    waiting[key].remove(number)
-
-    async def host() -> None:
-        await asyncio.gather(*map(session, waiting))
-
-    asyncio.run(host())
-    for key in waiting:
-        expected = [f"m-{number}" for number, each in enumerate(keys, 1) if each == key]
-        messages = one.output.accepted["orders"]
-        assert [each.message_id for each in messages if each.session_id == key] == expected
 
 
 def test_a_copy_of_an_event_waits_for_the_first() -> None:

@@ -21,19 +21,6 @@ from tests.messages import ENQUEUED, delivered
 from tests.unit.line.copying import Line
 
 
-def test_order_is_kept_over_an_outage() -> None:
-    output = OutputThatFailsOnce(after=4)
-    line = Line(output)
-    line.run(*[delivered(number, session_id="ab"[number % 2]) for number in range(10)])
-    by_session: dict[str | None, list[str | None]] = {}
-    for message in output.accepted["orders"]:
-        by_session.setdefault(message.session_id, []).append(message.message_id)
-    assert by_session == {
-        "a": ["m-0", "m-2", "m-4", "m-6", "m-8"],
-        "b": ["m-1", "m-3", "m-5", "m-7", "m-9"],
-    }
-
-
 def test_one_target_that_is_down_does_not_delay_the_other() -> None:
     up, down = OutputThatAccepts(), OutputThatIsDown()
     routes = [

@@ -16,7 +16,7 @@ from shared.line import recall
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Target
 from shared.message.message import Message
-from shared.protocols import Journal, Outcome
+from shared.protocols import Journal
 from tests.fakes import OutputThatAccepts, OutputThatIsDown, OutputThatRejects, sleep_by
 from tests.memory_sink import SharedSink
 from tests.messages import ENQUEUED, delivered
@@ -57,18 +57,6 @@ def _halves(message: Message) -> Sequence[Message]:
     for number, part in enumerate(parts):
         part.message_id = string(f"half-{number}")
     return parts
-
-
-@pytest.mark.parametrize("count", [1, 2], ids=["session whose connection ended", "counted delivery"])
-def test_a_new_instance_sends_only_what_is_not_on_record(count: int) -> None:
-    app = App()
-    app.fail(delivered(1, delivery_count=1), delivered(2, delivery_count=1))
-    again = app.instance()
-    app.run(again, delivered(1, delivery_count=count), delivered(2, delivery_count=count), delivered(3))
-    assert app.first.ids("orders") == ["m-1", "m-2", "m-3"]
-    assert app.second.ids("orders") == ["m-1", "m-2", "m-3"]
-    remembered = [record["src_seq"] for record in app.sink.records("copy", Role.TARGET) if record.get("remembered")]
-    assert remembered == [1, 2]
 
 
 def test_a_part_that_is_on_record_is_not_sent_again() -> None:
@@ -171,16 +159,6 @@ def _event(number: int) -> bytes:
     return delivered(number, enqueued=ENQUEUED + _HOUR)
 
 
-def test_a_hub_read_again_after_a_checkpoint_sends_nothing_twice() -> None:
-    app = App()
-    app.clock.advance(2 * _HOUR / 1000)
-    app.fail(_event(1), _event(2), partition="0")
-    app.run(app.instance(), _event(1), _event(2), _event(3), partition="0")
-    # The number of another partition is another event.
-    app.run(app.instance(), _event(1), partition="1")
-    assert app.first.ids("orders") == ["m-1", "m-2", "m-3", "m-1"]
-
-
 def _silent(app: App) -> None:
     app.sink.seconds = 1.0
 
@@ -229,13 +207,3 @@ def test_a_message_with_one_target_asks_for_nothing() -> None:
     assert app.sink.listings == 0
     assert all("identity" not in record for record in app.sink.records("copy", Role.TARGET))
     assert app.line.outcomes() == []
-
-
-def test_each_target_has_its_result_on_record_while_the_batch_waits() -> None:
-    app = App()
-    app.fail(delivered(1, delivery_count=1))
-    results = [(record["outcome"], record.get("identity")) for record in app.sink.records("copy", Role.TARGET)]
-    assert [(outcome, identity is not None) for outcome, identity in results] == [
-        (Outcome.SENT, True),
-        (Outcome.RETRY, False),
-    ]

@@ -1,87 +1,17 @@
 """Redelivered batches, and messages that are in a batch twice."""
 
-from collections.abc import Sequence
-from datetime import timedelta
-
 import pytest
 
 from shared.amqp.sections import split
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.line.pipeline import Pipeline
 from shared.message.message import Message
-from shared.protocols import Outcome, Record
+from shared.protocols import Outcome
 from tests.fakes import (
-    JournalInMemory,
     OutputThatAccepts,
-    OutputThatFailsOnce,
     OutputThatIsDown,
-    sleep_by,
 )
 from tests.messages import ENQUEUED, delivered
 from tests.unit.line.copying import Editing, Line
-
-
-def test_a_redelivered_batch_sends_only_the_messages_that_were_not_accepted_before() -> None:
-    output = OutputThatFailsOnce(after=3, error=TargetUnavailable("away", retry_after=timedelta(minutes=20)))
-    line = Line(output)
-    with pytest.raises(TargetUnavailable):
-        line.run(*[delivered(number) for number in range(1, 6)])
-    assert output.ids("orders") == ["m-1", "m-2", "m-3"]
-    assert line.outcomes() == [Outcome.SENT] * 3 + [Outcome.RETRY] * 2
-    counts = line.run(*[delivered(number, delivery_count=1) for number in range(1, 6)])
-    assert counts == {Outcome.SENT: 5}
-    assert output.ids("orders") == ["m-1", "m-2", "m-3", "m-4", "m-5"]
-
-
-class JournalThatIsAwayOnce(JournalInMemory):
-    """Refuses the outcomes of the first delivery for as long as it waits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_away = True
-
-    async def _keep(self, records: Sequence[Record]) -> None:
-        if self.is_away:
-            raise TargetUnavailable("the journal is away")
-        await super()._keep(records)
-
-
-def test_outcomes_that_could_not_be_recorded_are_recorded_with_the_next() -> None:
-    line = Line()
-    line.journal = journal = JournalThatIsAwayOnce()
-    line.pipeline = Pipeline(line.task, journal, line.clock, sleep_by(line.clock))
-    with pytest.raises(TargetUnavailable, match="the journal is away"):
-        line.run(delivered(1))
-    journal.is_away = False
-    line.run(delivered(1, delivery_count=1))
-    assert [(record.outcome, record.is_remembered) for record in journal.records] == [
-        (Outcome.SENT, False),
-        (Outcome.SENT, True),
-    ]
-
-
-def test_what_a_waiting_delivery_could_not_record_is_recorded_once() -> None:
-    line = Line(
-        OutputThatFailsOnce(after=1, error=TargetUnavailable("away", retry_after=timedelta(minutes=20))), has_locks=True
-    )
-    line.journal = journal = JournalThatIsAwayOnce()
-    line.pipeline = Pipeline(line.task, journal, line.clock, sleep_by(line.clock))
-    with pytest.raises(TargetUnavailable):
-        line.run(delivered(1), delivered(2))
-    journal.is_away = False
-    line.run(delivered(1, delivery_count=1), delivered(2, delivery_count=1))
-    sent = [
-        record.message_id for record in journal.records if record.outcome is Outcome.SENT and not record.is_remembered
-    ]
-    assert sent == ["m-1", "m-2"]
-
-
-def test_a_retry_sends_only_the_messages_that_were_not_accepted_before() -> None:
-    output = OutputThatFailsOnce(after=3)
-    line = Line(output)
-    line.run(*[delivered(number) for number in range(1, 6)])
-    assert output.ids("orders") == ["m-1", "m-2", "m-3", "m-4", "m-5"]
-    assert output.calls == [5, 2]
 
 
 def test_a_message_of_a_recreated_entity_is_sent_despite_an_equal_sequence_number() -> None:

@@ -39,10 +39,6 @@ def three(*outputs: OutputThatAccepts) -> list[OutputThatAccepts]:
     return [*outputs, *(OutputThatAccepts() for _ in SITES[len(outputs) :])]
 
 
-def outcomes_by_part(line: Line) -> list[tuple[int | None, Outcome, str | None]]:
-    return [(record.part, record.outcome, record.target) for record in line.journal.records]
-
-
 def replayed(reject: Message, number: int) -> bytes:
     return delivered(number, named=dict(reject.application_properties()), body=reject.body or b"")
 
@@ -58,15 +54,6 @@ def halves(message: Message) -> Sequence[Message]:
     return parts
 
 
-def test_each_target_gets_every_message_in_order_and_has_its_record() -> None:
-    outputs = three()
-    line = Line(routes=to_several(*outputs))
-    assert line.run(delivered(1), delivered(2)) == {Outcome.SENT: 6}
-    assert [output.ids("orders") for output in outputs] == [["m-1", "m-2"]] * 3
-    places = [f"{site}/orders" for site in SITES]
-    assert outcomes_by_part(line) == [(part, Outcome.SENT, place) for _ in (1, 2) for part, place in enumerate(places)]
-
-
 def test_the_copies_for_targets_of_one_kind_are_the_same_bytes() -> None:
     outputs = three()
     Line(routes=to_several(*outputs, fit=lambda message: message.set_properties({"own": string("1")}))).run(
@@ -77,23 +64,6 @@ def test_the_copies_for_targets_of_one_kind_are_the_same_bytes() -> None:
     assert texts(outputs[2].messages("orders")[0])["own"] == "1"
     assert "own" not in texts(outputs[0].messages("orders")[0])
     assert own != first
-
-
-def test_only_the_target_that_was_away_gets_a_redelivered_message() -> None:
-    down = OutputThatIsDown()
-    outputs = three(OutputThatAccepts(), down)
-    line = Line(routes=to_several(*outputs))
-    with pytest.raises(TargetUnavailable):
-        line.run(delivered(1), delivered(2))
-    assert outcomes_by_part(line) == [
-        (part, Outcome.RETRY if part == 1 else Outcome.SENT, f"{site}/orders")
-        for _ in (1, 2)
-        for part, site in enumerate(SITES)
-    ]
-    down.put_up()
-    assert line.run(delivered(1, delivery_count=1), delivered(2, delivery_count=1)) == {Outcome.SENT: 6}
-    assert [output.ids("orders") for output in outputs] == [["m-1", "m-2"]] * 3
-    assert [record.is_remembered for record in line.journal.records[6:]] == [True, False, True] * 2
 
 
 def test_the_others_do_not_wait_while_one_target_is_tried_again() -> None:
@@ -180,18 +150,6 @@ def test_the_route_decides_how_many_targets_a_message_has() -> None:
     assert orders.ids("orders") == ["m-1", "m-2"]
 
 
-def test_the_parts_of_a_message_have_a_copy_for_each_target() -> None:
-    down = OutputThatIsDown()
-    outputs = three(OutputThatAccepts(), down)
-    line = Line(routes=to_several(*outputs), editors=[Editing(halves)])
-    with pytest.raises(TargetUnavailable):
-        line.run(delivered(1))
-    down.put_up()
-    assert line.run(delivered(1, delivery_count=1)) == {Outcome.SENT: 6}
-    assert [output.ids("orders") for output in outputs] == [["half-0", "half-1"]] * 3
-    assert [record.part for record in line.journal.records] == [*range(6), *range(6)]
-
-
 def test_a_refused_part_names_itself_and_its_target() -> None:
     refusing = OutputThatRejects(lambda message: message.message_id == "half-1")
     line = Line(routes=to_several(*three(OutputThatAccepts(), refusing)), editors=[Editing(halves)])
@@ -255,14 +213,6 @@ def test_an_editor_learns_that_a_message_is_sent_when_all_targets_have_it() -> N
     down.put_up()
     line.run(delivered(1, delivery_count=1))
     assert editor.settled_as == [Outcome.SENT]
-
-
-def test_a_message_that_comes_twice_in_a_batch_is_sent_once_to_each_target() -> None:
-    outputs = three()
-    line = Line(routes=to_several(*outputs))
-    assert line.run(delivered(1), delivered(1)) == {Outcome.SENT: 6}
-    assert [output.ids("orders") for output in outputs] == [["m-1"]] * 3
-    assert [record.part for record in line.journal.records] == [0, 1, 2, 0, 1, 2]
 
 
 def test_the_memory_distinguishes_targets_by_their_names() -> None:
