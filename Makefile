@@ -30,8 +30,8 @@ demo: installed ## two sites on this machine, 2,000 real messages, a table of wh
 test: installed java $(compiled) ## all tests, of the nightly job the most important: make spark runs the others
 	$(python) -m pytest --numprocesses 8 --dist loadfile --no-loadscope-reorder
 
-test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
-	$(python) -m pytest --numprocesses 5 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts broker/tests/unit
+test-fast: $(command) ## the tests that need neither Java nor Node.js, except the long ones, in under a minute
+	$(python) -m pytest --numprocesses auto --dist loadfile --quiet -m 'not long' tests/architecture tests/unit tests/golden tests/contracts broker/tests/unit
 
 check: $(command) ## formatter, linter, plain English, strict types, import contracts, Bicep
 	$(python) -m ruff format --check

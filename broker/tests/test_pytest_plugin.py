@@ -14,6 +14,8 @@ from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.core.content import read_content
 from busway_broker.thread import RunningBroker
 
+pytestmark = pytest.mark.long
+
 pytest_plugins = "pytester"
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,6 @@ import pytest
 from shared.ends.registry import kind, kinds, names
 from tests.architecture.imports import ROOT, nodes
 
-ENDS = ROOT / "shared/ends"
 SEARCHED = ("shared", "functions", "cli", "host", "function_app.py")
 
 # Modules in which a word that is also the name of a kind has another meaning.

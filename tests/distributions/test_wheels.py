@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.12", "3.13", "3.14")
 BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"

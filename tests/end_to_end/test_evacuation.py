@@ -39,7 +39,7 @@ from tests.messages import delivered
 EVERYTHING = ["active-0", "active-1", "deferred-0", "deferred-1", "scheduled-0", "scheduled-1"]
 
 # The SDK asks an element for its truth value.
-pytestmark = pytest.mark.filterwarnings("ignore:Testing an element:DeprecationWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:Testing an element:DeprecationWarning")]
 
 
 @pytest.fixture(scope="module", autouse=True)

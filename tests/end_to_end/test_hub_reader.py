@@ -18,6 +18,8 @@ from shared.stores.host_checkpoints import CONTAINER
 from tests.azurite import running_azurite
 from tests.end_to_end.host_process import ROOT, HostProcess
 
+pytestmark = pytest.mark.long
+
 PLANT = NamespaceConfig(
     name="plant", hubs=(HubConfig(name="Raw", partition_count=4), HubConfig(name="rejected", partition_count=1))
 )

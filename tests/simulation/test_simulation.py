@@ -14,6 +14,8 @@ from tests.simulation.kept import KEPT
 from tests.simulation.mutants import Mutant, changed, mutants
 from tests.simulation.topologies import TOPOLOGIES, Topology
 
+pytestmark = pytest.mark.long
+
 _ROOT = Path(__file__).parents[2]
 
 

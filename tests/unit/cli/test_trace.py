@@ -48,6 +48,8 @@ from tests.fakes import OutputThatAccepts, OutputThatIsDown, clock_at_delivery, 
 from tests.memory_sink import MemorySink
 from tests.messages import annotations, delivered
 
+pytestmark = pytest.mark.long
+
 EXAMPLE = Path(__file__).parents[3] / "config/examples/all-active"
 
 

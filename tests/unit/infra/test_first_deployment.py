@@ -12,7 +12,7 @@ from cli.topology.deployment import deployment_of
 from tests.bicep import ROOT, Resource, compiled, needs_compiler, role_of, scope_of, snapshot
 from tests.unit.infra.deployments import EXAMPLES, Json, Prediction, loaded, other_tasks, predict
 
-pytestmark = needs_compiler
+pytestmark = [pytest.mark.long, needs_compiler]
 
 OWNER, RECEIVER = "090c5cfd-751d-490a-894a-3ce6f1109419", "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0"
 ROLES = "Microsoft.Authorization/roleAssignments"

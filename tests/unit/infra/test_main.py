@@ -55,6 +55,7 @@ ALERT_RULE = "Microsoft.Insights/scheduledQueryRules"
 RULES = "Microsoft.ServiceBus/namespaces/topics/subscriptions/rules"
 
 pytestmark = [
+    pytest.mark.long,
     needs_compiler,
     # azure-servicebus tests the truth value of XML elements.
     pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning"),

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from shared.amqp.values import string
 from shared.errors import TargetRefused
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -79,6 +80,14 @@ class Editing:
 
     def edit(self, message: Message) -> Sequence[Message]:
         return self._edit(message)
+
+
+def halves(message: Message) -> Sequence[Message]:
+    """Split a message into two parts with ids of their own."""
+    parts = [message.copy(), message.copy()]
+    for number, part in enumerate(parts):
+        part.message_id = string(f"half-{number}")
+    return parts
 
 
 def texts(message: Message) -> dict[str, object]:

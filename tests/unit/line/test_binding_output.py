@@ -59,11 +59,6 @@ def handed_over(output: BindingOutput, batch: Sequence[bytes], journal: JournalI
     return output.texts(collected[output])
 
 
-def carried(text: str, number: int = 1) -> bytes:
-    """Return an envelope as the service delivers it: as the body of a new message."""
-    return delivered(number, message_id=None, body=text.encode(), content_type="text/plain")
-
-
 @given(st.lists(messages, min_size=1, max_size=5))
 def test_envelope_restores_every_section_bit_for_bit(sections: list[Sections]) -> None:
     encoded = [Message(each, Message.received(delivered(1), WEST).arrival).encode() for each in sections]

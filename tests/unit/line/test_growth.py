@@ -19,6 +19,8 @@ from shared.message.ttl import Remaining
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import ORIGIN, delivered, message
 
+pytestmark = pytest.mark.long
+
 # Memory is slower than a cache, and slower still beside other processes: up to twice as long a byte was seen, and five
 # times is allowed. What grows with the square takes 1,024 times as long.
 TIMES, MOST = 32, 160

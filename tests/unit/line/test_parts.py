@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, int_, string
-from shared.errors import MessageRejected, TargetUnavailable
+from shared.errors import MessageRejected
 from shared.line.rejection import DESCRIPTION, PART, PARTS, REASON, SEQUENCE, SOURCE, TASK
 from shared.message.message import Message
 from shared.protocols import Outcome
-from tests.fakes import OutputThatAccepts, OutputThatFailsOnce, OutputThatRejects
+from tests.fakes import OutputThatAccepts, OutputThatRejects
 from tests.messages import delivered
 from tests.unit.line.copying import Editing, Line, texts
 
@@ -37,14 +37,6 @@ def replay(rejected: Message, number: int) -> bytes:
 
 def stamps(values: Mapping[str, str]) -> dict[str, Value]:
     return {name: string(text) for name, text in values.items()}
-
-
-def test_each_part_of_a_split_message_is_sent_once_over_several_deliveries() -> None:
-    output = OutputThatFailsOnce(after=2, error=TargetUnavailable("away"))
-    line = Line(output, editors=[Editing(partial(several, total=3))])
-    assert line.run(delivered(1)) == {Outcome.SENT: 3}
-    assert line.run(delivered(1, delivery_count=1)) == {Outcome.SENT: 3}
-    assert output.ids("orders") == ["part-0", "part-1", "part-2"]
 
 
 def test_if_all_parts_are_refused_each_reject_names_its_part_and_replaying_them_sends_each_once() -> None:

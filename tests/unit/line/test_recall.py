@@ -15,12 +15,11 @@ from shared.journal.task import TaskJournal
 from shared.line import recall
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Target
-from shared.message.message import Message
 from shared.protocols import Journal
 from tests.fakes import OutputThatAccepts, OutputThatIsDown, OutputThatRejects, sleep_by
 from tests.memory_sink import SharedSink
 from tests.messages import ENQUEUED, delivered
-from tests.unit.line.copying import Editing, Line
+from tests.unit.line.copying import Editing, Line, halves
 
 _HOUR = 3_600_000
 
@@ -28,11 +27,11 @@ _HOUR = 3_600_000
 class App:
     """Instances of one app, which follow each other: a task to two targets, of which the second is away at first."""
 
-    def __init__(self, *, second: OutputThatAccepts | None = None, halves: bool = False) -> None:
+    def __init__(self, *, second: OutputThatAccepts | None = None, splits: bool = False) -> None:
         self.first, self.second = OutputThatAccepts(), second or OutputThatIsDown()
         targets = [Target(self.first, "east", "orders"), Target(self.second, "north", "orders")]
-        routes = [Route(targets[0])] if halves else [Route(targets[0], others=targets[1:])]
-        self.line = Line(routes=routes, editors=[Editing(_halves)] if halves else [])
+        routes = [Route(targets[0])] if splits else [Route(targets[0], others=targets[1:])]
+        self.line = Line(routes=routes, editors=[Editing(halves)] if splits else [])
         self.clock = self.line.clock
         self.sink = SharedSink(self.clock)
 
@@ -52,20 +51,13 @@ class App:
         self.second.put_up()
 
 
-def _halves(message: Message) -> Sequence[Message]:
-    parts = [message.copy(), message.copy()]
-    for number, part in enumerate(parts):
-        part.message_id = string(f"half-{number}")
-    return parts
-
-
 def test_a_part_that_is_on_record_is_not_sent_again() -> None:
-    app = App(halves=True)
+    app = App(splits=True)
     app.run(app.instance(), delivered(1, delivery_count=1))
     app.run(app.instance(), delivered(1, delivery_count=2))
     assert app.first.ids("orders") == ["half-0", "half-1"]
     # Of a message that the editor divides in another way now, no part is known.
-    app.line.task = replace(app.line.task, editors=[Editing(lambda message: [*_halves(message), message.copy()])])
+    app.line.task = replace(app.line.task, editors=[Editing(lambda message: [*halves(message), message.copy()])])
     app.run(app.instance(), delivered(1, delivery_count=3))
     assert app.first.ids("orders")[2:] == ["half-0", "half-1", "m-1"]
 

@@ -22,7 +22,7 @@ from shared.protocols import EditedTogether, Outcome
 from shared.rules.rule import parse_action, parse_filter
 from tests.fakes import OutputThatAccepts, OutputThatFailsOnce, OutputThatIsDown, OutputThatRejects, sleep_by
 from tests.messages import delivered
-from tests.unit.line.copying import Editing, Line, texts
+from tests.unit.line.copying import Editing, Line, halves, texts
 
 SITES = ("east", "north", "south")
 
@@ -45,13 +45,6 @@ def replayed(reject: Message, number: int) -> bytes:
 
 def too_large(_: Message) -> None:
     raise MessageRejected("MessageSizeExceeded", "south/orders: the text has 90000 bytes, expected at most 65536")
-
-
-def halves(message: Message) -> Sequence[Message]:
-    parts = [message.copy(), message.copy()]
-    for number, part in enumerate(parts):
-        part.message_id = string(f"half-{number}")
-    return parts
 
 
 def test_the_copies_for_targets_of_one_kind_are_the_same_bytes() -> None:
