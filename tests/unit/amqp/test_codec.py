@@ -202,7 +202,7 @@ def test_items_that_need_no_bytes_are_limited(text: str) -> None:
             decode_all(raw)
 
 
-SIZE = 15_000
+SIZE = 5_000
 
 
 def list32(count: int, content: bytes) -> bytes:

@@ -35,7 +35,7 @@ def is_in_time(seconds: float) -> bool:
 
 
 def exploded(bomb: Bomb, folder: Path) -> tuple[Carried, float]:
-    """Return the result for the bomb, and the lowest processor time of three attempts."""
+    """Return the result for the bomb, and the lowest processor time of up to three attempts."""
     for name, content in bomb.files.items():
         (folder / name).write_bytes(content)
     edited(bomb.step, message(b"{}"), folder=folder)  # loads the libraries
@@ -47,6 +47,8 @@ def exploded(bomb: Bomb, folder: Path) -> tuple[Carried, float]:
         started = time.process_time()
         result = edited(bomb.step, carried, folder=folder)
         attempts.append(time.process_time() - started)
+        if is_in_time(attempts[-1]):
+            break
     return result, min(attempts)
 
 

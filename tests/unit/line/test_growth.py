@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 # Memory is slower than a cache, and slower still beside other processes: up to twice as long a byte was seen, and five
 # times is allowed. What grows with the square takes 1,024 times as long.
 TIMES, MOST = 32, 160
-FEW, ENOUGH_SECONDS = 2_500, 0.2
+FEW, ENOUGH_SECONDS = 2_500, 0.05
 
 
 def _nested(depth: int) -> Value:
