@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@cache  # for the links of all pages
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives the headings of *page*."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text_of(page)), re.MULTILINE)
@@ -61,10 +63,13 @@ def test_index_leads_to_every_page() -> None:
     assert lost == []
 
 
+COMMANDS = get_command(app)
+
+
 def problem(command: str) -> str | None:
     """Return what is wrong with a printed busway command: an unknown subcommand or option."""
     words = shlex.split(command, comments=True)[1:]
-    found = get_command(app)
+    found = COMMANDS
     context = found.make_context("busway", ["--help"], resilient_parsing=True)
     while isinstance(found, TyperGroup) and words and not words[0].startswith("-"):
         name = words.pop(0)

@@ -91,7 +91,7 @@ def offsets(log: bytes, states: AcknowledgedStates) -> list[int]:
     frames = chance.sample(range(HEADER_SIZE, len(log) + 1, FRAME_SIZE), 10)
     edges = [*frames, *(size for size, _ in states.states)]
     near = {edge + by for edge in edges for by in (-1, 0, 1, FRAME_HEADER_SIZE)}
-    found = near | {chance.randrange(len(log)) for _ in range(40)}
+    found = near | {chance.randrange(len(log)) for _ in range(10)}
     begun = states.states[0][0]
     return sorted(each for each in found if begun <= each <= len(log))
 
@@ -101,7 +101,7 @@ def test_log_that_ends_anywhere_gives_exactly_what_was_acknowledged(
 ) -> None:
     log = folder.log.read_bytes()
     cuts = offsets(log, acknowledged)
-    assert len(cuts) > 80
+    assert len(cuts) > 50
     for number, cut in enumerate(cuts):
         storage = opened(folder, log[:cut], tmp_path / f"cut-{number}")
         try:

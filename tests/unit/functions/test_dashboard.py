@@ -26,6 +26,8 @@ from tests.sample_dead_letters import (
 )
 from tests.sample_status import HOSTILE, sample_history, sample_status
 
+pytestmark = pytest.mark.long
+
 WIDTHS = (360, 1280)
 KEY = "a-function-key"
 WRITE_KEY = "a-key-that-resends"
