@@ -2,7 +2,6 @@
 
 import ast
 import sys
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -25,20 +24,14 @@ _FOLDERS = {"busway_broker": "broker", "busway_reconcile": "jobs/reconcile"}
 """Where the packages of distributions are."""
 
 
-@cache  # the files do not change during a run, and parsing them all takes seconds
-def nodes(file: Path) -> tuple[ast.AST, ...]:
-    """Return all nodes of the syntax tree of a file."""
-    return tuple(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-
-
-def imported_names(found: Iterable[ast.AST], package: str) -> set[str]:
+def imported_names(source: str, package: str) -> set[str]:
     """
-    Return the dotted names that a module of *package* with these nodes imports.
+    Return the dotted names that *source*, a module of *package*, imports.
 
     Shape:   `from a.b import c` gives a.b.c, since c may be a module; relative imports are made absolute.
     """
     names = set[str]()
-    for node in found:
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -49,7 +42,7 @@ def imported_names(found: Iterable[ast.AST], package: str) -> set[str]:
     return names
 
 
-@cache
+@cache  # the files do not change during a run, and parsing them takes a second
 def modules(*roots: str) -> dict[str, set[str]]:
     """Return the modules under *roots* (dotted names of packages or modules) with the names each imports."""
     found = {}
@@ -62,7 +55,7 @@ def modules(*roots: str) -> dict[str, set[str]]:
             parts = file.relative_to(base).with_suffix("").parts
             package = parts[:-1]
             name = package if parts[-1] == "__init__" else parts
-            found[".".join(name)] = imported_names(nodes(file), ".".join(package))
+            found[".".join(name)] = imported_names(file.read_text(encoding="utf-8"), ".".join(package))
     return found
 
 

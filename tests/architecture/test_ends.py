@@ -4,13 +4,13 @@ import ast
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from shared.ends.registry import kind, kinds, names
-from tests.architecture.imports import ROOT, nodes
+from tests.architecture.imports import ROOT
 
 SEARCHED = ("shared", "functions", "cli", "host", "function_app.py")
 
@@ -36,14 +36,30 @@ OPENS = {
     "cli/failover/drill/applications.py": "an application of the drill, likewise",
 }
 _OPENERS = {"from_connection_string", "DefaultAzureCredential"}
+_KINDS = names()
 
 
-def sources() -> Iterator[tuple[str, ast.AST]]:
-    for root in SEARCHED:
-        path = ROOT / root
-        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            name = str(file.relative_to(ROOT))
-            yield from ((name, node) for node in nodes(file))
+@cache  # reading them takes seconds
+def nodes() -> tuple[tuple[str, ast.AST], ...]:
+    """Return the nodes that name a kind, open a client or compare, each with its file."""
+    return tuple(
+        (str(file.relative_to(ROOT)), node)
+        for path in (ROOT / root for root in SEARCHED)
+        for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare) or _names_a_kind(node) or _opens_a_client(node)
+    )
+
+
+def _names_a_kind(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _KINDS
+
+
+def _opens_a_client(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return (isinstance(called, ast.Attribute) and called.attr in _OPENERS) or (
+        isinstance(node, ast.Name) and node.id in _OPENERS
+    )
 
 
 def test_each_folder_of_a_kind_has_the_record_of_its_name() -> None:
@@ -52,19 +68,14 @@ def test_each_folder_of_a_kind_has_the_record_of_its_name() -> None:
 
 
 def test_no_code_outside_its_folder_names_a_kind() -> None:
-    naming = {
-        file
-        for file, node in sources()
-        if not file.startswith("shared/ends/")
-        if isinstance(node, ast.Constant) and node.value in names()
-    }
+    naming = {file for file, node in nodes() if _names_a_kind(node) and not file.startswith("shared/ends/")}
     assert naming == set(OTHER_MEANINGS)
 
 
 def test_no_code_decides_by_the_name_of_a_kind() -> None:
     deciding = [
         f"{file}:{node.lineno}"
-        for file, node in sources()
+        for file, node in nodes()
         if isinstance(node, ast.Compare)
         # Two names may be equal: that says nothing about either.
         and sum(_is_name_of_a_kind(side) for side in (node.left, *node.comparators)) == 1
@@ -78,13 +89,7 @@ def _is_name_of_a_kind(node: ast.expr) -> bool:
 
 
 def test_clients_are_opened_at_one_place_for_each_service() -> None:
-    opening = {
-        file
-        for file, node in sources()
-        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OPENERS)
-        or (isinstance(node, ast.Name) and node.id in _OPENERS)
-    }
-    assert opening == set(OPENS)
+    assert {file for file, node in nodes() if _opens_a_client(node)} == set(OPENS)
 
 
 @pytest.mark.parametrize("name", sorted(names()))
