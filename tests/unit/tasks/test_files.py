@@ -191,7 +191,7 @@ def test_file_that_is_not_a_task_is_reported(problems: Callable[..., Any], conte
     assert problem in found[1]
 
 
-NESTED = ["[" * 3000, "a: " + "[" * 3000 + "]" * 3000, "".join(" " * level + "a:\n" for level in range(3000))]
+NESTED = ["[" * 1500, "a: " + "[" * 1500 + "]" * 1500, "".join(" " * level + "a:\n" for level in range(1500))]
 
 
 @pytest.mark.parametrize("content", NESTED, ids=["open", "closed", "block"])
