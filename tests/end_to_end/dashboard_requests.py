@@ -9,7 +9,7 @@ import azure.functions as func
 
 from functions.status import register_status
 from shared.tasks.files import load
-from tests.end_to_end.dead_letter_site import Site
+from tests.end_to_end.dead_letter_site import DeadLetterSite
 
 ORDERS = "west/orders/$DeadLetterQueue"
 BROKEN = {"reason": "Broken", "source": "west/orders", "task": None}
@@ -24,10 +24,10 @@ class Answer:
 class Dashboard:
     """The functions of an app with the configuration of a site."""
 
-    def __init__(self, site: Site, storage: str, **settings: str) -> None:
+    def __init__(self, site: DeadLetterSite, storage: str, **settings: str) -> None:
         app = func.FunctionApp()
         self.settings = {**site.settings, "AzureWebJobsStorage": storage, **settings}
-        self.configuration = load(site.config)
+        self.configuration = load(site.folder)
         register_status(app, self.configuration, self.settings)
         self._functions = {each.get_function_name(): each.get_user_function() for each in app.get_functions()}
 

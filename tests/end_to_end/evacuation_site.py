@@ -7,78 +7,71 @@ from typing import Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
 
-from busway_broker.admin.thread import RunningAdmin
-from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.config import NamespaceConfig
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.session_store import SessionStore
-from busway_broker.thread import RunningBroker
-from shared.rules import Rule
-from shared.rules.rule import parse_action, parse_filter
-from tests.end_to_end.dead_letter_site import SECONDS, Site
+from tests.end_to_end.dead_letter_site import DeadLetterSite
 
-LOOP_RULE = Rule("loop", parse_filter("replication IS NULL"), parse_action("SET replication = 1"))
-
-
-def _namespace(name: str, **options: Any) -> NamespaceConfig:
-    return NamespaceConfig(
-        name=name,
-        queues=(
-            QueueConfig(name="orders", lock_duration=5 * SECONDS, **options),
-            QueueConfig(name="sessions", lock_duration=5 * SECONDS, requires_session=True),
-            QueueConfig(name="impatient", max_delivery_count=10 if name == "west" else 2),
-            QueueConfig(name="once", requires_duplicate_detection=name == "east"),
-            QueueConfig(name="large", max_message_size=1024 * 1024 if name == "west" else 262_144),
-            QueueConfig(name="parts", lock_duration=5 * SECONDS, enable_partitioning=True),
-            QueueConfig(
-                name="parts-once", enable_partitioning=True, requires_duplicate_detection=name == "east", max_size=1024
-            ),
-            QueueConfig(
-                name="parts-sessions", lock_duration=5 * SECONDS, enable_partitioning=True, requires_session=True
-            ),
-            *((QueueConfig(name="alone"),) if name == "west" else ()),
-        ),
-        topics=(
-            TopicConfig(
-                name="news",
-                subscriptions=(
-                    SubscriptionConfig(name="app", rules=(LOOP_RULE,)),
-                    SubscriptionConfig(name="b"),
-                ),
-            ),
-        ),
-    )
-
-
-WEST, EAST = _namespace("west"), _namespace("east", max_size=1)
+ENTITIES = """
+west:
+  queues:
+    orders: {lock_duration: 5}
+    sessions: {lock_duration: 5, requires_session: true}
+    impatient:
+    once:
+    large: {max_message_size: 1048576}
+    alone:
+    parts: {lock_duration: 5, enable_partitioning: true}
+    parts-once: {enable_partitioning: true}
+    parts-sessions: {lock_duration: 5, enable_partitioning: true, requires_session: true}
+  topics: {news: {subscriptions: {app: {rule: {filter: replication IS NULL, action: SET replication = 1}}, b: }}}
+east:
+  queues:
+    orders: {lock_duration: 5, max_size: 1}
+    sessions: {lock_duration: 5, requires_session: true}
+    impatient: {max_delivery_count: 2}
+    once: {requires_duplicate_detection: true}
+    large: {max_message_size: 262144}
+    parts: {lock_duration: 5, enable_partitioning: true, max_size: 1}
+    parts-once: {enable_partitioning: true, requires_duplicate_detection: true}
+    parts-sessions: {lock_duration: 5, enable_partitioning: true, requires_session: true, max_size: 1}
+  topics: {news: {subscriptions: {app: {rule: {filter: replication IS NULL, action: SET replication = 1}}, b: }}}
+"""
 DUE = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2)
 
 
-class EvacuationSite(Site):
-    """A broker with administration; the commands run in *folder*."""
+class EvacuationSite(DeadLetterSite):
+    """Namespaces with administration."""
 
-    def __init__(self, broker: RunningBroker, admin: RunningAdmin, folder: Path) -> None:
-        super().__init__(broker, folder)
-        self.admin = [f"--admin={name}={admin.address(name)}" for name in ("west", "east")]
+    def __init__(self, folder: Path, entities: str | Sequence[NamespaceConfig] = ENTITIES) -> None:
+        super().__init__(folder, entities, has_admin=True)
+
+    @property
+    def admin_options(self) -> list[str]:
+        """Return the options that name the administration of each namespace."""
+        return [
+            f"--admin={each.name}={self.settings[f'{each.name.upper()}__administration']}" for each in self.namespaces
+        ]
 
     def evacuate(self, source: str, to: str = "east", *options: str, yes: bool = True) -> Any:
         """Run the command in this process."""
-        return self.run("evacuate", source, "--to", to, *self.admin, *options, *["--yes"] * yes)
+        return self.run("evacuate", source, "--to", to, *self.admin_options, *options, *["--yes"] * yes)
 
     def fill(self, queue: str, count: int, *, sessions: bool = False) -> None:
         """Put *count* messages of each kind into a queue of *west*, with the SDK."""
-        with self.client() as client, client.get_queue_sender(queue) as sender:
+        with self.client("west").get_queue_sender(queue) as sender:
             for kind in ("deferred", "dead"):
                 for number in range(count):  # a partitioned queue takes no batch of several sessions
                     sender.send_messages(_message(kind, number, sessions=sessions))
                 for session_id in ("s-0", "s-1") if sessions else (None,):
                     options: dict[str, Any] = {} if session_id is None else {"session_id": session_id}
-                    with client.get_queue_receiver(queue, **options) as receiver:
+                    with self.receiver(f"west/{queue}", **options) as receiver:
                         _set_aside(receiver, kind)
             for number in range(count):
                 sender.send_messages(_message("active", number, sessions=sessions))
             sender.schedule_messages([_message("scheduled", n, sessions=sessions) for n in range(count)], DUE)
             for session_id in ("s-0", "s-1", "empty") if sessions else ():
-                with client.get_queue_receiver(queue, session_id=session_id) as receiver:
+                with self.receiver(f"west/{queue}", session_id=session_id) as receiver:
                     receiver.session.set_state(f"state of {session_id}")
 
     def names(self, entity: str, site: str) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from shared.amqp.values import long
-from tests.end_to_end.dead_letter_site import Site, ids, property_of
+from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, property_of
 from tests.messages import delivered
 
 SESSIONS = 20
@@ -14,7 +14,7 @@ _PER_SECOND = 700
 _POLL_SECONDS = 0.01
 
 
-def resend_with_kills(site: Site, count: int, kills: int, seed: int) -> None:
+def resend_with_kills(site: DeadLetterSite, count: int, kills: int, seed: int) -> None:
     """
     Resend *count* dead letters to a queue, killed *kills* times at random moments after messages were sent.
 
@@ -27,10 +27,10 @@ def resend_with_kills(site: Site, count: int, kills: int, seed: int) -> None:
     site.bury("orders", contents)
     command = ("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--wait", "30", "--yes")
     for number in range(kills):
-        arrived = len(site.there("sessions", site="east"))
+        arrived = len(site.there("east/sessions"))
         process = site.start(*command, "--rate", str(_PER_SECOND), "--unclear", "send" if number % 2 else "leave")
         least = (count - arrived) // (kills - number + 1)
-        while process.poll() is None and len(site.there("sessions", site="east")) < arrived + min(least, 300) * 0.5:
+        while process.poll() is None and len(site.there("east/sessions")) < arrived + min(least, 300) * 0.5:
             time.sleep(_POLL_SECONDS)
         time.sleep(chance.uniform(0, 0.2))
         process.send_signal(signal.SIGKILL)
@@ -42,12 +42,12 @@ def resend_with_kills(site: Site, count: int, kills: int, seed: int) -> None:
     assert process.returncode == 0, (out, err)
     assert_nothing_is_lost_or_doubled(site, count)
     assert site.dead() == []
-    assert len(site.there("sessions", site="east")) == count
+    assert len(site.there("east/sessions")) == count
 
 
-def assert_nothing_is_lost_or_doubled(site: Site, count: int) -> None:
+def assert_nothing_is_lost_or_doubled(site: DeadLetterSite, count: int) -> None:
     """Assert that each message is in one of the two queues or in both, once each, and in order per session."""
-    arrived = site.there("sessions", site="east")
+    arrived = site.there("east/sessions")
     names = ids(arrived)
     assert max(Counter(names).values(), default=1) == 1
     assert {*names, *ids(site.dead())} == {f"m-{n}" for n in range(count)}

@@ -2,52 +2,28 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from typer.testing import CliRunner
+from azure.servicebus import ServiceBusMessage
+from typer.testing import Result
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from busway_broker.core.namespace import Namespace
-from busway_broker.thread import RunningBroker
-from cli.main import app
 from shared.amqp import values
 from shared.amqp.sections import Sections
 from shared.journal.imprints import Imprinter
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
-from tests.end_to_end.busway_process import PACKAGES
+from tests.site import Site
 
-ROOT = Path(__file__).parents[2]
-
-WEST = NamespaceConfig(
-    name="west",
-    queues=(QueueConfig(name="orders"), QueueConfig(name="gone")),
-    topics=(
-        TopicConfig(
-            name="news", subscriptions=(SubscriptionConfig(name="replication"), SubscriptionConfig(name="journal"))
-        ),
-    ),
-    hubs=(HubConfig(name="telemetry", partition_count=2), HubConfig(name="journal")),
-)
-
-EAST = NamespaceConfig(
-    name="east",
-    queues=(QueueConfig(name="orders"), QueueConfig(name="events")),
-    topics=(TopicConfig(name="news", subscriptions=(SubscriptionConfig(name="application"),)),),
-)
-
-CONNECTIONS = """\
-west: {kind: service-bus, setting: WEST}
-hub-west: {kind: event-hubs, setting: WEST, site: west}
-east: {kind: service-bus, setting: EAST}
+ENTITIES = """
+west:
+  queues: [orders, gone]
+  topics: {news: [replication, journal]}
+  hubs: {telemetry: {partition_count: 2}, journal: }
+east: {queues: [orders, events], topics: {news: [application]}}
 """
-
+MORE = "hub-west: {kind: event-hubs, setting: WEST, site: west}"
 TASKS = """\
 task: orders
 source: {connection: west, queue: orders}
@@ -69,19 +45,11 @@ rejects: {connection: east, queue: orders}
 """
 
 
-class Site:
-    """A running broker, the configuration of four tasks that do not run, and a manifest."""
+class RepairSite(Site):
+    """Four tasks that do not run, and a manifest."""
 
-    def __init__(self, broker: RunningBroker, folder: Path) -> None:
-        self.broker = broker
-        self.folder = folder
-        self.settings = {
-            "WEST": broker.connection_string("west"),
-            "EAST": broker.connection_string("east"),
-            "PYTHONPATH": PACKAGES,
-        }
-        self.west = ServiceBusClient.from_connection_string(self.settings["WEST"])
-        self.east = ServiceBusClient.from_connection_string(self.settings["EAST"])
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, ENTITIES, TASKS, more=MORE)
         self.manifest = folder / "runs" / "first-night" / "repair.jsonl"
         self.ledger = folder / "repaired.jsonl"
 
@@ -90,45 +58,20 @@ class Site:
         self.manifest.parent.mkdir(parents=True, exist_ok=True)
         self.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *rows)))
 
-    def repair_as_process(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-m", "cli", *self._arguments, *options],
-            env={**os.environ, **self.settings},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def repair(self, *options: str) -> subprocess.CompletedProcess[str]:
-        """Run the command in this process, which takes a tenth of the time of a new one."""
-        result = CliRunner().invoke(app, [*self._arguments, *options], env=self.settings)
-        return subprocess.CompletedProcess((), result.exit_code, result.stdout, result.stderr)
-
-    @property
-    def _arguments(self) -> list[str]:
-        return ["repair", str(self.manifest), "--config", str(self.folder)]
+    def repair(self, *options: str) -> Result:
+        """Run the command."""
+        return self.run("repair", str(self.manifest), *options)
 
     def records_in_journal(self, *, is_repair: bool) -> list[tuple[int, str]]:
         """Return the sequence number and outcome of each record in the hub of the journal."""
-
-        def events(namespace: Namespace) -> list[bytes]:
-            return [event.encode() for each in namespace.hub("journal").partitions for event in each.events]
-
-        place = Origin("west", "journal")
-        members = [Message.received(each, place).body or b"" for each in self.broker.inspect("west", events)]
+        members = [each.body or b"" for partition in self.events("west/journal") for each in partition]
         records = [json.loads(line) for member in members for line in gzip.decompress(member).splitlines()]
         assert all(each.get("repair", False) is is_repair for each in records)
         return sorted((each["src_seq"], each["outcome"]) for each in records)
 
-    def arrived(self, queue: str, wait: float = 2) -> list[Any]:
-        with self.east.get_queue_receiver(queue) as receiver:
-            found: list[Any] = []
-            while some := receiver.receive_messages(100, max_wait_time=wait):
-                for each in some:
-                    receiver.complete_message(each)
-                found += some
-            return found
+    def arrived(self, queue: str) -> list[Any]:
+        """Take all messages of a queue of *east*."""
+        return self.take(f"east/{queue}", self.active(f"east/{queue}"))
 
 
 def row(task: str, entity: str, sequence_number: int, **more: Any) -> dict[str, Any]:
@@ -150,7 +93,6 @@ def row(task: str, entity: str, sequence_number: int, **more: Any) -> dict[str, 
 
 
 def encoded(message_id: str, body: bytes, properties: dict[str, int]) -> bytes:
-
     message = Message(Sections(), Arrival(Origin("west", "")))
     message.message_id = values.string(message_id)
     message.set_properties({name: values.int_(value) for name, value in properties.items()})
@@ -159,18 +101,18 @@ def encoded(message_id: str, body: bytes, properties: dict[str, int]) -> bytes:
 
 
 def dead_letter(
-    site: Site, count: int, queue: str = "orders", *, life: timedelta | None = None
+    site: RepairSite, count: int, queue: str = "orders", *, life: timedelta | None = None
 ) -> list[dict[str, Any]]:
-    with site.west.get_queue_sender(queue) as sender:
-        for n in range(count):
-            sender.send_messages(
-                ServiceBusMessage(
-                    b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n}, time_to_live=life
-                )
-            )
+    made = [
+        ServiceBusMessage(
+            b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n}, time_to_live=life
+        )
+        for n in range(count)
+    ]
+    site.send(f"west/{queue}", *made)
     rows: list[dict[str, Any]] = []
     each: Any
-    with site.west.get_queue_receiver(queue) as receiver:
+    with site.receiver(f"west/{queue}") as receiver:
         while len(rows) < count:
             for each in receiver.receive_messages(count - len(rows), max_wait_time=5):
                 n = int(each.message_id[2:])

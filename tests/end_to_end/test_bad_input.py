@@ -1,49 +1,34 @@
 """The function app of this repository on the local host and broker: messages and targets that are at fault."""
 
-import textwrap
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.config import NamespaceConfig, QueueConfig
-from busway_broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.line import rejection
-from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.end_to_end.host_process import HostProcess
+from tests.site import Site
 
-MEGABYTE = 1 << 20
-SHORT_LOCK = timedelta(seconds=6)
-
-WEST = NamespaceConfig(
-    name="west",
-    queues=tuple(
-        QueueConfig(
-            name=name, max_message_size=MEGABYTE, lock_duration=SHORT_LOCK, requires_session=name == "strict-sessions"
-        )
-        for name in ("orders", "visits", "lost", "unlistened", "rejected", "strict", "strict-sessions")
-    ),
-)
-EAST = NamespaceConfig(
-    name="east",
-    queues=(
-        QueueConfig(name="orders"),
-        QueueConfig(name="visits", requires_session=True),
-        QueueConfig(name="strict"),
-        QueueConfig(name="strict-sessions"),
-    ),
-)
-
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-away: {kind: service-bus, setting: AWAY}
-grid: {kind: event-grid, setting: GRID}
+ENTITIES = """
+west:
+  queues:
+    orders: {max_message_size: 1048576, lock_duration: 6}
+    visits: {lock_duration: 6}
+    lost: {lock_duration: 6}
+    unlistened: {lock_duration: 6}
+    rejected: {max_message_size: 1048576}
+    strict: {lock_duration: 6}
+    strict-sessions: {lock_duration: 6, requires_session: true}
+east: {queues: {orders: , visits: {requires_session: true}, strict: , strict-sessions: }}
 """
+MORE = "away: {kind: service-bus, setting: AWAY}\ngrid: {kind: event-grid, setting: GRID}"
+KEY = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+AWAY = f"Endpoint=sb://localhost:9;{KEY}"
+"""The discard port, where nothing listens."""
 TASKS = """
 task: orders
 source: {connection: west, queue: orders}
@@ -81,57 +66,23 @@ rejects: {connection: west, queue: rejected}
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker([WEST, EAST]) as running:
-        yield running
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("replication"), ENTITIES, TASKS, more=MORE, settings={"AWAY": AWAY}) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
-def host(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
-    folder = tmp_path_factory.mktemp("replication")
-    (folder / "tasks").mkdir()
-    (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "tasks" / "all.yaml").write_text(textwrap.dedent(TASKS))
-    key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
-    settings = {
-        "BUSWAY_CONFIG": str(folder),
-        "WEST": broker.connection_string("west"),
-        "EAST": broker.connection_string("east"),
-        "AWAY": f"Endpoint=sb://localhost:9;{key}",  # the discard port, where nothing listens
-    }
-    with HostProcess(str(ROOT), folder, settings) as process:
+def host(site: Site) -> Iterator[HostProcess]:
+    with site.host() as process:
         process.wait_until_ready()
         yield process
-
-
-@pytest.fixture(scope="module")
-def clients(broker: RunningBroker) -> Iterator[dict[str, ServiceBusClient]]:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("west")) as west,
-        ServiceBusClient.from_connection_string(broker.connection_string("east")) as east,
-    ):
-        yield {"west": west, "east": east}
 
 
 _ORIGIN = "WebHook-Request-Origin: expected eventgrid.azure.net, or that of another cloud of Azure"
 
 
-def send(client: ServiceBusClient, queue: str, *messages: ServiceBusMessage) -> None:
-    with client.get_queue_sender(queue) as sender:
-        for message in messages:
-            sender.send_messages(message)
-
-
-def take(client: ServiceBusClient, queue: str, count: int, **options: Any) -> dict[str | None, Any]:
-    """Return *count* messages by their ids; fewer are an error."""
-    taken: dict[str | None, Any] = {}
-    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    with client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver:
-        while len(taken) < count:
-            messages = receiver.receive_messages(count - len(taken), max_wait_time=20)
-            assert messages, f"{queue}: {sorted(map(str, taken))} arrived, expected {count}"
-            taken |= {message.message_id: message for message in messages}
-    return taken
+def by_id(messages: list[Any]) -> dict[str, Any]:
+    return {each.message_id: each for each in messages}
 
 
 def text(message: Any, name: str) -> str:
@@ -139,19 +90,16 @@ def text(message: Any, name: str) -> str:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_body_over_the_targets_limit_is_rejected_alone(
-    clients: dict[str, ServiceBusClient],
-) -> None:
+def test_a_body_over_the_targets_limit_is_rejected_alone(site: Site) -> None:
     big = ServiceBusMessage(b"x" * 400_000, message_id="big", session_id="s")
-    send(
-        clients["west"],
-        "orders",
+    site.send(
+        "west/orders",
         ServiceBusMessage(b"1", message_id="n1"),
         big,
         ServiceBusMessage(b"2", message_id="n2"),
     )
-    assert set(take(clients["east"], "orders", 2)) == {"n1", "n2"}
-    rejected = take(clients["west"], "rejected", 1)["big"]
+    assert set(by_id(site.take("east/orders", 2))) == {"n1", "n2"}
+    rejected = by_id(site.take("west/rejected", 1))["big"]
     assert text(rejected, rejection.REASON) == "MessageSizeExceeded"
     assert "east/orders" in text(rejected, rejection.DESCRIPTION)
     assert text(rejected, rejection.TASK) == "orders"
@@ -161,14 +109,12 @@ def test_a_body_over_the_targets_limit_is_rejected_alone(
 
 
 @pytest.mark.usefixtures("host")
-def test_a_message_without_room_for_the_stamps_is_rejected_in_a_wrapper(
-    clients: dict[str, ServiceBusClient],
-) -> None:
+def test_a_message_without_room_for_the_stamps_is_rejected_in_a_wrapper(site: Site) -> None:
     properties: dict[Any, Any] = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
     full = ServiceBusMessage(b"full", message_id="full", application_properties=properties)
-    send(clients["west"], "orders", full, ServiceBusMessage(b"3", message_id="n3"))
-    assert set(take(clients["east"], "orders", 1)) == {"n3"}
-    ((_, rejected),) = take(clients["west"], "rejected", 1).items()
+    site.send("west/orders", full, ServiceBusMessage(b"3", message_id="n3"))
+    assert set(by_id(site.take("east/orders", 1))) == {"n3"}
+    (rejected,) = site.take("west/rejected", 1)
     assert rejected.content_type == rejection.WRAPPED_CONTENT_TYPE
     inner = sections.split(b"".join(rejected.body))
     assert [value.payload for _, value in sections.body_parts(inner.body)] == [b"full"]
@@ -176,46 +122,42 @@ def test_a_message_without_room_for_the_stamps_is_rejected_in_a_wrapper(
 
 
 @pytest.mark.usefixtures("host")
-def test_a_stamp_of_a_wrong_type_is_rejected(clients: dict[str, ServiceBusClient]) -> None:
+def test_a_stamp_of_a_wrong_type_is_rejected(site: Site) -> None:
     odd = ServiceBusMessage(b"odd", message_id="odd", application_properties={"repl-path": 7})
-    send(clients["west"], "orders", odd, ServiceBusMessage(b"4", message_id="n4"))
-    assert set(take(clients["east"], "orders", 1)) == {"n4"}
-    rejected = take(clients["west"], "rejected", 1)["odd"]
+    site.send("west/orders", odd, ServiceBusMessage(b"4", message_id="n4"))
+    assert set(by_id(site.take("east/orders", 1))) == {"n4"}
+    rejected = by_id(site.take("west/rejected", 1))["odd"]
     assert text(rejected, rejection.DESCRIPTION) == "property repl-path: got a int, expected a string"
 
 
 @pytest.mark.usefixtures("host")
-def test_a_message_without_session_for_a_session_queue_is_rejected(clients: dict[str, ServiceBusClient]) -> None:
-    send(
-        clients["west"],
-        "visits",
+def test_a_message_without_session_for_a_session_queue_is_rejected(site: Site) -> None:
+    site.send(
+        "west/visits",
         ServiceBusMessage(b"1", message_id="v1", session_id="s"),
         ServiceBusMessage(b"2", message_id="v2"),
         ServiceBusMessage(b"3", message_id="v3", session_id="s"),
     )
-    assert list(take(clients["east"], "visits", 2, session_id="s")) == ["v1", "v3"]
-    rejected = take(clients["west"], "rejected", 1)["v2"]
+    assert list(by_id(site.take("east/visits", 2, session_id="s"))) == ["v1", "v3"]
+    rejected = by_id(site.take("west/rejected", 1))["v2"]
     assert text(rejected, rejection.REASON) == "TargetRefusedMessage"
     assert "amqp:not-allowed" in text(rejected, rejection.DESCRIPTION)
 
 
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("queue", ["strict", "strict-sessions"])
-def test_without_rejects_only_the_bad_message_is_dead_lettered(
-    clients: dict[str, ServiceBusClient], broker: RunningBroker, host: HostProcess, queue: str
-) -> None:
+def test_without_rejects_only_the_bad_message_is_dead_lettered(site: Site, host: HostProcess, queue: str) -> None:
     sessions: dict[str, Any] = {"session_id": "s"} if queue == "strict-sessions" else {}
     messages: list[Any] = [ServiceBusMessage(b"x", message_id=f"s{number}", **sessions) for number in range(5)]
     messages[2].application_properties = {"repl-path": 7}
-    with clients["west"].get_queue_sender(queue) as sender:
-        sender.send_messages(messages)
-    assert set(take(clients["east"], queue, 4)) == {"s0", "s1", "s3", "s4"}
-    host.wait_for(lambda: not broker.counts("west")[queue].active, 20)
-    (dead,) = take(clients["west"], queue, 1, sub_queue="deadletter").values()
+    site.send(f"west/{queue}", *messages)
+    assert set(by_id(site.take(f"east/{queue}", 4))) == {"s0", "s1", "s3", "s4"}
+    host.wait_for(lambda: not site.active(f"west/{queue}"), 20)
+    (dead,) = site.take(f"west/{queue}", 1, sub_queue="deadletter")
     assert (dead.message_id, dead.dead_letter_reason) == ("s2", "MalformedMessage")
     assert dead.dead_letter_error_description == f"{queue}, stamped: property repl-path: got a int, expected a string"
-    send(clients["west"], queue, ServiceBusMessage(b"x", message_id="next", **sessions))
-    assert set(take(clients["east"], queue, 1)) == {"next"}
+    site.send(f"west/{queue}", ServiceBusMessage(b"x", message_id="next", **sessions))
+    assert set(by_id(site.take(f"east/{queue}", 1))) == {"next"}
 
 
 @pytest.mark.parametrize(
@@ -223,11 +165,11 @@ def test_without_rejects_only_the_bad_message_is_dead_lettered(
     [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],
 )
 def test_messages_for_a_missing_target_stay_at_the_source(
-    host: HostProcess, clients: dict[str, ServiceBusClient], broker: RunningBroker, queue: str, error: str
+    site: Site, host: HostProcess, queue: str, error: str
 ) -> None:
-    send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
+    site.send(f"west/{queue}", ServiceBusMessage(b"kept", message_id="kept"))
     host.wait_for(lambda: f"{queue}: the batch waits and is retried: {error}" in host.log(), 30)
-    assert broker.inspect("west", lambda west: len(list(west.store(queue).peek(0)))) == 1
+    assert len(site.there(f"west/{queue}")) == 1
     assert "SAS_KEY_VALUE" not in host.log()
 
 
@@ -255,12 +197,10 @@ def test_requests_that_the_webhook_refuses_are_logged_without_anything_of_them(h
     assert "s3cret" not in host.log()
 
 
-def test_a_stopping_host_releases_held_batches(
-    host: HostProcess, clients: dict[str, ServiceBusClient], broker: RunningBroker
-) -> None:
+def test_a_stopping_host_releases_held_batches(site: Site, host: HostProcess) -> None:
     """The last test of this module: the host is gone then."""
-    send(clients["west"], "unlistened", ServiceBusMessage(b"kept", message_id="held"))
+    site.send("west/unlistened", ServiceBusMessage(b"kept", message_id="held"))
     host.wait_for(lambda: "unlistened: the batch waits" in host.log(), 30)
     assert host.stop() == 0
-    assert broker.counts("west")["unlistened"].active
-    assert not broker.counts("west")["unlistened"].dead_lettered
+    assert site.active("west/unlistened")
+    assert not site.broker.counts("west")["unlistened"].dead_lettered

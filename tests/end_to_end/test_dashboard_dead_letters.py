@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobLeaseClient, ContainerClient
 
-from busway_broker.thread import RunningBroker
 from shared.amqp.values import long
 from shared.assembly.status import open_status_container
 from shared.errors import ConfigError
@@ -19,33 +18,20 @@ from shared.resend.ledger import Ledger
 from shared.resend.ledger_blob import LedgerBlob
 from shared.resend.places import dead_letter_queue
 from shared.stores.leased_blob import BlobInUse
-from tests.azurite import running_azurite
 from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
-from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
+from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, property_of
 from tests.messages import delivered
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[RunningBroker]:
-    with RunningBroker([WEST, EAST]) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
-
-
 @pytest.fixture
-def site(running: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    running.reset()
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadLetterSite]:
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # no process is killed here
-    return Site(running, tmp_path)
+    with DeadLetterSite(tmp_path) as site:
+        yield site
 
 
 @pytest.fixture
-def dashboard(site: Site, storage: str) -> Dashboard:
+def dashboard(site: DeadLetterSite, storage: str) -> Dashboard:
     return Dashboard(site, storage, BUSWAY_DASHBOARD_RESEND="on")
 
 
@@ -53,10 +39,10 @@ def many(count: int, **options: Any) -> list[bytes]:
     return [delivered(n, session_id=f"s-{n % 2}", named={"n": long(n)}, **options) for n in range(count)]
 
 
-def test_groups_lists_and_one_message_with_types(site: Site, storage: str) -> None:
+def test_groups_lists_and_one_message_with_types(site: DeadLetterSite, storage: str) -> None:
     site.bury("orders", many(3, body=b'{"secret": 1}'))
     site.bury("orders", many(1), "Other")
-    site.publish("rejected", many(2))
+    site.publish("west/rejected", many(2))
     dashboard = Dashboard(site, storage)
     report = dashboard.get("dead").content
     entities = {each["entity"]: each for each in report["entities"]}
@@ -83,7 +69,9 @@ def test_groups_lists_and_one_message_with_types(site: Site, storage: str) -> No
     assert len(site.dead()) == 4
 
 
-def test_only_what_tasks_name_is_read_and_only_what_the_settings_allow_is_there(site: Site, storage: str) -> None:
+def test_only_what_tasks_name_is_read_and_only_what_the_settings_allow_is_there(
+    site: DeadLetterSite, storage: str
+) -> None:
     dashboard = Dashboard(site, storage)
     assert dashboard.names == {"busway-status"}
     assert dashboard.get("letter", entity="west/once/$DeadLetterQueue", number="1").code == 400
@@ -95,14 +83,14 @@ def test_only_what_tasks_name_is_read_and_only_what_the_settings_allow_is_there(
         Dashboard(site, storage, BUSWAY_DASHBOARD_RESEND="yes")
 
 
-def test_a_resend_takes_the_group_in_order_and_nothing_else(site: Site, dashboard: Dashboard) -> None:
+def test_a_resend_takes_the_group_in_order_and_nothing_else(site: DeadLetterSite, dashboard: Dashboard) -> None:
     site.bury("orders", many(5))
     site.bury("orders", [delivered(9)], "Other")
     before = dashboard.get("dead").content
     assert before["may_resend"] is True
     (step,) = resent_in_steps(dashboard, {"entity": ORDERS, "group": BROKEN, "ids": "same"})
     assert (step["sent"], step["left"], step["error"]) == (5, [], None)
-    arrived = site.there("orders")
+    arrived = site.there("west/orders")
     assert ids(arrived) == [f"m-{n}" for n in range(5)]
     assert [property_of(each, "DeadLetterReason") for each in arrived] == [None] * 5
     assert ids(site.dead()) == ["m-9"]
@@ -111,7 +99,7 @@ def test_a_resend_takes_the_group_in_order_and_nothing_else(site: Site, dashboar
 
 
 def test_a_step_ends_with_its_time_and_the_next_one_continues(
-    site: Site, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    site: DeadLetterSite, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "STEP_SECONDS", 0.6)
     monkeypatch.setattr("shared.resend.run.AT_ONCE", 2)
@@ -127,12 +115,12 @@ def test_a_step_ends_with_its_time_and_the_next_one_continues(
     assert len(steps) > 1
     assert [each["sent"] for each in steps if not each["sent"]] == []
     assert sum(each["sent"] for each in steps) == 6
-    assert ids(site.there("orders", site="east")) == [f"m-{n}" for n in range(6)]
+    assert ids(site.there("east/orders")) == [f"m-{n}" for n in range(6)]
     assert site.dead() == []
 
 
 def test_two_steps_at_once_exclude_each_other_and_the_command_shares_the_ledger(
-    site: Site, dashboard: Dashboard
+    site: DeadLetterSite, dashboard: Dashboard
 ) -> None:
     site.bury("orders", many(2))
     place = dead_letter_queue("west/orders", dashboard.configuration)
@@ -150,12 +138,12 @@ def test_two_steps_at_once_exclude_each_other_and_the_command_shares_the_ledger(
     assert resent_in_steps(dashboard, order)[-1]["sent"] == 1
     site.settings["AzureWebJobsStorage"] = dashboard.settings["AzureWebJobsStorage"]
     command = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--ledger", "app", "--yes")
-    assert (command.returncode, command.stderr) == (0, "")
+    assert (command.exit_code, command.stderr) == (0, "")
     assert "busway-status/resend/west/orders" in command.stdout
-    assert ids(site.there("orders")) == ["m-0", "m-1"]
+    assert ids(site.there("west/orders")) == ["m-0", "m-1"]
 
 
-def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site, storage: str) -> None:
+def test_without_an_answer_about_duplicates_nothing_is_sent(site: DeadLetterSite, storage: str) -> None:
     nowhere = "http://127.0.0.1:9"  # a port below those that tests listen on
     dashboard = Dashboard(site, storage, BUSWAY_DASHBOARD_RESEND="on", WEST__administration=nowhere)
     site.bury("orders", many(1))
@@ -164,7 +152,7 @@ def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site, storage:
     assert len(site.dead()) == 1
     (new,) = resent_in_steps(dashboard, {"entity": ORDERS, "group": BROKEN, "ids": "new"})
     assert new["sent"] == 1
-    assert ids(site.there("orders")) != ["m-0"]
+    assert ids(site.there("west/orders")) != ["m-0"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +171,7 @@ def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site, storage:
     ],
 )
 def test_an_order_that_selects_nothing_or_anything_else_is_refused(
-    site: Site, dashboard: Dashboard, order: object, error: str
+    site: DeadLetterSite, dashboard: Dashboard, order: object, error: str
 ) -> None:
     site.bury("orders", many(1))
     refused = dashboard.resend(order)
@@ -192,8 +180,10 @@ def test_an_order_that_selects_nothing_or_anything_else_is_refused(
     assert len(site.dead()) == 1
 
 
-def test_a_message_for_which_there_is_no_way_back_is_left_with_the_reason(site: Site, dashboard: Dashboard) -> None:
-    site.publish("rejected", many(1))
+def test_a_message_for_which_there_is_no_way_back_is_left_with_the_reason(
+    site: DeadLetterSite, dashboard: Dashboard
+) -> None:
+    site.publish("west/rejected", many(1))
     group = {"reason": "(no reason)", "source": None, "task": None}
     step = dashboard.resend({"entity": "west/rejected", "group": group, "ids": "same"}).content
     assert step["sent"] == step["waiting"] == 0
@@ -202,7 +192,7 @@ def test_a_message_for_which_there_is_no_way_back_is_left_with_the_reason(site: 
     ]
 
 
-def test_who_has_lost_the_lease_on_the_ledger_can_record_nothing(dashboard: Dashboard, site: Site) -> None:
+def test_who_has_lost_the_lease_on_the_ledger_can_record_nothing(dashboard: Dashboard, site: DeadLetterSite) -> None:
     site.bury("orders", many(1))
     place = dead_letter_queue("west/orders", dashboard.configuration)
     storage = ContainerClient.from_connection_string(dashboard.settings["AzureWebJobsStorage"], "busway-status")

@@ -16,7 +16,6 @@ from azure.servicebus import AutoLockRenewer
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
-from busway_broker.thread import RunningBroker
 from cli.demo.template_file import read_templates
 from cli.files import locked
 from cli.letters.ledger_file import ledger_of
@@ -30,7 +29,7 @@ from shared.line.states import Rejection, Stage
 from shared.message.arrival import Arrival, Origin
 from shared.resend import evidence
 from shared.resend.places import Place
-from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids, property_of
+from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, property_of
 from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
 
@@ -47,29 +46,23 @@ TYPES: dict[str, Value] = {
 NOW = round(time.time() * 1000)
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[RunningBroker]:
-    with RunningBroker([WEST, EAST]) as broker:
-        yield broker
-
-
 @pytest.fixture
-def site(running: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    running.reset()
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadLetterSite]:
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # no process is killed here
-    return Site(running, tmp_path)
+    with DeadLetterSite(tmp_path) as site:
+        yield site
 
 
 def many(count: int, **options: Any) -> list[bytes]:
     return [delivered(n, session_id=f"s-{n % 3}", named={"n": long(n)}, **options) for n in range(count)]
 
 
-def test_groups_show_reason_source_and_age_and_single_messages_no_body(site: Site) -> None:
+def test_groups_show_reason_source_and_age_and_single_messages_no_body(site: DeadLetterSite) -> None:
     site.bury("orders", many(3, body=b"secret"), "MaxDeliveryCountExceeded")
     site.bury("orders", many(1), None)
     site.bury("orders", [delivered(9, message_id="\x1b]0;evil\x07")], "two\nlines")
     listed = site.run("dead", "list")
-    assert listed.returncode == 0
+    assert listed.exit_code == 0
     assert "west/orders/$DeadLetterQueue: 5 messages, the oldest from " in listed.stdout
     assert re.search(r"^       3  \d+ s  +MaxDeliveryCountExceeded  west/orders$", listed.stdout, re.MULTILINE)
     assert "(no reason)" in listed.stdout
@@ -88,7 +81,7 @@ def test_groups_show_reason_source_and_age_and_single_messages_no_body(site: Sit
     assert all(max(map(len, text.stdout.splitlines())) <= 80 for text in (listed, each))
 
 
-def test_one_message_is_shown_with_types_and_body(site: Site) -> None:
+def test_one_message_is_shown_with_types_and_body(site: DeadLetterSite) -> None:
     site.bury("orders", [delivered(1, named=TYPES, body=b'{"a": [1]}')])
     shown = site.run("dead", "show", "west/orders", "1").stdout
     assert "reason: Broken" in shown
@@ -98,18 +91,18 @@ def test_one_message_is_shown_with_types_and_body(site: Site) -> None:
     hidden = site.run("dead", "show", "west/orders", "1", "--no-body").stdout
     assert '"a"' not in hidden
     missing = site.run("dead", "show", "west/orders", "77")
-    assert (missing.returncode, "77: no message has this sequence number" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "77: no message has this sequence number" in missing.stderr) == (1, True)
 
 
-def test_what_is_resent_keeps_types_and_sections_and_loses_only_the_reason(site: Site) -> None:
+def test_what_is_resent_keeps_types_and_sections_and_loses_only_the_reason(site: DeadLetterSite) -> None:
     before = delivered(1, named=TYPES, subject=string("s"), time_to_live=60_000, body=b"\x00\xff")
     site.bury("orders", [before, delivered(2)])
     shown = site.run("dead", "resend", "west/orders", "--all", "--same-ids")
-    assert (shown.returncode, "2 to west/orders" in shown.stdout, len(site.dead())) == (0, True, 2)
+    assert (shown.exit_code, "2 to west/orders" in shown.stdout, len(site.dead())) == (0, True, 2)
     assert shown.stderr == "Nothing was changed: --yes does it.\n"
     done = site.run("dead", "resend", "west/orders", "--where", "sys.MessageId = 'm-1'", "--same-ids", "--yes")
-    assert (done.returncode, done.stderr) == (0, "")
-    (found,) = site.there("orders")
+    assert (done.exit_code, done.stderr) == (0, "")
+    (found,) = site.there("west/orders")
     assert dict(found.application_properties()) == {
         **TYPES,
         "repl-resent-from": string(f"west/orders/$deadletterqueue/1/{stamped(found)}"),
@@ -118,32 +111,32 @@ def test_what_is_resent_keeps_types_and_sections_and_loses_only_the_reason(site:
     assert ids(site.dead()) == ["m-2"]
 
 
-def test_what_the_entity_would_drop_as_a_duplicate_stays(site: Site, running: RunningBroker) -> None:
+def test_what_the_entity_would_drop_as_a_duplicate_stays(site: DeadLetterSite) -> None:
     """The queue has accepted the id of the dead letter, and its window is not over."""
-    site.publish("once", many(2))
-    with site.client() as client, client.get_queue_receiver("once") as receiver:
+    site.publish("west/once", many(2))
+    with site.receiver("west/once") as receiver:
         for each in receiver.receive_messages(2, max_wait_time=5):
             receiver.dead_letter_message(each, reason="Broken")
-    with RunningAdmin(running) as admin:
+    with RunningAdmin(site.broker) as admin:
         where = ("--admin", f"west={admin.address('west')}")
         left = site.run("dead", "resend", "west/once", "--all", *where, "--yes")
-        assert left.returncode == 1
+        assert left.exit_code == 1
         assert "2 left: west/once detects duplicates within 0:10:00 and would drop the copy" in left.stdout
-        assert (len(site.dead("once")), site.there("once")) == (2, [])
+        assert (len(site.dead("once")), site.there("west/once")) == (2, [])
         # The loss that this prevents.
         dropped = site.run("dead", "resend", "west/once", "--number", "1", "--same-ids", "--yes")
-        assert (dropped.returncode, site.there("once")) == (0, [])
-        assert site.run("dead", "resend", "west/once", "--all", "--new-ids", "--yes").returncode == 0
-        assert [each.application_property("n") for each in site.there("once")] == [long(1)]
+        assert (dropped.exit_code, site.there("west/once")) == (0, [])
+        assert site.run("dead", "resend", "west/once", "--all", "--new-ids", "--yes").exit_code == 0
+        assert [each.application_property("n") for each in site.there("west/once")] == [long(1)]
         # This queue detects none.
         site.bury("orders", many(1))
-        assert site.run("dead", "resend", "west/orders", "--all", *where, "--yes").returncode == 0
+        assert site.run("dead", "resend", "west/orders", "--all", *where, "--yes").exit_code == 0
 
 
-def test_without_an_answer_about_duplicates_nothing_is_sent(site: Site) -> None:
+def test_without_an_answer_about_duplicates_nothing_is_sent(site: DeadLetterSite) -> None:
     site.bury("orders", many(1))
     asked = site.run("dead", "resend", "west/orders", "--all", "--yes")
-    assert asked.returncode == 1
+    assert asked.exit_code == 1
     assert "west/orders: it is not known whether it detects duplicates" in asked.stderr
     assert "--same-ids" in asked.stderr
     assert len(site.dead()) == 1
@@ -153,7 +146,7 @@ def stamped(message: Any) -> str:
     return str(property_of(message, "repl-resent-from")).rpartition("/")[2]
 
 
-def test_edits_and_a_new_id_and_another_target(site: Site) -> None:
+def test_edits_and_a_new_id_and_another_target(site: DeadLetterSite) -> None:
     site.bury("orders", many(2))
     options = (
         "--set",
@@ -166,8 +159,8 @@ def test_edits_and_a_new_id_and_another_target(site: Site) -> None:
         "orders-west-to-east",
     )
     done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--new-ids", *options, "--yes")
-    assert done.returncode == 0
-    found = site.there("orders", site="east")
+    assert done.exit_code == 0
+    found = site.there("east/orders")
     assert [(property_of(each, "priority"), property_of(each, "checked"), each.subject) for each in found] == [
         (5, "yes", "again")
     ] * 2
@@ -176,7 +169,7 @@ def test_edits_and_a_new_id_and_another_target(site: Site) -> None:
     assert not {"m-0", "m-1"} & {*ids(found)}
 
 
-def test_wrong_options_are_reported_before_anything_is_sent(site: Site) -> None:
+def test_wrong_options_are_reported_before_anything_is_sent(site: DeadLetterSite) -> None:
     site.bury("orders", many(1))
     for options, expected in (
         ((), "none are selected"),
@@ -189,7 +182,7 @@ def test_wrong_options_are_reported_before_anything_is_sent(site: Site) -> None:
         (("--all", "--editors", "gone"), "unknown task"),
     ):
         failed = site.run("dead", "resend", "west/orders", *options, "--yes")
-        assert failed.returncode == 1
+        assert failed.exit_code == 1
         assert expected in failed.stderr
     for place in ("north/orders", "west", "nothing"):
         assert "expected west/ENTITY" in site.run("dead", "list", place).stderr
@@ -199,7 +192,7 @@ def test_wrong_options_are_reported_before_anything_is_sent(site: Site) -> None:
     assert len(site.dead()) == 1
 
 
-def test_a_subscription_needs_another_target_because_all_subscriptions_would_get_copies(site: Site) -> None:
+def test_a_subscription_needs_another_target_because_all_subscriptions_would_get_copies(site: DeadLetterSite) -> None:
     site.bury("orders", [])
 
     def put(namespace: Namespace) -> None:
@@ -208,23 +201,23 @@ def test_a_subscription_needs_another_target_because_all_subscriptions_would_get
     site.broker.inspect("west", put)
     place = "west/news/Subscriptions/app"
     refused = site.run("dead", "resend", place, "--all", "--yes")
-    assert refused.returncode == 1
+    assert refused.exit_code == 1
     assert "all its subscriptions would get them: use --to" in refused.stdout
-    assert site.run("dead", "resend", place, "--all", "--to", "west/news", "--same-ids", "--yes").returncode == 0
-    assert [len(site.there(f"news/Subscriptions/{name}")) for name in ("app", "b")] == [1, 1]
+    assert site.run("dead", "resend", place, "--all", "--to", "west/news", "--same-ids", "--yes").exit_code == 0
+    assert [len(site.there(f"west/news/Subscriptions/{name}")) for name in ("app", "b")] == [1, 1]
 
 
-def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Site) -> None:
+def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: DeadLetterSite) -> None:
     site.bury("large", [delivered(1), delivered(2, body=b"x" * 400_000), delivered(3)])
     done = site.run("dead", "resend", "west/large", "--all", "--to", "east/orders", "--yes")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "1 left: the target refuses it: east/orders: the message has" in done.stdout
     assert "(sequence number 2)" in done.stdout
-    assert ids(site.there("orders", site="east")) == ["m-1", "m-3"]
+    assert ids(site.there("east/orders")) == ["m-1", "m-3"]
     assert ids(site.dead("large")) == ["m-2"]
 
 
-def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: Site) -> None:
+def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: DeadLetterSite) -> None:
     """The limit on the size of files cuts a line of the ledger off."""
     site.bury("orders", many(60))
     again = ("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
@@ -234,23 +227,23 @@ def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: Site) -> None
         full = site.run(*again)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (full.returncode, "cannot be written: File too large" in full.stderr) == (1, True), full.stdout + full.stderr
+    assert (full.exit_code, "cannot be written: File too large" in full.stderr) == (1, True), full.stdout + full.stderr
     done = site.run(*again)
-    assert (done.returncode, len(site.dead())) == (0, 0), done.stdout + done.stderr
-    assert sorted(ids(site.there("orders", site="east"))) == sorted(f"m-{n}" for n in range(60))
+    assert (done.exit_code, len(site.dead())) == (0, 0), done.stdout + done.stderr
+    assert sorted(ids(site.there("east/orders"))) == sorted(f"m-{n}" for n in range(60))
 
 
-def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site: Site) -> None:
+def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site: DeadLetterSite) -> None:
     site.bury("orders", many(1))
     path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
     with locked(path):
         second = site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes")
-    assert second.returncode == 1
+    assert second.exit_code == 1
     assert "is in use by process" in second.stderr
     assert len(site.dead()) == 1
     # The text of the first one is still in the file of the lock.
     assert path.with_name(path.name + ".lock").read_text().startswith("process")
-    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").exit_code == 0
 
 
 class Killed(BaseException):
@@ -258,7 +251,7 @@ class Killed(BaseException):
 
 
 def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behind(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: DeadLetterSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.bury("orders", [delivered(1, session_id="s")])
 
@@ -272,43 +265,43 @@ def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behin
                 site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
         assert site.broker.counts("east")["sessions"].scheduled == at_target
     done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
-    assert (done.returncode, ids(site.there("sessions", site="east"))) == (0, ["m-1"]), done.stdout
+    assert (done.exit_code, ids(site.there("east/sessions"))) == (0, ["m-1"]), done.stdout
     assert site.broker.counts("east")["sessions"].scheduled == 0
 
 
-def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: Site) -> None:
+def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: DeadLetterSite) -> None:
     site.bury("orders", [delivered(1, named=TYPES, body=b'{"n": 1}'), delivered(2)])
     file = site.folder / "saved.jsonl"
-    assert site.run("dead", "export", "west/orders", str(file), "--number", "1").returncode == 0
+    assert site.run("dead", "export", "west/orders", str(file), "--number", "1").exit_code == 0
     assert file.stat().st_mode & 0o077 == 0
     tried = site.run("try", "orders-west-to-east", "--messages", str(file))
-    assert (tried.returncode, "would be sent to east/orders" in tried.stdout) == (0, True)
+    assert (tried.exit_code, "would be sent to east/orders" in tried.stdout) == (0, True)
     (template,) = read_templates(file)
     assert (template.body, template.properties["long"]) == (b'{"n": 1}', long(2**40))
     refused = site.run("dead", "drop", "west/orders", "--yes")
-    assert (refused.returncode, "none are selected" in refused.stderr) == (1, True)
-    assert site.run("dead", "drop", "west/orders", "--all").returncode == 0
+    assert (refused.exit_code, "none are selected" in refused.stderr) == (1, True)
+    assert site.run("dead", "drop", "west/orders", "--all").exit_code == 0
     dropped = site.run("dead", "drop", "west/orders", "--exported", str(file), "--yes")
-    assert (dropped.returncode, "1 dropped" in dropped.stdout) == (0, True)
+    assert (dropped.exit_code, "1 dropped" in dropped.stdout) == (0, True)
     assert ids(site.dead()) == ["m-2"]
     for expected in ("1 sent", "1 not sent: an earlier run had sent them"):
         again = site.run("dead", "resend", "west/orders", "--all", "--file", str(file), "--to", "east/orders", "--yes")
-        assert (again.returncode, expected in again.stdout) == (0, True)
-    (resent,) = site.there("orders", site="east")
+        assert (again.exit_code, expected in again.stdout) == (0, True)
+    (resent,) = site.there("east/orders")
     assert resent.application_property("long") == long(2**40)
     assert resent.application_property("DeadLetterReason") is None
     # An export of another entity says nothing about these.
-    assert site.run("rejects", "drop", "west/rejected", "--exported", str(file), "--yes").returncode == 1
-    assert site.run("dead", "drop", "west/orders", "--older-than", "1h", "--yes").returncode == 0
-    assert site.run("dead", "drop", "west/orders", "--all", "--yes").returncode == 0
+    assert site.run("rejects", "drop", "west/rejected", "--exported", str(file), "--yes").exit_code == 1
+    assert site.run("dead", "drop", "west/orders", "--older-than", "1h", "--yes").exit_code == 0
+    assert site.run("dead", "drop", "west/orders", "--all", "--yes").exit_code == 0
     assert site.dead() == []
 
 
-def more_tasks(site: Site, *, source: str, rejects: str) -> None:
+def more_tasks(site: DeadLetterSite, *, source: str, rejects: str) -> None:
     """Add a task from the queue *source* with these *rejects*."""
     source, target = f"{{connection: west, queue: {source}}}", "{target: {connection: east, queue: small}}"
     task = f"task: more\nsource: {source}\nroutes: [{target}]\nrejects: {{connection: west, queue: {rejects}}}\n"
-    (site.config / "tasks" / "more.yaml").write_text(task)
+    (site.folder / "tasks" / "more.yaml").write_text(task)
 
 
 def rejected(
@@ -322,14 +315,16 @@ def rejected(
     return make(target, delivered(number, **options), arrival, rejection).content
 
 
-def test_rejects_go_back_to_the_source_without_their_stamps(site: Site) -> None:
-    site.publish("rejected", [rejected(1, named={"a": long(1)}), rejected(2, is_wrapped=True, named={"a": long(2)})])
+def test_rejects_go_back_to_the_source_without_their_stamps(site: DeadLetterSite) -> None:
+    site.publish(
+        "west/rejected", [rejected(1, named={"a": long(1)}), rejected(2, is_wrapped=True, named={"a": long(2)})]
+    )
     listed = site.run("rejects", "list", "orders-west-to-east")
     assert "Bad     west/orders, task gone" in listed.stdout
     shown = site.run("rejects", "show", "west/rejected", "2").stdout
     assert "the message is the body of this one" in shown
-    assert site.run("rejects", "resend", "orders-west-to-east", "--all", "--same-ids", "--yes").returncode == 0
-    found = site.there("orders")
+    assert site.run("rejects", "resend", "orders-west-to-east", "--all", "--same-ids", "--yes").exit_code == 0
+    found = site.there("west/orders")
     assert [{name for name, _ in each.application_properties()} for each in found] == [{"a", "repl-resent-from"}] * 2
     assert ids(found) == ["m-1", "m-2"]
 
@@ -342,110 +337,109 @@ def forged(number: int, source: str, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize("source", ["west/once", "east/orders", "west/rejected", "west/orders/$DeadLetterQueue", ""])
-def test_a_producer_does_not_choose_where_its_message_is_resent(site: Site, source: str) -> None:
+def test_a_producer_does_not_choose_where_its_message_is_resent(site: DeadLetterSite, source: str) -> None:
     site.bury("orders", [forged(1, source)])
-    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
-    assert ids(site.there("orders")) == ["m-1"]
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").exit_code == 0
+    assert ids(site.there("west/orders")) == ["m-1"]
     # Nor in an entity whose stamps count: only the sources of its tasks do.
-    site.publish("rejected", [forged(2, source), forged(3, "west/orders")])
+    site.publish("west/rejected", [forged(2, source), forged(3, "west/orders")])
     done = site.run("rejects", "resend", "west/rejected", "--all", "--same-ids", "--yes")
     assert "1 left: does not say where it came from" in done.stdout
-    assert ids(site.there("orders")) == ["m-1", "m-3"]
+    assert ids(site.there("west/orders")) == ["m-1", "m-3"]
 
 
-def test_a_forged_reject_is_neither_unwrapped_nor_shown_with_its_reason(site: Site) -> None:
+def test_a_forged_reject_is_neither_unwrapped_nor_shown_with_its_reason(site: DeadLetterSite) -> None:
     """A wrapped message could have sections that its producer may not send."""
     inner = delivered(7, body=b"wrapped")
     site.bury("orders", [forged(1, "west/orders", body=inner, content_type="application/vnd.busway.amqp-message")])
     assert "Broken  west/orders\n" in site.run("dead", "list", "west/orders").stdout
-    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").returncode == 0
-    (found,) = site.there("orders")
+    assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").exit_code == 0
+    (found,) = site.there("west/orders")
     assert found.body == inner
 
 
 def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(
-    site: Site, running: RunningBroker
+    site: DeadLetterSite,
 ) -> None:
     more_tasks(site, source="gone", rejects="rejected")
-    site.publish("rejected", [rejected(1, source="gone"), rejected(2)])
-    with RunningAdmin(running) as admin:
+    site.publish("west/rejected", [rejected(1, source="gone"), rejected(2)])
+    with RunningAdmin(site.broker) as admin:
         where = ("--admin", f"west={admin.address('west')}")
         done = site.run("rejects", "resend", "west/rejected", "--all", *where, "--yes")
-    assert (done.returncode, "1 left: west/gone does not exist: create it" in done.stdout) == (1, True), done.stdout
-    assert (ids(site.there("orders")), ids(site.there("rejected"))) == (["m-2"], ["m-1"])
+    assert (done.exit_code, "1 left: west/gone does not exist: create it" in done.stdout) == (1, True), done.stdout
+    assert (ids(site.there("west/orders")), ids(site.there("west/rejected"))) == (["m-2"], ["m-1"])
 
 
-def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: Site) -> None:
+def test_a_session_that_a_consumer_has_locked_is_left_and_named(site: DeadLetterSite) -> None:
     contents = [rejected(n, session_id=f"s-{n % 2}") for n in range(4)]
     more_tasks(site, source="orders", rejects="rejected-sessions")
-    site.publish("rejected-sessions", contents)
+    site.publish("west/rejected-sessions", contents)
     with (
-        site.client() as west,
-        west.get_queue_receiver("rejected-sessions", session_id="s-1") as consumer,
+        site.receiver("west/rejected-sessions", session_id="s-1") as consumer,
         AutoLockRenewer() as renewer,
     ):
         renewer.register(consumer, consumer.session)  # its lock lasts five seconds, and the command waits for it
         done = site.run("rejects", "resend", "west/rejected-sessions", "--all", "--same-ids", "--yes")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "2 left: its session is locked by another receiver" in done.stdout
-    assert ids(site.there("orders")) == ["m-0", "m-2"]
-    assert ids(site.there("rejected-sessions")) == ["m-1", "m-3"]
-    assert site.run("rejects", "drop", "west/rejected-sessions", "--all", "--yes").returncode == 0
+    assert ids(site.there("west/orders")) == ["m-0", "m-2"]
+    assert ids(site.there("west/rejected-sessions")) == ["m-1", "m-3"]
+    assert site.run("rejects", "drop", "west/rejected-sessions", "--all", "--yes").exit_code == 0
 
 
-def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: Site) -> None:
+def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: DeadLetterSite) -> None:
     site.bury("orders", many(60))
     process = site.start("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--rate", "10", "--yes")
-    while process.poll() is None and len(site.there("orders", site="east")) < 1:
+    while process.poll() is None and len(site.there("east/orders")) < 1:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, "stopped: locks are released" in err) == (1, True)
-    arrived = ids(site.there("orders", site="east"))
+    arrived = ids(site.there("east/orders"))
     assert f"{len(arrived):>8,} sent" in out
     assert arrived + ids(site.dead()) == [f"m-{n}" for n in range(60)]
-    assert site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes").returncode == 0
-    assert ids(site.there("orders", site="east")) == [f"m-{n}" for n in range(60)]
+    assert site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes").exit_code == 0
+    assert ids(site.there("east/orders")) == [f"m-{n}" for n in range(60)]
 
 
-def test_a_killed_process_loses_and_doubles_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_loses_and_doubles_nothing(site: DeadLetterSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     resend_with_kills(site, 200, 1, seed=round(datetime.now(UTC).timestamp()))
 
 
-def test_a_drop_counts_first_and_then_lets_the_service_delete(site: Site) -> None:
-    site.publish("orders", many(1_200))
+def test_a_drop_counts_first_and_then_lets_the_service_delete(site: DeadLetterSite) -> None:
+    site.publish("west/orders", many(1_200))
     drop = ("messages", "drop", "west/orders", "--all")
     counted = site.run(*drop)
-    assert (counted.returncode, "west/orders: 1,200 messages" in counted.stdout) == (0, True)
-    assert len(site.there("orders")) == 1_200
+    assert (counted.exit_code, "west/orders: 1,200 messages" in counted.stdout) == (0, True)
+    assert len(site.there("west/orders")) == 1_200
     assert site.run("messages", "drop", "west/orders", "--older-than", "1h", "--yes").stdout == "       0 dropped\n"
-    with site.client() as west, west.get_queue_receiver("orders") as receiver:
+    with site.receiver("west/orders") as receiver:
         (locked,) = receiver.receive_messages(1)
         dropped = site.run(*drop, "--yes")
         receiver.abandon_message(locked)
-    assert (dropped.returncode, dropped.stderr) == (1, "")
+    assert (dropped.exit_code, dropped.stderr) == (1, "")
     assert "   1,199 dropped\n       1 left: locked by a receiver, deferred or scheduled\n" in dropped.stdout
-    assert site.run(*drop, "--yes").returncode == 0
-    assert site.there("orders") == []
+    assert site.run(*drop, "--yes").exit_code == 0
+    assert site.there("west/orders") == []
 
 
-def test_a_drop_by_rule_and_one_of_sessions_receive_the_messages(site: Site) -> None:
+def test_a_drop_by_rule_and_one_of_sessions_receive_the_messages(site: DeadLetterSite) -> None:
     site.bury("orders", many(6))
     done = site.run("messages", "drop", "west/orders/$DeadLetterQueue", "--where", "n < 4", "--yes")
-    assert (done.returncode, "4 dropped" in done.stdout) == (0, True)
+    assert (done.exit_code, "4 dropped" in done.stdout) == (0, True)
     assert ids(site.dead()) == ["m-4", "m-5"]
-    site.publish("rejected-sessions", many(4))
+    site.publish("west/rejected-sessions", many(4))
     done = site.run("messages", "drop", "west/rejected-sessions", "--all", "--yes")
-    assert (done.returncode, "the service deletes no batches of this entity" in done.stderr) == (0, True)
-    assert site.there("rejected-sessions") == []
+    assert (done.exit_code, "the service deletes no batches of this entity" in done.stderr) == (0, True)
+    assert site.there("west/rejected-sessions") == []
     missing = site.run("messages", "drop", "west/nothing", "--all", "--yes")
-    assert (missing.returncode, "west/nothing: its messages cannot be deleted" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "west/nothing: its messages cannot be deleted" in missing.stderr) == (1, True)
 
 
-def test_the_messages_of_a_task_are_those_of_its_source(site: Site) -> None:
-    site.publish("orders", many(2))
+def test_the_messages_of_a_task_are_those_of_its_source(site: DeadLetterSite) -> None:
+    site.publish("west/orders", many(2))
     listed = site.run("messages", "list", "orders-west-to-east")
-    assert (listed.returncode, listed.stdout.splitlines()[0][:23]) == (0, "west/orders: 2 messages")
+    assert (listed.exit_code, listed.stdout.splitlines()[0][:23]) == (0, "west/orders: 2 messages")
     everything = site.run("messages", "list")
-    assert (everything.returncode, "west/orders: 2 messages" in everything.stdout) == (0, True), everything.stderr
+    assert (everything.exit_code, "west/orders: 2 messages" in everything.stdout) == (0, True), everything.stderr

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.content import read_content
 from busway_broker.core.message import State
 from busway_broker.core.namespace import Namespace
-from busway_broker.thread import RunningBroker
 from cli.evacuation import report
 from cli.evacuation.estimate import Estimate
 from cli.evacuation.pairs import pairs_of
@@ -32,8 +30,7 @@ from shared.rules.rule import parse_filter
 from shared.tasks.files import load
 from shared.tasks.models import TaskFile
 from tests.end_to_end.dead_letter_site import property_of
-from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite
-from tests.impatience import impatient_clients
+from tests.end_to_end.evacuation_site import DUE, EvacuationSite
 from tests.messages import delivered
 
 EVERYTHING = ["active-0", "active-1", "deferred-0", "deferred-1", "scheduled-0", "scheduled-1"]
@@ -42,30 +39,18 @@ EVERYTHING = ["active-0", "active-1", "deferred-0", "deferred-1", "scheduled-0",
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:Testing an element:DeprecationWarning")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def hasty_clients() -> Iterator[None]:
-    with impatient_clients():
-        yield
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    with RunningBroker([WEST, EAST]) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
-
-
 @pytest.fixture
-def site(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvacuationSite:
-    running[0].reset()
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EvacuationSite]:
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # no process is killed here
-    return EvacuationSite(running[0], running[1], tmp_path)
+    with EvacuationSite(tmp_path) as site:
+        yield site
 
 
 def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> None:
     site.fill("orders", 2)
     before = site.names("orders", "west")
     dry = site.evacuate("west/orders", yes=False)
-    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert dry.exit_code == 0, dry.stdout + dry.stderr
     assert [" ".join(line.split()) for line in dry.stdout.splitlines()[:5]] == [
         "west/orders → east/orders",
         "2 dead letter",
@@ -76,20 +61,17 @@ def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> Non
     assert "the task orders-west-to-east receives from west/orders too" in dry.stdout
     assert (site.names("orders", "west"), site.names("orders", "east")) == (before, [])
     done = site.evacuate("west/orders")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert (site.names("orders", "west"), site.dead()) == ([], [])
     assert sorted(site.names("orders", "east")) == [f"{each} {each.partition('-')[0]}" for each in EVERYTHING]
-    dead = site.there("orders/$DeadLetterQueue", site="east")
+    dead = site.there("east/orders/$DeadLetterQueue")
     assert [property_of(each, "DeadLetterReason") for each in dead] == [None, "Reason dead-1"]
     assert [property_of(each, "DeadLetterErrorDescription") for each in dead] == [None, "because"]
     file = site.folder / "build/evacuation/west/orders.verdicts.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(each["verdict"], each["is_there"]) for each in lines] == [("moved", True)] * 8
     numbers = [each["new_number"] for each in lines if each["was"] == "deferred"]
-    with (
-        ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,
-        east.get_queue_receiver("orders") as receiver,
-    ):
+    with site.receiver("east/orders") as receiver:
         found = receiver.receive_deferred_messages(numbers)
         assert [str(each) for each in found] == ["deferred 0", "deferred 1"]
         scheduled = [each for each in receiver.peek_messages(100) if str(each).startswith("scheduled")]
@@ -99,14 +81,11 @@ def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> Non
 def test_sessions_move_in_order_with_their_state(site: EvacuationSite) -> None:
     site.fill("sessions", 4, sessions=True)
     done = site.evacuate("west/sessions")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert (site.names("sessions", "west"), site.states("sessions", "west")) == ([], {})
     assert site.states("sessions", "east") == {each: f"state of {each}".encode() for each in ("s-0", "s-1", "empty")}
-    assert len(site.there("sessions/$DeadLetterQueue", site="east")) == 4
-    with (
-        ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,
-        east.get_queue_receiver("sessions", session_id="s-1") as receiver,
-    ):
+    assert len(site.there("east/sessions/$DeadLetterQueue")) == 4
+    with site.receiver("east/sessions", session_id="s-1") as receiver:
         assert [str(each) for each in receiver.receive_messages(10, max_wait_time=1)] == ["active 1", "active 3"]
 
 
@@ -118,10 +97,10 @@ def test_a_partitioned_queue_moves_with_messages_in_every_state(site: Evacuation
     before = site.names(queue, "west")
     assert len({number >> 48 for number in site.numbers(queue, "west")}) > 1
     done = site.evacuate(f"west/{queue}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (site.names(queue, "west"), site.there(f"{queue}/$DeadLetterQueue")) == ([], [])
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert (site.names(queue, "west"), site.there(f"west/{queue}/$DeadLetterQueue")) == ([], [])
     assert sorted(site.names(queue, "east")) == sorted(before)
-    assert len(site.there(f"{queue}/$DeadLetterQueue", site="east")) == count
+    assert len(site.there(f"east/{queue}/$DeadLetterQueue")) == count
     verdicts = site.folder / f"build/evacuation/west/{queue}.verdicts.jsonl"
     lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
     assert [(each["verdict"], each["is_there"]) for each in lines] == [("moved", True)] * 4 * count
@@ -131,9 +110,9 @@ def test_a_partitioned_queue_moves_with_messages_in_every_state(site: Evacuation
 def test_a_partition_key_moves_with_its_messages_in_order(site: EvacuationSite) -> None:
     for number in range(30):
         annotated = {"x-opt-partition-key": string(f"key-{number % 5}")}
-        site.publish("parts", [delivered(None, message_id=f"m-{number}", annotated=annotated)])
+        site.publish("west/parts", [delivered(None, message_id=f"m-{number}", annotated=annotated)])
     done = site.evacuate("west/parts")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.stdout + done.stderr
     found = site.broker.inspect("east", lambda east: [each.content for each in east.store("parts").peek(0)])
     for key in range(5):
         names = [each.message_id[2:].decode() for each in found if each.partition_key == f"key-{key}"]
@@ -150,10 +129,10 @@ def test_what_a_killed_run_leaves_in_partitions_is_moved_by_the_next(
         with pytest.raises(Killed):
             site.evacuate("west/parts")
     again = site.evacuate("west/parts")
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.exit_code == 0, again.stdout + again.stderr
     arrived = site.names("parts", "east")
     assert len(arrived) == len(set(arrived)) == 24
-    assert len(site.there("parts/$DeadLetterQueue", site="east")) == 8
+    assert len(site.there("east/parts/$DeadLetterQueue")) == 8
 
 
 def test_a_partitioned_message_that_may_have_been_sent_is_unclear(
@@ -166,54 +145,50 @@ def test_a_partitioned_message_that_may_have_been_sent_is_unclear(
         with pytest.raises(Killed):
             site.evacuate("west/parts")
     again = site.evacuate("west/parts")
-    assert (again.returncode, "1 left: unclear" in again.stdout) == (1, True), again.stdout
+    assert (again.exit_code, "1 left: unclear" in again.stdout) == (1, True), again.stdout
     assert site.dead() == []
     sent = site.evacuate("west/parts", "east", "--unclear", "send")
-    assert sent.returncode == 0, sent.stdout
-    assert len(site.there("parts/$DeadLetterQueue", site="east")) == 1
+    assert sent.exit_code == 0, sent.stdout
+    assert len(site.there("east/parts/$DeadLetterQueue")) == 1
 
 
 def test_what_keeps_a_message_or_an_entity_is_reported_and_the_rest_moves(site: EvacuationSite) -> None:
-    with site.client() as client:
-        with client.get_queue_sender("large") as sender:
-            for size in (1, 400_000, 1):
-                sender.send_messages(ServiceBusMessage(b"x" * size))
-        with client.get_queue_sender("once") as sender:
-            sender.send_messages([ServiceBusMessage("a", message_id=each) for each in ("same", "same", "other")])
-        with client.get_queue_sender("sessions") as sender:
-            sender.send_messages([ServiceBusMessage("a", session_id=each) for each in ("s-0", "s-1")])
-        large = site.evacuate("west/large")
-        assert (large.returncode, "1 left: the target refuses it: east/large" in large.stdout) == (1, True)
-        assert "(sequence number 2)" in large.stdout
-        assert len(site.there("large", site="east")) == 2
-        once = site.evacuate("west/once")
-        assert (once.returncode, "east/once would drop it as a duplicate" in once.stdout) == (1, True)
-        assert len(site.there("once", site="east")) == 2
-        with client.get_queue_receiver("sessions", session_id="s-0"):
-            locked = site.evacuate("west/sessions")
-        assert (locked.returncode, "its session is locked by another receiver" in locked.stdout) == (1, True)
-        assert len(site.there("sessions", site="east")) == 1
-        for source, to, text in (
-            ("west/alone", "east", "east/alone does not exist"),
-            ("west/orders", "east/sessions", "east/sessions requires sessions, west/orders does not"),
-            ("west/orders", "west/orders", "is the same entity"),
-        ):
-            failed = site.evacuate(source, to, yes=False)
-            assert (failed.returncode, f"stays: {text}" in failed.stdout) == (1, True), failed.stdout
+    for size in (1, 400_000, 1):
+        site.send("west/large", ServiceBusMessage(b"x" * size))
+    site.send("west/once", *(ServiceBusMessage("a", message_id=each) for each in ("same", "same", "other")))
+    site.send("west/sessions", *(ServiceBusMessage("a", session_id=each) for each in ("s-0", "s-1")))
+    large = site.evacuate("west/large")
+    assert (large.exit_code, "1 left: the target refuses it: east/large" in large.stdout) == (1, True)
+    assert "(sequence number 2)" in large.stdout
+    assert len(site.there("east/large")) == 2
+    once = site.evacuate("west/once")
+    assert (once.exit_code, "east/once would drop it as a duplicate" in once.stdout) == (1, True)
+    assert len(site.there("east/once")) == 2
+    with site.receiver("west/sessions", session_id="s-0"):
+        locked = site.evacuate("west/sessions")
+    assert (locked.exit_code, "its session is locked by another receiver" in locked.stdout) == (1, True)
+    assert len(site.there("east/sessions")) == 1
+    for source, to, text in (
+        ("west/alone", "east", "east/alone does not exist"),
+        ("west/orders", "east/sessions", "east/sessions requires sessions, west/orders does not"),
+        ("west/orders", "west/orders", "is the same entity"),
+    ):
+        failed = site.evacuate(source, to, yes=False)
+        assert (failed.exit_code, f"stays: {text}" in failed.stdout) == (1, True), failed.stdout
     for source, to, text in (
         ("north", "east", "expected west or west/ENTITY, east or east/ENTITY"),
         ("west/nothing", "east", "is not an entity of this namespace"),
         ("west", "east/orders", "names one entity for several"),
     ):
         wrong = site.evacuate(source, to)
-        assert (wrong.returncode, text in wrong.stderr) == (1, True), wrong.stderr
+        assert (wrong.exit_code, text in wrong.stderr) == (1, True), wrong.stderr
 
 
 def test_a_deferred_message_stays_if_the_target_could_dead_letter_it(site: EvacuationSite) -> None:
     # SR13
     site.fill("impatient", 1)
     done = site.evacuate("west/impatient")
-    assert (done.returncode, "expected a MaxDeliveryCount of at least 3, got 2" in done.stdout) == (1, True)
+    assert (done.exit_code, "expected a MaxDeliveryCount of at least 3, got 2" in done.stdout) == (1, True)
     assert site.names("impatient", "west") == ["deferred-0 deferred"]
     assert sorted(site.names("impatient", "east")) == ["active-0 active", "scheduled-0 scheduled"]
 
@@ -222,40 +197,34 @@ def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.resend.run._WAITS", (0.01,))
-    with site.client() as client, client.get_queue_sender("orders") as sender:
-        for number in range(30):
-            sender.send_messages(ServiceBusMessage(b"x" * 60_000, message_id=f"m-{number}"))
+    site.publish("west/orders", [delivered(None, message_id=f"m-{n}", body=b"x" * 60_000) for n in range(30)])
     full = site.evacuate("west/orders")
-    assert (full.returncode, "its quota is exceeded" in full.stderr) == (1, True)
+    assert (full.exit_code, "its quota is exceeded" in full.stderr) == (1, True)
     arrived = site.names("orders", "east")
     assert sorted([*arrived, *site.names("orders", "west")]) == sorted(f"m-{n} active" for n in range(30))
-    code = full.returncode
+    code = full.exit_code
     while code:
-        site.empty("orders", site="east")
-        code = site.evacuate("west/orders").returncode
+        site.empty("east/orders")
+        code = site.evacuate("west/orders").exit_code
         arrived += site.names("orders", "east")
     assert arrived == [f"m-{n} active" for n in range(30)]
 
 
 def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: EvacuationSite) -> None:
-    with site.client() as client:
-        with client.get_topic_sender("news") as sender:
-            sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"n-{n}") for n in range(3)])
-            sender.schedule_messages(ServiceBusMessage("later", message_id="later"), DUE)
-        with client.get_subscription_receiver("news", "b") as receiver:
-            (first,) = receiver.receive_messages(1, max_wait_time=2)
-            receiver.complete_message(first)
-        with client.get_queue_sender("orders") as sender:
-            sender.send_messages(ServiceBusMessage("o", message_id="o-1"))
-    rules = site.run("export", "east", *site.admin[1:]).stdout
+    with site.client("west").get_topic_sender("news") as sender:
+        sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"n-{n}") for n in range(3)])
+        sender.schedule_messages(ServiceBusMessage("later", message_id="later"), DUE)
+    site.take("west/news/Subscriptions/b", 1)
+    site.send("west/orders", ServiceBusMessage("o", message_id="o-1"))
+    rules = site.run("export", "east", *site.admin_options[1:]).stdout
     done = site.evacuate("west")
-    assert (done.returncode, "stays: east/alone does not exist" in done.stdout) == (1, True), done.stdout + done.stderr
+    assert (done.exit_code, "stays: east/alone does not exist" in done.stdout) == (1, True), done.stdout + done.stderr
     assert site.names("orders", "east") == ["o-1 active"]
     assert site.names("news", "east") == ["later scheduled"]
     assert site.names("news/Subscriptions/app", "east") == [f"n-{n} active" for n in range(3)]
     assert site.names("news/Subscriptions/b", "east") == [f"n-{n} active" for n in (1, 2)]
-    assert [property_of(each, "replication") for each in site.there("news/Subscriptions/app", site="east")] == [1] * 3
-    assert site.run("export", "east", *site.admin[1:]).stdout == rules
+    assert [property_of(each, "replication") for each in site.there("east/news/Subscriptions/app")] == [1] * 3
+    assert site.run("export", "east", *site.admin_options[1:]).stdout == rules
     assert not [*(site.folder / "build/evacuation").rglob("*.rules.json")]
 
 
@@ -264,14 +233,11 @@ def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_me
 ) -> None:
     monkeypatch.setattr("cli.evacuation.placement._PATIENCE_SECONDS", 1.5)
     site.fill("orders", 3)
-    with (
-        ServiceBusClient.from_connection_string(site.settings["EAST"]) as east,
-        east.get_queue_receiver("orders", prefetch_count=10) as receiver,
-    ):
+    with site.receiver("east/orders", prefetch_count=10) as receiver:
         receiver.receive_messages(1, max_wait_time=0.2)
         done = site.evacuate("west/orders")
         taken = receiver.receive_messages(10, max_wait_time=1)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "another receiver took it" in done.stderr
     assert len(taken) <= 1
     assert len(site.dead()) == 3
@@ -296,15 +262,15 @@ def test_what_a_killed_run_has_locked_at_the_target_is_waited_for(
             site.evacuate(f"west/{queue}")
     if queue == "orders":
         early = site.evacuate(f"west/{queue}", "east", "--wait", "0.1")
-        assert early.returncode == 1
+        assert early.exit_code == 1
         assert f"it is at east/{queue}, and locked there" in early.stdout
         assert "not found" not in early.stdout
     again = site.evacuate(f"west/{queue}")
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.exit_code == 0, again.stdout + again.stderr
     assert site.names(queue, "west") == []
     arrived = site.names(queue, "east")
     assert len(arrived) == len(set(arrived)) == 9
-    assert len(site.there(f"{queue}/$DeadLetterQueue", site="east")) == 3
+    assert len(site.there(f"east/{queue}/$DeadLetterQueue")) == 3
 
 
 def test_a_run_killed_before_its_first_send_is_decided_by_the_next_one(
@@ -317,7 +283,7 @@ def test_a_run_killed_before_its_first_send_is_decided_by_the_next_one(
             with pytest.raises(Killed):
                 site.evacuate("west/sessions")
     again = site.evacuate("west/sessions")
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.exit_code == 0, again.stdout + again.stderr
     assert site.names("sessions", "west") == []
     assert len(site.names("sessions", "east")) == 9
 
@@ -326,19 +292,19 @@ def test_the_verdicts_are_those_of_one_round(site: EvacuationSite) -> None:
     verdicts = site.folder / "build/evacuation/west/orders.verdicts.jsonl"
 
     def moved(*ids: str) -> list[str]:
-        site.publish("orders", [delivered(None, message_id=each) for each in ids])
+        site.publish("west/orders", [delivered(None, message_id=each) for each in ids])
         done = site.evacuate("west/orders")
-        assert done.returncode == 0, done.stdout
+        assert done.exit_code == 0, done.stdout
         return [json.loads(line)["sequence_number"] for line in verdicts.read_text().splitlines()]
 
     assert moved("a", "b") == ["1", "2"]
-    site.empty("orders", site="east")
+    site.empty("east/orders")
     assert moved("c") == ["3"]
     assert moved() == ["3"]
 
 
-@pytest.fixture(scope="module")
-def particular() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
+@pytest.fixture
+def nservicebus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EvacuationSite]:
     """Give two namespaces as NServiceBus makes them: queues, each with a subscription that forwards to it."""
     endpoints = [f"endpoint-{number}" for number in range(98)]
     queues = [QueueConfig(name=name, max_delivery_count=2**31 - 1) for name in [*endpoints, "error", "audit"]]
@@ -349,22 +315,16 @@ def particular() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
     ]
     topics = (TopicConfig(name="bundle-1", subscriptions=tuple(subscriptions)), TopicConfig(name="events"))
     namespaces = [NamespaceConfig(name=name, queues=tuple(queues), topics=topics) for name in ("west", "east")]
-    with RunningBroker(namespaces) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
-
-
-@pytest.fixture
-def nservicebus(particular: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvacuationSite:
-    particular[0].reset()
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
-    return EvacuationSite(particular[0], particular[1], tmp_path)
+    with EvacuationSite(tmp_path, namespaces) as site:
+        yield site
 
 
 def test_a_namespace_of_200_entities_whose_subscriptions_forward_is_evacuated(nservicebus: EvacuationSite) -> None:
-    nservicebus.publish("endpoint-7", [delivered(None, message_id="a")])
-    nservicebus.publish("error", [delivered(None, message_id="b")])
+    nservicebus.publish("west/endpoint-7", [delivered(None, message_id="a")])
+    nservicebus.publish("west/error", [delivered(None, message_id="b")])
     done = nservicebus.evacuate("west")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert "stays" not in done.stdout
     assert (nservicebus.names("endpoint-7", "east"), nservicebus.names("error", "east")) == (["a active"], ["b active"])
 
@@ -379,16 +339,16 @@ def test_what_an_entity_that_forwards_still_has_is_named(nservicebus: Evacuation
 
     nservicebus.broker.inspect("west", leave)
     done = nservicebus.evacuate(f"west/{subscription}")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert f"1 left: east/{subscription} forwards its messages: nothing can be looked for" in done.stdout
     assert "stays: 1 messages wait until what it forwards to has room" in done.stdout
 
 
 def test_a_scheduled_message_that_is_too_large_for_the_target_is_named_at_once(site: EvacuationSite) -> None:
     due = {"x-opt-scheduled-enqueue-time": timestamp(round(DUE.timestamp() * 1000))}
-    site.publish("large", [delivered(None, message_id="big", body=bytes(300_000), annotated=due)])
+    site.publish("west/large", [delivered(None, message_id="big", body=bytes(300_000), annotated=due)])
     done = site.evacuate("west/large")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "1 left: the target takes no message of 300," in done.stdout
     assert "unclear" not in done.stdout
 
@@ -402,7 +362,7 @@ def test_a_dead_letter_that_was_deferred_is_named(site: EvacuationSite) -> None:
 
     site.broker.inspect("west", defer)
     done = site.evacuate("west/sessions")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "1 left: is a dead letter that was deferred" in done.stdout
 
 
@@ -413,8 +373,8 @@ def test_a_source_that_a_pause_has_closed_is_opened_meanwhile_and_closed_again(
     for name, value in site.settings.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(site.folder)
-    configuration = load(site.folder / "config")
-    access = Access.of([each.removeprefix("--admin=") for each in site.admin], None, configuration.connections)
+    configuration = load(site.folder)
+    access = Access.of([each.removeprefix("--admin=") for each in site.admin_options], None, configuration.connections)
     file = TaskFile.model_validate(
         {
             "task": "orders",
@@ -456,12 +416,12 @@ def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: Evacuat
     due = {"x-opt-scheduled-enqueue-time": timestamp(round(DUE.timestamp() * 1000))}
     seen = [read_content(delivered(None, message_id=each)) for each in ("a", "s")]
     site.broker.inspect("east", lambda each: [each.target("once").publish(one) for one in seen])
-    site.empty("once", site="east")
-    site.publish("once", [delivered(None, message_id=each) for each in ("a", "b")])
-    site.publish("once", [delivered(None, message_id=each, annotated=due) for each in ("s", "t")])
+    site.empty("east/once")
+    site.publish("west/once", [delivered(None, message_id=each) for each in ("a", "b")])
+    site.publish("west/once", [delivered(None, message_id=each, annotated=due) for each in ("s", "t")])
     for _ in range(2):
         done = site.evacuate("west/once")
-        assert done.returncode == 1
+        assert done.exit_code == 1
         assert "east/once accepted it, and it is not there: its id was seen before" in done.stdout
         assert site.names("once", "west") == ["a active", "s scheduled"]
         # While the outcome of one is not clear, the mark of the run stays.

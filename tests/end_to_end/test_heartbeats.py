@@ -3,29 +3,22 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.management import SqlRuleFilter
-from typer.testing import CliRunner, Result
 
-from busway_broker.admin.thread import RunningAdmin
-from busway_broker.config import HubConfig, NamespaceConfig
-from busway_broker.thread import RunningBroker
-from cli.main import app
 from shared.ends.service_bus.administration import administration_client
-from tests.azurite import running_azurite
-from tests.end_to_end.busway_process import BuswayProcess
+from tests.site import Site
 
 # azure-servicebus tests the truth value of XML elements.
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-hubs: {kind: event-hubs, setting: HUBS}
+ENTITIES = """
+west:
+east:
+hubs: {hubs: {readings: {partition_count: 4}, copies: }}
 """
 TASKS = """
 task: orders-west-to-east
@@ -33,34 +26,32 @@ source: {connection: west, topic: orders, subscription: replication, sessions: t
          rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
 editors: [{validate: {required_properties: [price]}}]
 routes: [{target: {connection: east, topic: orders}}]
-heartbeat: {every: PT5S}
+heartbeat: {every: PT2S}
 ---
 task: orders-east-to-west
 source: {connection: east, topic: orders, subscription: replication, sessions: true,
          rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
 routes: [{target: {connection: west, topic: orders}}]
-heartbeat: {every: PT5S}
+heartbeat: {every: PT2S}
 ---
 task: jobs
 source: {connection: west, queue: jobs}
 routes:
   - {when: "priority > 5", target: {connection: east, queue: urgent}}
   - {target: {connection: east, queue: jobs}}
-heartbeat: {every: PT5S}
+heartbeat: {every: PT2S}
 ---
 task: readings
 source: {connection: hubs, hub: readings, binary_properties: false}
 routes: [{target: {connection: hubs, hub: copies}}]
 rejects: {connection: west, queue: rejected}
-heartbeat: {every: PT5S, visible: true}
+heartbeat: {every: PT2S, visible: true}
 """
 TOPOLOGY = """
 west: {topics: {orders: {subscriptions: {application: {sessions: true}, expensive: {rule: {filter: "price > 10"}}}}}}
 east: {topics: {orders: {subscriptions: {application: {sessions: true}, expensive: {rule: {filter: "price > 10"}}}}}}
 """
-SITES = ("west", "east")
 SECONDS = 60.0
-HUBS = NamespaceConfig(name="hubs", hubs=(HubConfig(name="readings", partition_count=4), HubConfig(name="copies")))
 ARRIVING = {
     "orders-west-to-east": ["east/orders"],
     "orders-east-to-west": ["west/orders"],
@@ -69,15 +60,8 @@ ARRIVING = {
 }
 
 
-class Site:
+class HeartbeatSite(Site):
     """A running app with two namespaces whose entities `busway apply` has made."""
-
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
-        self.folder = folder
-        self.settings = settings
-
-    def run(self, command: str, *arguments: str) -> Result:
-        return CliRunner().invoke(app, [command, *arguments, "--config", str(self.folder)], env=self.settings)
 
     def until(self, is_reached: Callable[[dict[str, Any]], bool], code: int | None = None) -> dict[str, Any]:
         """Return the tasks by name, once they are as expected, and the exit code too."""
@@ -88,10 +72,7 @@ class Site:
             if is_reached(tasks) and code in (None, result.exit_code):
                 return tasks
             assert time.monotonic() < end, tasks
-            time.sleep(1)
-
-    def client(self, site: str) -> ServiceBusClient:
-        return ServiceBusClient.from_connection_string(self.settings[site.upper()])
+            time.sleep(0.5)
 
     def set_status(self, site: str, topic: str, status: str) -> None:
         with administration_client(site.upper(), self.settings) as client:
@@ -101,31 +82,19 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[HeartbeatSite]:
     folder = tmp_path_factory.mktemp("heartbeats")
-    (folder / "tasks").mkdir()
-    (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "tasks" / "all.yaml").write_text(TASKS)
     (folder / "topology.yaml").write_text(TOPOLOGY)
-    (folder / "journal.yaml").write_text("blob: {setting: AzureWebJobsStorage, container: journal}\n")
-    with (
-        running_azurite(tmp_path_factory.mktemp("azurite")) as storage,
-        RunningBroker([*(NamespaceConfig(name=name) for name in SITES), HUBS]) as broker,
-        RunningAdmin(broker) as admin,
-    ):
-        settings = {name.upper(): broker.connection_string(name) for name in (*SITES, "hubs")}
-        settings |= {f"{name.upper()}__administration": admin.address(name) for name in SITES}
-        settings |= {"AzureWebJobsStorage": storage, "BUSWAY_CONFIG": str(folder)}
-        site = Site(folder, settings)
+    with HeartbeatSite(folder, ENTITIES, TASKS, storage=storage, has_admin=True) as site:
+        del site.settings["HUBS__administration"]
         applied = site.run("apply", "--yes")
         assert applied.exit_code == 0, applied.output
-        for name in SITES:
-            with administration_client(name.upper(), settings) as client:
+        for name in ("WEST", "EAST"):
+            with administration_client(name, site.settings) as client:
                 client.create_subscription("orders", "billing")  # not in topology.yaml
         applied = site.run("apply", "--yes")
         assert applied.exit_code == 0, applied.output
-        with BuswayProcess("host", settings=settings) as host:
-            assert host.lines(1)[0].split()[0] == "ready"
+        with site.running_host():
             yield site
 
 
@@ -133,7 +102,7 @@ def places(task: dict[str, Any]) -> list[str]:
     return [f"{each['target']['site']}/{each['target']['entity']}" for each in task["heartbeats"] if each["latency"]]
 
 
-def test_apply_hides_heartbeats_from_the_subscriptions_of_applications(site: Site) -> None:
+def test_apply_hides_heartbeats_from_the_subscriptions_of_applications(site: HeartbeatSite) -> None:
     with administration_client("EAST", site.settings) as client:
         found = {
             name: [
@@ -154,7 +123,7 @@ def test_apply_hides_heartbeats_from_the_subscriptions_of_applications(site: Sit
     assert site.run("plan").exit_code == 0
 
 
-def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: Site) -> None:
+def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: HeartbeatSite) -> None:
     tasks = site.until(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING, code=0)
     for task in tasks.values():
         assert (task["state"], task["rate"], task["last_batch"], task["instances"]) == ("idle", 0.0, None, 0)
@@ -165,22 +134,16 @@ def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: S
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-def test_applications_get_their_messages_and_no_heartbeat(site: Site) -> None:
-    with site.client("west") as west, west.get_topic_sender("orders") as sender:
-        sender.send_messages(ServiceBusMessage("x", session_id="a", application_properties={"price": 20}))
+def test_applications_get_their_messages_and_no_heartbeat(site: HeartbeatSite) -> None:
+    site.send("west/orders", ServiceBusMessage("x", session_id="a", application_properties={"price": 20}))
     site.until(lambda found: found["orders-west-to-east"]["last_hour"]["sent"] == 1)
-    with site.client("east") as east:
-        for name in ("application", "billing", "expensive"):
-            session = "a" if name == "application" else None
-            with east.get_subscription_receiver("orders", name, session_id=session) as receiver:
-                messages = receiver.receive_messages(5, max_wait_time=3)
-            assert [str(each) for each in messages] == ["x"], name
-        for queue in ("jobs", "urgent"):
-            with east.get_queue_receiver(queue) as receiver:
-                assert receiver.peek_messages(5) == []
+    for name in ("application", "billing", "expensive"):
+        assert [each.body for each in site.there(f"east/orders/Subscriptions/{name}")] == [b"x"], name
+    for queue in ("jobs", "urgent"):
+        assert site.there(f"east/{queue}") == []
 
 
-def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: Site) -> None:
+def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: HeartbeatSite) -> None:
     site.until(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING)
     site.set_status("east", "orders", "SendDisabled")
     # A heartbeat never waits for the target: none is left at the source.
@@ -198,7 +161,7 @@ def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: 
     assert "orders-west-to-east misses heartbeats" in text
     # Its source is the same topic.
     assert "it cannot be sent to the source: east/orders: " in text
-    assert "no heartbeat has reached east/orders (one every 5.0 s): east/orders: " in text
+    assert "no heartbeat has reached east/orders (one every 2.0 s): east/orders: " in text
     assert max(map(len, result.stdout.splitlines())) <= 80
     site.set_status("east", "orders", "Active")
     site.until(lambda found: not any(each["missed"] for task in found.values() for each in task["heartbeats"]), code=0)

@@ -1,51 +1,28 @@
 """The function app of this repository to, from and between event hubs: keys, sessions, partitions and their order."""
 
-import textwrap
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from azure.eventhub import EventData, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
-from busway_broker.thread import RunningBroker
-from shared.message.arrival import Origin
-from shared.message.message import Message
-from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.site import Site, until
 
 KEYS = ("amsterdam", "berlin", "chicago", "delhi", "essen")
 EACH = 12
 
-WEST = NamespaceConfig(
-    name="west",
-    queues=(QueueConfig(name="orders", requires_session=True), QueueConfig(name="jobs"), QueueConfig(name="rejected")),
-    hubs=(
-        HubConfig(name="telemetry", partition_count=4, consumer_groups=("key", "keep", "queue", "one")),
-        HubConfig(name="rejected"),
-    ),
-)
-EAST = NamespaceConfig(
-    name="east",
-    queues=(
-        QueueConfig(name="orders", requires_session=True),
-        QueueConfig(name="readings", requires_session=True),
-        QueueConfig(name="one"),
-    ),
-    hubs=(
-        HubConfig(name="stream", partition_count=4),
-        HubConfig(name="jobs", partition_count=2),
-        HubConfig(name="by-key", partition_count=4),
-        HubConfig(name="kept", partition_count=4),
-    ),
-)
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-hub-west: {kind: event-hubs, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-hub-east: {kind: event-hubs, setting: EAST}
+ENTITIES = """
+west:
+  queues: {orders: {requires_session: true}, jobs: , rejected: }
+  hubs: {telemetry: {partition_count: 4, consumer_groups: [key, keep, queue, one]}, rejected: }
+east:
+  queues: {orders: {requires_session: true}, readings: {requires_session: true}, one: }
+  hubs:
+    stream: {partition_count: 4}
+    jobs: {partition_count: 2}
+    by-key: {partition_count: 4}
+    kept: {partition_count: 4}
 """
 TASKS = """
 task: sessions-to-hub
@@ -86,73 +63,23 @@ rejects: {connection: hub-west, hub: rejected}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    folder = tmp_path_factory.mktemp("hubs")
-    (folder / "tasks").mkdir()
-    (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "tasks" / "all.yaml").write_text(textwrap.dedent(TASKS))
-    with RunningBroker([WEST, EAST]) as running:
-        settings = {
-            "BUSWAY_CONFIG": str(folder),
-            "WEST": running.connection_string("west"),
-            "EAST": running.connection_string("east"),
-        }
-        with HostProcess(str(ROOT), folder, settings) as host:
-            host.wait_until_ready()
-            yield running
-            log = host.log()
-            assert host.stop() == 0, log
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("hubs"), ENTITIES, TASKS) as site, site.running_host():
+        yield site
 
 
 @pytest.fixture(scope="module")
-def clients(broker: RunningBroker) -> Iterator[dict[str, ServiceBusClient]]:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("west")) as west,
-        ServiceBusClient.from_connection_string(broker.connection_string("east")) as east,
-    ):
-        yield {"west": west, "east": east}
-
-
-@pytest.fixture(scope="module")
-def telemetry(broker: RunningBroker) -> set[str]:
-    """Publish readings of every city with its key, and some to each partition without one."""
-    connection = broker.connection_string("west")
-    with EventHubProducerClient.from_connection_string(connection, eventhub_name="telemetry") as producer:
-        for number in range(EACH):
-            for key in KEYS:
-                producer.send_batch([EventData(f"{key}-{number}")], partition_key=key)
+def telemetry(site: Site) -> set[str]:
+    """Publish readings of every city with its key."""
+    for number in range(EACH):
+        for key in KEYS:
+            site.publish_events("west/telemetry", f"{key}-{number}", partition_key=key)
     return {f"{key}-{number}" for key in KEYS for number in range(EACH)}
 
 
-def hub_events(broker: RunningBroker, site: str, hub: str) -> list[list[Any]]:
-    """Return the events of a hub, by their partitions."""
-
-    def events_of(partition: Any) -> list[Message]:
-        found: list[Message] = []
-        while (each := partition.event(len(found))) is not None:
-            found.append(Message.received(each.encode(), Origin(site, hub, partition.partition_id)))
-        return found
-
-    return broker.inspect(site, lambda namespace: [events_of(each) for each in namespace.hubs[hub].partitions])
-
-
-def arrived(broker: RunningBroker, site: str, hub: str, count: int, seconds: int = 20) -> list[list[Any]]:
-    end = time.monotonic() + seconds
-    while sum(map(len, partitions := hub_events(broker, site, hub))) < count:
-        assert time.monotonic() < end, f"{hub}: {[len(each) for each in partitions]} arrived, expected {count} in all"
-        time.sleep(0.05)
-    return partitions
-
-
-def take(client: ServiceBusClient, queue: str, count: int, **options: Any) -> list[Any]:
-    messages: list[Any] = []
-    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    with client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver:
-        while len(messages) < count:
-            more = receiver.receive_messages(count - len(messages), max_wait_time=20)
-            assert more, f"{queue}: {len(messages)} of {count} arrived"
-            messages += more
-    return messages
+def arrived(site: Site, hub: str, count: int) -> list[list[Any]]:
+    until(lambda: sum(map(len, site.events(f"east/{hub}"))) >= count, 20, text=lambda: site.events(f"east/{hub}"))
+    return site.events(f"east/{hub}")
 
 
 def bodies(events: list[Any]) -> list[str]:
@@ -174,16 +101,14 @@ def assert_every_key_in_order(found: dict[str | None, list[tuple[int, str]]]) ->
         assert len({partition for partition, _ in events}) == 1
 
 
-def test_sessions_become_keys_and_sessions_again(broker: RunningBroker, clients: dict[str, ServiceBusClient]) -> None:
-    with clients["west"].get_queue_sender("orders") as sender:
-        for number in range(EACH):
-            sender.send_messages(
-                [ServiceBusMessage(f"{key}-{number}", session_id=key, message_id=f"{key}-{number}") for key in KEYS]
-            )
-    partitions = arrived(broker, "east", "stream", EACH * len(KEYS))
+def test_sessions_become_keys_and_sessions_again(site: Site) -> None:
+    for number in range(EACH):
+        made = (ServiceBusMessage(f"{key}-{number}", session_id=key, message_id=f"{key}-{number}") for key in KEYS)
+        site.send("west/orders", *made)
+    partitions = arrived(site, "stream", EACH * len(KEYS))
     assert_every_key_in_order(by_key(partitions))
     for key in KEYS:
-        messages = take(clients["east"], "orders", EACH, session_id=key)
+        messages = site.take("east/orders", EACH, session_id=key)
         assert [str(each) for each in messages] == [f"{key}-{number}" for number in range(EACH)]
         assert {each.partition_key for each in messages} == {None}
         properties = messages[0].application_properties
@@ -191,17 +116,11 @@ def test_sessions_become_keys_and_sessions_again(broker: RunningBroker, clients:
         assert [name for name in properties if name.startswith((b"repl-sb", b"repl-eh"))] == []
 
 
-def test_fields_without_an_event_equivalent_are_kept_in_properties(
-    broker: RunningBroker, clients: dict[str, ServiceBusClient]
-) -> None:
-    with clients["west"].get_queue_sender("jobs") as sender:
-        sender.send_messages(
-            [
-                ServiceBusMessage(f"{n}", message_id=f"j{n}", subject="job", time_to_live=timedelta(seconds=90))
-                for n in range(5)
-            ]
-        )
-    partitions = arrived(broker, "east", "jobs", 5)
+def test_fields_without_an_event_equivalent_are_kept_in_properties(site: Site) -> None:
+    minutes = timedelta(seconds=90)
+    jobs = (ServiceBusMessage(f"{n}", message_id=f"j{n}", subject="job", time_to_live=minutes) for n in range(5))
+    site.send("west/jobs", *jobs)
+    partitions = arrived(site, "jobs", 5)
     assert [bodies(each) for each in partitions] == [[], [str(n) for n in range(5)]]
     for each in partitions[1]:
         life = each.application_property("repl-sb-time-to-live")
@@ -209,17 +128,17 @@ def test_fields_without_an_event_equivalent_are_kept_in_properties(
         assert (each.subject, each.partition_key) == ("job", None)
 
 
-def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker: RunningBroker, telemetry: set[str]) -> None:
-    partitions = arrived(broker, "east", "by-key", len(telemetry))
+def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(site: Site, telemetry: set[str]) -> None:
+    partitions = arrived(site, "by-key", len(telemetry))
     assert_every_key_in_order(by_key(partitions))
-    sources = hub_events(broker, "west", "telemetry")
+    sources = site.events("west/telemetry")
     assert [sorted(bodies(each)) for each in partitions] == [sorted(bodies(each)) for each in sources]
     assert len({each.message_id.payload for events in partitions for each in events}) == len(telemetry)
 
 
-def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker: RunningBroker, telemetry: set[str]) -> None:
-    partitions = arrived(broker, "east", "kept", len(telemetry))
-    sources = hub_events(broker, "west", "telemetry")
+def test_a_kept_partition_keeps_the_order_of_all_its_keys(site: Site, telemetry: set[str]) -> None:
+    partitions = arrived(site, "kept", len(telemetry))
+    sources = site.events("west/telemetry")
     assert [bodies(each) for each in partitions] == [bodies(each) for each in sources]
     assert [[e.partition_key for e in each] for each in partitions] == [
         [e.partition_key for e in each] for each in sources
@@ -227,23 +146,21 @@ def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker: RunningBroker,
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_keys_become_sessions_in_their_order(clients: dict[str, ServiceBusClient]) -> None:
+def test_keys_become_sessions_in_their_order(site: Site) -> None:
     for key in KEYS:
-        messages = take(clients["east"], "readings", EACH, session_id=key)
+        messages = site.take("east/readings", EACH, session_id=key)
         assert [str(each) for each in messages] == [f"{key}-{number}" for number in range(EACH)]
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_a_task_of_one_partition_copies_only_its_events(
-    broker: RunningBroker, clients: dict[str, ServiceBusClient]
-) -> None:
-    expected = bodies(hub_events(broker, "west", "telemetry")[2])
+def test_a_task_of_one_partition_copies_only_its_events(site: Site) -> None:
+    expected = bodies(site.events("west/telemetry")[2])
     assert 0 < len(expected) < EACH * len(KEYS)
-    messages = take(clients["east"], "one", len(expected))
+    messages = site.take("east/one", len(expected))
     assert [str(each) for each in messages] == expected
-    assert broker.counts("east")["one"].active == 0
+    assert site.active("east/one") == 0
 
 
-def test_nothing_was_rejected(broker: RunningBroker) -> None:
-    assert broker.counts("west")["rejected"].active == 0
-    assert hub_events(broker, "west", "rejected") == [[]]
+def test_nothing_was_rejected(site: Site) -> None:
+    assert site.active("west/rejected") == 0
+    assert site.events("west/rejected") == [[]]

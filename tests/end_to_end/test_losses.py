@@ -3,23 +3,19 @@
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from busway_broker.thread import RunningBroker
 from shared.assembly.losses import loss_watches
 from shared.assembly.status import StatusReader
 from shared.losses.report import Found
 from shared.tasks.files import load
-from tests.azurite import running_azurite
-from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.end_to_end.host_process import HostProcess
+from tests.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -30,26 +26,12 @@ SCHEDULED = 5
 LOST = re.compile(r"(\S+): lost on purpose: sequence number (\d+)")
 MINUTE = timedelta(seconds=60)
 
-_COPY = SubscriptionConfig(name="copy")
-WEST = NamespaceConfig(
-    name="west",
-    queues=(QueueConfig(name="jobs"), QueueConfig(name="singles", enable_partitioning=True)),
-    topics=(
-        TopicConfig(name="orders", subscriptions=(replace(_COPY, requires_session=True),)),
-        TopicConfig(name="news", subscriptions=(_COPY,)),
-    ),
-    hubs=(HubConfig(name="readings", partition_count=2),),
-)
-EAST = NamespaceConfig(
-    name="east",
-    queues=(QueueConfig(name="all"), QueueConfig(name="rejected")),
-    hubs=(HubConfig(name="readings", partition_count=2),),
-)
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-hub-west: {kind: event-hubs, setting: WEST}
-hub-east: {kind: event-hubs, setting: EAST}
+ENTITIES = """
+west:
+  queues: {jobs: , singles: {enable_partitioning: true}}
+  topics: {orders: {subscriptions: {copy: {requires_session: true}}}, news: [copy]}
+  hubs: {readings: {partition_count: 2}}
+east: {queues: [all, rejected], hubs: {readings: {partition_count: 2}}}
 """
 TASKS = """
 task: jobs
@@ -92,30 +74,19 @@ class Drill(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
-    folder = tmp_path_factory.mktemp("losses")
-    (folder / "tasks").mkdir()
-    (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "journal.yaml").write_text("blob: {setting: JOURNAL}\n")
-    (folder / "tasks" / "all.yaml").write_text(TASKS)
-    with running_azurite(folder) as storage, RunningBroker([WEST, EAST]) as broker:
-        settings = {
-            "BUSWAY_CONFIG": str(folder),
-            "WEST": broker.connection_string("west"),
-            "EAST": broker.connection_string("east"),
-            "JOURNAL": storage,
-        }
-        yield asyncio.run(run(folder, settings))
+def drill(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[Drill]:
+    with Site(tmp_path_factory.mktemp("losses"), ENTITIES, TASKS, storage=storage) as site:
+        yield asyncio.run(run(site))
 
 
-async def run(folder: Path, settings: dict[str, str]) -> Drill:
-    configuration = load(folder)
+async def run(site: Site) -> Drill:
+    configuration, settings = load(site.folder), site.settings
     opened = loss_watches(configuration, settings)
     watches = opened.watches
     began = datetime.now(UTC)
     for watch in watches:
         assert await watch.look(began - MINUTE) == []
-    host = HostProcess(str(ROOT), folder, settings | {"BUSWAY_LOSS_WATCH": "off"}, f"--lose-every={EVERY}")
+    host = site.host(f"--lose-every={EVERY}", BUSWAY_LOSS_WATCH="off")
     with ServiceBusClient.from_connection_string(settings["WEST"]) as west:
         await asyncio.to_thread(send, west, settings["WEST"], MESSAGES)
         with west.get_queue_receiver("jobs", receive_mode=ServiceBusReceiveMode.PEEK_LOCK) as other, host:

@@ -9,43 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub import EventData
 from azure.eventhub.amqp import AmqpAnnotatedMessage
-from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
-from typer.testing import CliRunner
+from azure.servicebus import ServiceBusMessage
 
 from busway_broker.core.namespace import Namespace
-from busway_broker.thread import RunningBroker
 from cli.letters.ledger_file import LedgerFile
-from cli.main import app
 from cli.repair.manifest import ledger_of, read
 from cli.repair.repair import Repair, Report, State, ledger_in
 from host.dotnet_message import reencode
 from host.dotnet_values import CannotReceive
 from shared.tasks.files import load
-from tests.end_to_end.repair_site import CONNECTIONS, EAST, TASKS, WEST, Site, dead_letter, encoded, row
+from tests.end_to_end.repair_site import RepairSite, dead_letter, encoded, row
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
-    (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
-    with RunningBroker([WEST, EAST]) as broker:
-        yield Site(broker, tmp_path)
+def site(tmp_path: Path) -> Iterator[RepairSite]:
+    with RepairSite(tmp_path) as site:
+        yield site
 
 
-def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> None:
+def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: RepairSite) -> None:
     rows = dead_letter(site, 5)
     site.missing(rows[:3])
     shown = site.repair()
-    assert (shown.returncode, shown.stderr) == (0, "Nothing was changed: --yes does it.\n")
+    assert (shown.exit_code, shown.stderr) == (0, "Nothing was changed: --yes does it.\n")
     assert shown.stdout.count("in west/orders/$DeadLetterQueue") == 3
-    assert site.arrived("orders", 1) == []
-    applied = site.repair_as_process("--yes")
-    assert (applied.returncode, applied.stderr) == (0, "")
+    assert site.arrived("orders") == []
+    applied = site.start("repair", str(site.manifest), "--yes")
+    assert (applied.communicate()[1], applied.returncode) == ("", 0)
     found = site.arrived("orders")
     assert [each.message_id for each in found] == ["o-0", "o-1", "o-2"]
     for each, wanted in zip(found, rows, strict=False):
@@ -54,19 +48,18 @@ def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> N
         assert properties["repl-path"] == b"west"
         assert properties["n"] == 100 + int(each.message_id[2:])
         assert set(properties) == {"n", "repl-sequence", "repl-path", "repl-enqueue-time"}
-    with site.west.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
-        assert len(dead.peek_messages(10)) == 5
+    assert len(site.there("west/orders/$DeadLetterQueue")) == 5
     # In the next night the same messages are still missing, and one more.
     site.manifest = site.folder / "runs" / "second-night" / "repair.jsonl"
     site.missing(rows[:4])
     again = site.repair("--yes")
-    assert again.returncode == 0
+    assert again.exit_code == 0
     assert again.stdout.count("done before") == 3 + 1
     assert f"the ledger of sent messages is {site.ledger}" in again.stdout
     assert [each.message_id for each in site.arrived("orders")] == ["o-3"]
 
 
-def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: Site) -> None:
+def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: RepairSite) -> None:
     has_two_targets(site)
     rows = dead_letter(site, 4)
     for each in rows[:3]:
@@ -83,17 +76,16 @@ def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: Site) 
     assert set(events[0].application_properties) == {b"n", b"repl-sequence", b"repl-path", b"repl-enqueue-time"}
 
 
-def test_a_message_that_is_in_one_of_its_targets_is_sent_to_the_other(site: Site) -> None:
+def test_a_message_that_is_in_one_of_its_targets_is_sent_to_the_other(site: RepairSite) -> None:
     has_two_targets(site)
     (missing,) = dead_letter(site, 1)
-    with site.east.get_queue_sender("orders") as sender:
-        sender.send_messages(ServiceBusMessage(b"order 0", message_id="o-0", application_properties={"n": 100}))
+    site.send("east/orders", ServiceBusMessage(b"order 0", message_id="o-0", application_properties={"n": 100}))
     site.missing([missing | {"expected": 2}])
     assert "to east/events only" in site.repair("--yes").stdout
     assert [len(site.arrived(queue)) for queue in ("orders", "events")] == [1, 1]
 
 
-def has_two_targets(site: Site) -> None:
+def has_two_targets(site: RepairSite) -> None:
     tasks = site.folder / "tasks" / "all.yaml"
     both = "[{connection: east, queue: orders}, {connection: east, queue: events}]"
     tasks.write_text(tasks.read_text().replace("{connection: east, queue: orders}", both, 1))
@@ -107,7 +99,7 @@ def test_the_ledger_is_next_to_the_runs_or_to_a_copied_manifest(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("policy", ["keep", "remaining"])
-def test_expired_messages_are_sent_only_if_asked_for_and_live_again(site: Site, policy: str) -> None:
+def test_expired_messages_are_sent_only_if_asked_for_and_live_again(site: RepairSite, policy: str) -> None:
     tasks = site.folder / "tasks" / "all.yaml"
     tasks.write_text(tasks.read_text().replace("---", f"ttl: {policy}\n---", 1))
     life, age = timedelta(minutes=10), timedelta(hours=2)
@@ -119,27 +111,27 @@ def test_expired_messages_are_sent_only_if_asked_for_and_live_again(site: Site, 
     }
     site.missing([rows[0], rows[1] | ended])
     first = site.repair("--yes")
-    assert (first.returncode, first.stdout.count("--expired sends it too")) == (0, 1)
+    assert (first.exit_code, first.stdout.count("--expired sends it too")) == (0, 1)
     assert [each.message_id for each in site.arrived("orders")] == ["o-0"]
     second = site.repair("--yes", "--expired")
-    assert (second.returncode, second.stderr) == (0, "")
+    assert (second.exit_code, second.stderr) == (0, "")
     (found,) = site.arrived("orders")
     assert found.message_id == "o-1"
     assert abs(found.time_to_live - life) < timedelta(minutes=1)
 
 
-def test_messages_that_only_a_tap_saw_are_distinguished_by_its_numbers(site: Site) -> None:
+def test_messages_that_only_a_tap_saw_are_distinguished_by_its_numbers(site: RepairSite) -> None:
     rows = dead_letter(site, 3)
     for number, each in enumerate(rows):
         del each["src_seq"], each["enqueued_time"]
         each["places"] = [{"in": "tap", "tap": "watch", "partition": 0, "number": 7 + number}]
     site.missing(rows)
-    assert site.repair("--yes").returncode == 0
+    assert site.repair("--yes").exit_code == 0
     assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]
     assert site.repair("--yes").stdout.count("done before") == 3 + 1
 
 
-def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: Site) -> None:
+def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: RepairSite) -> None:
     (site.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
     site.missing(dead_letter(site, 4, "gone"))
     messages, _ = read(site.manifest)
@@ -161,33 +153,33 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: S
     ]
 
 
-def test_a_message_in_its_target_is_not_sent(site: Site) -> None:
+def test_a_message_in_its_target_is_not_sent(site: RepairSite) -> None:
     rows = dead_letter(site, 2)
     site.missing(rows)
-    assert site.repair("--yes").returncode == 0
+    assert site.repair("--yes").exit_code == 0
     # Without the ledger, the repair still sees the messages in the target queue.
     site.ledger.unlink()
     again = site.repair("--yes")
-    assert (again.returncode, again.stdout.count("is in east/orders")) == (0, 2)
+    assert (again.exit_code, again.stdout.count("is in east/orders")) == (0, 2)
     assert len(site.arrived("orders")) == 2
 
 
-def test_an_interrupted_repair_sends_its_last_message_again_and_reports_it(site: Site) -> None:
+def test_an_interrupted_repair_sends_its_last_message_again_and_reports_it(site: RepairSite) -> None:
     rows = dead_letter(site, 2)
     site.missing(rows)
-    assert site.repair("--yes").returncode == 0
+    assert site.repair("--yes").exit_code == 0
     assert len(site.arrived("orders")) == 2
     lines = [line for line in site.ledger.read_text().splitlines() if line]
     assert len(lines) == 1 + 4
     site.ledger.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])
     again = site.repair("--yes")
-    assert again.returncode == 0
+    assert again.exit_code == 0
     assert again.stdout.count("an earlier repair was interrupted or got no answer") == 1
     assert [each.message_id for each in site.arrived("orders")] == ["o-1"]
     assert site.repair("--yes").stdout.count("done before") == 2 + 1
 
 
-def found_by_tap(site: Site) -> str:
+def found_by_tap(site: RepairSite) -> str:
     """Return the text of a dry run for the one missing message, which a tap has seen."""
     (site.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
     (site.folder / "tasks" / "tap.yaml").write_text(
@@ -210,76 +202,54 @@ def found_by_tap(site: Site) -> str:
     return found[0].text
 
 
-def test_a_copy_in_another_subscription_gets_what_the_rule_sets(site: Site) -> None:
-    with site.west.get_topic_sender("news") as sender:
-        sender.send_messages(ServiceBusMessage(b"news", message_id="n-1"))
-        sender.send_messages(ServiceBusMessage(b"other news", message_id="n-1"))
-    with site.west.get_subscription_receiver("news", "replication") as receiver:
-        message: Any
-        other: Any
-        (message, other) = [receiver.receive_messages(1, max_wait_time=5)[0] for _ in range(2)]
-        receiver.complete_message(message)
-        receiver.complete_message(other)
+def test_a_copy_in_another_subscription_gets_what_the_rule_sets(site: RepairSite) -> None:
+    site.send("west/news", *(ServiceBusMessage(body, message_id="n-1") for body in (b"news", b"other news")))
+    _, other = site.take("west/news/Subscriptions/replication", 2)
     entity = "news/Subscriptions/replication"
     enqueued = round(other.enqueued_time_utc.timestamp() * 1_000_000)
     content = encoded("n-1", b"other news", {})
     site.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
     without = site.repair("--yes")
-    assert without.returncode == 1
+    assert without.exit_code == 1
     assert "not found in west/news/Subscriptions/replication/$DeadLetterQueue" in without.stdout
     assert found_by_tap(site) == "in west/news/Subscriptions/journal"
     applied = site.repair("--yes", "--copies", "west/news/Subscriptions/journal")
-    assert (applied.returncode, applied.stderr) == (0, "")
-    with site.east.get_subscription_receiver("news", "application") as receiver:
-        arrived: Any
-        (arrived,) = receiver.receive_messages(5, max_wait_time=3)
-        assert b"".join(arrived.body) == b"other news"
-        assert arrived.application_properties[b"replication"] == 1
-        assert arrived.application_properties[b"repl-sequence"] == str(other.sequence_number).encode()
+    assert (applied.exit_code, applied.stderr) == (0, "")
+    (arrived,) = site.take("east/news/Subscriptions/application", site.active("east/news/Subscriptions/application"))
+    assert b"".join(arrived.body) == b"other news"
+    assert arrived.application_properties[b"replication"] == 1
+    assert arrived.application_properties[b"repl-sequence"] == str(other.sequence_number).encode()
 
 
-def test_an_event_is_found_among_the_retained_events_of_its_hub(site: Site) -> None:
-    with EventHubProducerClient.from_connection_string(site.settings["WEST"], eventhub_name="telemetry") as producer:
-        for n in range(4):
-            event = EventData(b"event %d" % n)
-            event.message_id = f"e-{n}"
-            batch = producer.create_batch(partition_id="1")
-            batch.add(event)
-            producer.send_batch(batch)
-    seen: list[Any] = []
-    consumer = EventHubConsumerClient.from_connection_string(
-        site.settings["WEST"], "$Default", eventhub_name="telemetry"
+def test_an_event_is_found_among_the_retained_events_of_its_hub(site: RepairSite) -> None:
+    for n in range(4):
+        event = EventData(b"event %d" % n)
+        event.message_id = f"e-{n}"
+        site.publish_events("west/telemetry", event, partition_id="1")
+    number, enqueued = site.broker.inspect(
+        "west",
+        lambda west: [
+            (each.sequence_number, each.enqueued_time * 1000) for each in west.hub("telemetry").partitions[1].events
+        ][2],
     )
-
-    def take(_context: object, event: EventData | None) -> None:
-        if event is not None:
-            seen.append(event)
-        if len(seen) == 4:
-            consumer.close()
-
-    consumer.receive(on_event=take, partition_id="1", starting_position="-1", max_wait_time=1)
-    event = seen[2]
-    enqueued = round(event.enqueued_time.timestamp() * 1_000_000)
     content = encoded("e-2", b"event 2", {})
     site.missing(
         [
-            row("telemetry", "telemetry", event.sequence_number, encoded=content, src_part=1, enqueued_time=enqueued),
+            row("telemetry", "telemetry", number, encoded=content, src_part=1, enqueued_time=enqueued),
             row("telemetry", "telemetry", 999, encoded=content, src_part=1, enqueued_time=enqueued),
         ]
     )  # fmt: skip
     applied = site.repair("--yes")
-    assert applied.returncode == 1
+    assert applied.exit_code == 1
     assert applied.stderr == ""
     assert [b"".join(each.body) for each in site.arrived("events")] == [b"event 2"]
     assert "1 no copy" in applied.stdout
 
 
-def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_hand(site: Site) -> None:
+def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_hand(site: RepairSite) -> None:
     """docs/hub-sources.md, "Poison for the host"."""
-    with EventHubProducerClient.from_connection_string(site.settings["WEST"], eventhub_name="telemetry") as producer:
-        batch = producer.create_batch(partition_id="0")
-        batch.add(AmqpAnnotatedMessage(value_body=["before", None], properties={"message_id": "poison"}))
-        producer.send_batch(batch)
+    event: Any = AmqpAnnotatedMessage(value_body=["before", None], properties={"message_id": "poison"})
+    site.publish_events("west/telemetry", event, partition_id="0")
 
     def events(namespace: Namespace) -> list[bytes]:
         return [event.encode() for event in namespace.hub("telemetry").partitions[0].events]
@@ -287,11 +257,7 @@ def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_h
     (poison,) = site.broker.inspect("west", events)
     with pytest.raises(CannotReceive):
         reencode(poison, 0)
-    shown = CliRunner().invoke(
-        app,
-        ["receive", "hub-west/telemetry", "--position", "--config", str(site.folder), "--wait", "3"],
-        env=site.settings,
-    )
+    shown = site.run("receive", "hub-west/telemetry", "--position", "--wait", "3")
     place = dict(pair.split("=", 1) for pair in shown.stdout.split("  ", 1)[1].split())
     site.missing(
         [
@@ -305,24 +271,24 @@ def test_an_event_that_the_host_cannot_read_is_sent_with_a_manifest_written_by_h
             }
         ]
     )
-    assert site.repair("--yes").returncode == 0
+    assert site.repair("--yes").exit_code == 0
     (arrived,) = site.arrived("events")
     assert arrived.body == [b"before", None]
     assert arrived.message_id == "poison"
 
 
-def test_an_incomplete_manifest_is_refused(site: Site) -> None:
+def test_an_incomplete_manifest_is_refused(site: RepairSite) -> None:
     site.missing(dead_letter(site, 2))
     site.manifest.write_text("\n".join(site.manifest.read_text().splitlines()[:2]) + "\n")
     refused = site.repair("--yes")
-    assert refused.returncode == 1
+    assert refused.exit_code == 1
     assert "has 1 of 2 messages (the file is incomplete: copy it again)" in refused.stderr
 
 
-def test_a_full_disk_ends_the_repair_before_the_next_message(site: Site) -> None:
+def test_a_full_disk_ends_the_repair_before_the_next_message(site: RepairSite) -> None:
     rows = dead_letter(site, 3)
     site.missing(rows[:1])
-    assert site.repair("--yes").returncode == 0
+    assert site.repair("--yes").exit_code == 0
     # The limit on the size of files leaves room for the line of the run, and for a part of the next one.
     site.missing(rows)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -331,8 +297,8 @@ def test_a_full_disk_ends_the_repair_before_the_next_message(site: Site) -> None
         ended = site.repair("--yes")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (ended.returncode, ended.stdout.count("done before")) == (1, 1 + 1)
+    assert (ended.exit_code, ended.stdout.count("done before")) == (1, 1 + 1)
     assert f"ended early: {site.ledger}: cannot be written: File too large" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert site.repair("--yes").returncode == 0
+    assert site.repair("--yes").exit_code == 0
     assert [each.message_id for each in site.arrived("orders")] == ["o-0", "o-1", "o-2"]

@@ -2,25 +2,33 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from busway_broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.thread import RunningBroker
-from cli.main import app
-from shared.rules import Rule, parse_action, parse_filter
-from tests.azurite import running_azurite
-from tests.end_to_end.busway_process import BuswayProcess
+from tests.site import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
-
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-hubs: {kind: event-hubs, setting: HUBS}
+ENTITIES = """
+west:
+  queues: [payments, here, strict, refused, rejected]
+  topics:
+    orders:
+      subscriptions:
+        replication:
+          requires_session: true
+          rule: {filter: "replication IS NULL AND region = 'eu'", action: SET replication = 1}
+east:
+  queues:
+    express: {requires_session: true}
+    orders:
+    payments: {status: SendDisabled}
+    there:
+    small: {max_message_size: 100}
+  topics: {news: [application]}
+hubs: {hubs: {telemetry: {partition_count: 2}, copies: {partition_count: 2}}}
 """
 TASKS = """
 task: orders
@@ -64,62 +72,23 @@ source: {connection: hubs, hub: telemetry}
 routes: [{target: {connection: hubs, hub: copies}}]
 rejects: {connection: west, queue: rejected}
 """
-REPLICATION = Rule(
-    "replication", parse_filter("replication IS NULL AND region = 'eu'"), parse_action("SET replication = 1")
-)
-SITES = [
-    NamespaceConfig(
-        name="west",
-        queues=tuple(QueueConfig(name=name) for name in ("payments", "here", "strict", "refused", "rejected")),
-        topics=(
-            TopicConfig(
-                name="orders",
-                subscriptions=(SubscriptionConfig(name="replication", requires_session=True, rules=(REPLICATION,)),),
-            ),
-        ),
-    ),
-    NamespaceConfig(
-        name="east",
-        queues=(
-            QueueConfig(name="express", requires_session=True),
-            QueueConfig(name="orders"),
-            QueueConfig(name="payments", status=EntityStatus.SEND_DISABLED),
-            QueueConfig(name="there"),
-            QueueConfig(name="small", max_message_size=100),
-        ),
-        topics=(TopicConfig(name="news", subscriptions=(SubscriptionConfig(name="application"),)),),
-    ),
-    NamespaceConfig(
-        name="hubs", hubs=(HubConfig(name="telemetry", partition_count=2), HubConfig(name="copies", partition_count=2))
-    ),
-]
-
 type Smoke = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker(SITES) as running:
-        yield running
+def site(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("smoke"), ENTITIES, TASKS, storage=storage) as site, site.running_host():
+        yield site
 
 
 @pytest.fixture(scope="module")
-def smoke(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Smoke]:
-    folder = tmp_path_factory.mktemp("smoke")
-    (folder / "tasks").mkdir()
-    (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "tasks" / "all.yaml").write_text(TASKS)
-    (folder / "journal.yaml").write_text("blob: {setting: AzureWebJobsStorage, container: journal}\n")
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as storage:
-        settings = {each.name.upper(): broker.connection_string(each.name) for each in SITES}
-        settings |= {"AzureWebJobsStorage": storage, "BUSWAY_CONFIG": str(folder)}
-        with BuswayProcess("host", "--http-port", "0", settings=settings) as host:
-            assert host.lines(1)[0].split()[0] == "ready"
+def smoke(site: Site) -> Smoke:
+    return partial(site.run, "smoke")
 
-            def run(*arguments: str) -> Result:
-                return CliRunner().invoke(app, ["smoke", *arguments, "--config", str(folder)], env=settings)
 
-            yield run
+@pytest.fixture(scope="module")
+def broker(site: Site) -> RunningBroker:
+    return site.broker
 
 
 def reports(result: Result) -> dict[str, dict[str, Any]]:
@@ -147,7 +116,6 @@ def test_without_yes_nothing_is_sent_and_the_messages_are_shown(smoke: Smoke, br
     assert waiting(broker) == {}
 
 
-@pytest.mark.always
 def test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed(
     smoke: Smoke, broker: RunningBroker
 ) -> None:
@@ -166,19 +134,12 @@ def test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed(
     assert waiting(broker) == {}
 
 
-def test_a_message_beside_others_is_left_and_reported(smoke: Smoke, broker: RunningBroker) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
-        client.get_queue_sender("orders") as sender,
-    ):
-        sender.send_messages(ServiceBusMessage("of an application"))
+def test_a_message_beside_others_is_left_and_reported(smoke: Smoke, site: Site) -> None:
+    site.send("east/orders", "of an application")
     result = smoke("--routes", "orders:1", "--yes")
     assert result.exit_code == 0, result.output
     assert "other messages wait there too" in result.stderr
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
-        client.get_queue_receiver("orders", max_wait_time=5) as receiver,
-    ):
+    with site.receiver("east/orders", max_wait_time=5) as receiver:
         taken = receiver.receive_messages(2)
         assert (str(taken[0]), taken[0].delivery_count) == ("of an application", 0)
         for each in taken:

@@ -1,34 +1,26 @@
 """`busway status` and the status function with a real host, the local broker and Azurite."""
 
 import json
-import socket
+import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from azure.eventhub import EventData, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 from azure.storage.blob import ContainerClient
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from busway_broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig
-from busway_broker.thread import RunningBroker
 from cli.commands.schema import text
-from cli.main import app
-from tests.azurite import running_azurite
-from tests.end_to_end.busway_process import BuswayProcess
+from tests.site import Site
 
-pytestmark = pytest.mark.long
-
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-east: {kind: service-bus, setting: EAST}
-hubs: {kind: event-hubs, setting: HUBS}
+ENTITIES = """
+west: {queues: {orders: {requires_session: true}, payments: , rejected: }}
+east: {queues: {orders: {requires_session: true}, payments: {status: SendDisabled}, telemetry: }}
+hubs: {hubs: {telemetry: {partition_count: 2}}}
 """
 TASKS = """
 task: orders
@@ -45,39 +37,17 @@ source: {connection: hubs, hub: telemetry}
 routes: [{target: {connection: east, queue: telemetry}}]
 rejects: {connection: west, queue: rejected}
 """
-SITES = [
-    NamespaceConfig(
-        name="west",
-        queues=(
-            QueueConfig(name="orders", requires_session=True),
-            QueueConfig(name="payments"),
-            QueueConfig(name="rejected"),
-        ),
-    ),
-    NamespaceConfig(
-        name="east",
-        queues=(
-            QueueConfig(name="orders", requires_session=True),
-            QueueConfig(name="payments", status=EntityStatus.SEND_DISABLED),
-            QueueConfig(name="telemetry"),
-        ),
-    ),
-    NamespaceConfig(name="hubs", hubs=(HubConfig(name="telemetry", partition_count=2),)),
-]
+
 SECONDS = 60.0
 
 
-class Site:
-    """A running app with two namespaces and a hub, its folder, and its settings."""
+class StatusSite(Site):
+    """A running app with two namespaces and a hub; *url* is that of its function."""
 
-    def __init__(self, folder: Path, settings: dict[str, str], url: str) -> None:
-        self.folder = folder
-        self.settings = settings
-        self.url = url
+    url = ""
 
-    def status(self, *arguments: str, settings: dict[str, str] | None = None) -> Result:
-        environment = {**self.settings, **(settings or {})}
-        return CliRunner().invoke(app, ["status", *arguments, "--config", str(self.folder)], env=environment)
+    def status(self, *arguments: str, **settings: str) -> Result:
+        return self.run("status", *arguments, **settings)
 
     def get(self, path: str) -> Any:
         """Return the open answer of the function."""
@@ -93,42 +63,21 @@ class Site:
             if is_reached(tasks):
                 return result.exit_code, tasks
             assert time.monotonic() < end, tasks
-            time.sleep(2)
+            time.sleep(1)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[StatusSite]:
     folder = tmp_path_factory.mktemp("status")
-    (folder / "tasks").mkdir()
-    (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "tasks" / "all.yaml").write_text(TASKS)
-    (folder / "journal.yaml").write_text("blob: {setting: AzureWebJobsStorage, container: journal}\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as storage, RunningBroker(SITES) as broker:
-        settings = {each.name.upper(): broker.connection_string(each.name) for each in SITES}
-        settings |= {"AzureWebJobsStorage": storage, "BUSWAY_CONFIG": str(folder)}
-        with BuswayProcess("host", "--http-port", str(port), settings=settings) as host:
-            assert host.lines(1)[0].split()[0] == "ready"
-            _send(settings)
-            yield Site(folder, settings, f"http://127.0.0.1:{port}/api/status")
+    with StatusSite(folder, ENTITIES, TASKS, storage=storage) as site, site.running_host() as host:
+        site.url = f"http://127.0.0.1:{host.http_port}/api/status"
+        site.send("west/orders", *(ServiceBusMessage("x", session_id=f"s{number % 3}") for number in range(6)))
+        site.send("west/payments", *["secret body"] * 4)
+        site.publish_events("hubs/telemetry", *["x"] * 5, partition_id="1")
+        yield site
 
 
-def _send(settings: dict[str, str]) -> None:
-    with ServiceBusClient.from_connection_string(settings["WEST"]) as west:
-        with west.get_queue_sender("orders") as sender:
-            sender.send_messages([ServiceBusMessage("x", session_id=f"s{number % 3}") for number in range(6)])
-        with west.get_queue_sender("payments") as sender:
-            sender.send_messages([ServiceBusMessage("secret body") for _ in range(4)])
-    with EventHubProducerClient.from_connection_string(settings["HUBS"], eventhub_name="telemetry") as producer:
-        batch = producer.create_batch(partition_id="1")
-        for _ in range(5):
-            batch.add(EventData("x"))
-        producer.send_batch(batch)
-
-
-def test_a_disabled_target_holds_its_task_and_the_others_run(site: Site) -> None:
+def test_a_disabled_target_holds_its_task_and_the_others_run(site: StatusSite) -> None:
     code, tasks = site.until(
         lambda found: (
             found["payments"]["state"] == "held"
@@ -147,7 +96,7 @@ def test_a_disabled_target_holds_its_task_and_the_others_run(site: Site) -> None
     assert (telemetry["backlog"], telemetry["lag"], telemetry["dead_letters"][0]["place"]["site"]) == (0, 0.0, "east")
 
 
-def test_the_table_says_what_needs_attention(site: Site) -> None:
+def test_the_table_says_what_needs_attention(site: StatusSite) -> None:
     site.until(lambda found: found["payments"]["state"] == "held")
     result = site.status()
     lines = result.stdout.splitlines()
@@ -161,11 +110,11 @@ def test_the_table_says_what_needs_attention(site: Site) -> None:
     assert "payments" not in alone.stdout
 
 
-def test_a_site_that_is_down_leaves_the_others_known(site: Site) -> None:
+def test_a_site_that_is_down_leaves_the_others_known(site: StatusSite) -> None:
     site.until(lambda found: found["payments"]["state"] == "held")
     nowhere = "Endpoint=sb://localhost:9;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
     started = time.monotonic()
-    result = site.status("--json", "orders", "telemetry", settings={"WEST": nowhere})
+    result = site.status("--json", "orders", "telemetry", WEST=nowhere)
     assert time.monotonic() - started < 15
     status = json.loads(result.stdout)
     assert (result.exit_code, status["health"]) == (2, "unknown")
@@ -177,12 +126,9 @@ def test_a_site_that_is_down_leaves_the_others_known(site: Site) -> None:
     assert telemetry["backlog"] == 0
 
 
-def test_a_storage_account_that_is_down_leaves_the_backlogs_known(site: Site) -> None:
-    broken = (
-        site.settings["AzureWebJobsStorage"].replace("127.0.0.1", "localhost").rsplit(":", 1)[0]
-        + ":9/devstoreaccount1;"
-    )
-    result = site.status("--json", "payments", settings={"AzureWebJobsStorage": broken})
+def test_a_storage_account_that_is_down_leaves_the_backlogs_known(site: StatusSite) -> None:
+    broken = re.sub(r"127\.0\.0\.1:\d+", "localhost:9", site.settings["AzureWebJobsStorage"])
+    result = site.status("--json", "payments", AzureWebJobsStorage=broken)
     status = json.loads(result.stdout)
     assert result.exit_code == 2
     assert status["instances"] is None
@@ -191,7 +137,7 @@ def test_a_storage_account_that_is_down_leaves_the_backlogs_known(site: Site) ->
     assert "the storage account cannot be reached" in payments["unknown"]["rate"]
 
 
-def test_the_function_serves_what_the_command_prints_and_changes_nothing(site: Site) -> None:
+def test_the_function_serves_what_the_command_prints_and_changes_nothing(site: StatusSite) -> None:
     site.until(lambda found: found["payments"]["state"] == "held")
     validator = Draft202012Validator(json.loads(text("status")))
     for path in ("/json", "/history?hours=1"):
@@ -208,14 +154,14 @@ def test_the_function_serves_what_the_command_prints_and_changes_nothing(site: S
 
 
 @pytest.mark.parametrize(("path", "code"), [("/history?hours=0", 400), ("/history?hours=x", 400), ("/other", 404)])
-def test_another_request_is_refused_with_the_reason(site: Site, path: str, code: int) -> None:
+def test_another_request_is_refused_with_the_reason(site: StatusSite, path: str, code: int) -> None:
     with pytest.raises(HTTPError) as error:
         site.get(path)
     assert error.value.code == code
     assert "expected" in json.loads(error.value.read())["error"]
 
 
-def test_an_instance_writes_one_blob_for_all_its_tasks_beside_the_journal(site: Site) -> None:
+def test_an_instance_writes_one_blob_for_all_its_tasks_beside_the_journal(site: StatusSite) -> None:
     site.until(lambda found: found["orders"]["last_hour"]["sent"] == 6)
     with ContainerClient.from_connection_string(site.settings["AzureWebJobsStorage"], "journal-status") as container:
         found = list(container.list_blobs(name_starts_with="instances/"))

@@ -2,31 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.eventhub import EventData, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
-from busway_broker.thread import RunningBroker
 from tests.collectors import Collector, plain
-from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.site import Site
 
-WEST = NamespaceConfig(
-    name="west",
-    queues=(QueueConfig(name="orders"), QueueConfig(name="lost", lock_duration=timedelta(seconds=8))),
-    hubs=(HubConfig(name="readings", partition_count=1),),
-)
-EAST = NamespaceConfig(name="east", queues=(QueueConfig(name="copies"), QueueConfig(name="from-hub")))
-CONNECTIONS = """
-west: {kind: service-bus, setting: WEST}
-hub: {kind: event-hubs, setting: WEST, site: west-hub}
-east: {kind: service-bus, setting: EAST}
+ENTITIES = """
+west: {queues: {orders: , lost: {lock_duration: 8}}, hubs: {readings: {partition_count: 1}}}
+east: {queues: [copies, from-hub]}
 """
+MORE = "hub: {kind: event-hubs, setting: WEST, site: west-hub}"
 TASKS = """
 task: orders
 source: {connection: west, queue: orders}
@@ -54,9 +44,10 @@ SECONDS = 30
 
 
 @pytest.fixture
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker([WEST, EAST]) as running:
-        yield running
+def site(tmp_path: Path) -> Iterator[Site]:
+    often = {"OTEL_METRIC_EXPORT_INTERVAL": "300", "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    with Site(tmp_path, ENTITIES, TASKS, more=MORE, settings=often) as site:
+        yield site
 
 
 @pytest.fixture
@@ -65,44 +56,8 @@ def collector() -> Iterator[Collector]:
         yield running
 
 
-@pytest.fixture
-def host(broker: RunningBroker, tmp_path: Path) -> Callable[..., HostProcess]:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
-    (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
-    settings = {
-        "BUSWAY_CONFIG": str(tmp_path),
-        "WEST": broker.connection_string("west"),
-        "EAST": broker.connection_string("east"),
-        "OTEL_METRIC_EXPORT_INTERVAL": "300",
-        "OTEL_BSP_SCHEDULE_DELAY": "200",
-    }
-    return lambda **more: HostProcess(str(ROOT), tmp_path, {**settings, **more})
-
-
 def over_otlp(collector: Collector) -> dict[str, str]:
     return {"BUSWAY_TELEMETRY": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-
-
-def send(broker: RunningBroker, queue: str, *messages: ServiceBusMessage) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("west")) as client,
-        client.get_queue_sender(queue) as sender,
-    ):
-        sender.send_messages(list(messages))
-
-
-def take(broker: RunningBroker, queue: str, count: int) -> list[Any]:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
-        client.get_queue_receiver(queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
-    ):
-        messages: list[Any] = []
-        while len(messages) < count:
-            more = receiver.receive_messages(count - len(messages), max_wait_time=20)
-            assert more, f"{queue}: {len(messages)} of {count} arrived"
-            messages += more
-        return messages
 
 
 def points(collector: Collector, name: str) -> tuple[Any, list[Any]]:
@@ -110,22 +65,17 @@ def points(collector: Collector, name: str) -> tuple[Any, list[Any]]:
     return metric, list(getattr(metric, str(metric.WhichOneof("data"))).data_points)
 
 
-def test_spans_continue_the_trace_of_each_message_and_do_not_change_it(
-    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
-) -> None:
-    with host(**over_otlp(collector)) as running:
-        running.wait_until_ready()
-        send(
-            broker,
-            "orders",
+def test_spans_continue_the_trace_of_each_message_and_do_not_change_it(site: Site, collector: Collector) -> None:
+    with site.running_host(**over_otlp(collector)) as running:
+        site.send(
+            "west/orders",
             ServiceBusMessage("traced", message_id="m1", application_properties=dict(TRACED)),
             ServiceBusMessage("plain", message_id="m2"),
             ServiceBusMessage("old", application_properties={"Diagnostic-Id": f"00-{OTHER_TRACE}-{SENDER}-01"}),
             ServiceBusMessage("odd", application_properties={"traceparent": 17, "Diagnostic-Id": "|4711.1."}),
         )
-        arrived = {str(message): message.application_properties for message in take(broker, "copies", 4)}
+        arrived = {str(message): message.application_properties for message in site.take("east/copies", 4)}
         running.wait_for(lambda: len(collector.spans()) >= 3)
-        assert running.stop() == 0
     for name, value in TRACED.items():
         assert arrived["traced"][str(name).encode()] == value.encode()
     assert set(arrived["plain"]) == {b"repl-path", b"repl-enqueue-time", b"repl-sequence"}
@@ -169,24 +119,17 @@ def test_spans_continue_the_trace_of_each_message_and_do_not_change_it(
     } == plain(hop.attributes)
 
 
-def test_metrics_count_the_outcomes_of_the_messages(
-    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
-) -> None:
-    with host(**over_otlp(collector), WEBSITE_SITE_NAME="busway-west") as running:
-        running.wait_until_ready()
-        send(
-            broker,
-            "orders",
+def test_metrics_count_the_outcomes_of_the_messages(site: Site, collector: Collector) -> None:
+    with site.running_host(**over_otlp(collector), WEBSITE_SITE_NAME="busway-west"):
+        site.send(
+            "west/orders",
             *(ServiceBusMessage("x" * 1000) for _ in range(20)),
             *(ServiceBusMessage("y", application_properties={"priority": 1}) for _ in range(3)),
         )
-        connection = broker.connection_string("west")
-        with EventHubProducerClient.from_connection_string(connection, eventhub_name="readings") as producer:
-            producer.send_batch([EventData("17 K")])
-        take(broker, "copies", 20)
-        take(broker, "from-hub", 1)
-        # Nothing waits for the next export: the end of the process is one.
-        assert running.stop() == 0
+        site.publish_events("west/readings", "17 K")
+        site.take("east/copies", 20)
+        site.take("east/from-hub", 1)
+    # Nothing waited for the next export: the end of the process is one.
     metric, counts = points(collector, "busway.messages")
     assert metric.unit == "{message}"
     found = {
@@ -225,12 +168,10 @@ def test_metrics_count_the_outcomes_of_the_messages(
     assert collector.service_names() == {"busway-west"}
 
 
-def test_a_batch_that_stays_at_its_source_is_a_visible_error(
-    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
-) -> None:
-    with host(**over_otlp(collector)) as running:
+def test_a_batch_that_stays_at_its_source_is_a_visible_error(site: Site, collector: Collector) -> None:
+    with site.host(**over_otlp(collector)) as running:
         running.wait_until_ready()
-        send(broker, "lost", ServiceBusMessage("x", application_properties=dict(TRACED)))
+        site.send("west/lost", ServiceBusMessage("x", application_properties=dict(TRACED)))
         running.wait_for(lambda: "busway.obstacles" in collector.metrics(), 90)
         running.wait_for(lambda: any(span.status.code == 2 for span in collector.spans()), 90)
         running.wait_for(lambda: "busway.retries" in collector.metrics())
@@ -244,9 +185,7 @@ def test_a_batch_that_stays_at_its_source_is_a_visible_error(
     assert {plain(point.attributes).get("error.type") for point in durations} == {"TargetRefused"}
 
 
-def test_application_insights_gets_metrics_and_requests_with_their_links(
-    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
-) -> None:
+def test_application_insights_gets_metrics_and_requests_with_their_links(site: Site, collector: Collector) -> None:
     settings = {
         "BUSWAY_TELEMETRY": "azure-monitor",
         "APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=00000000-0000-4000-8000-000000000000;"
@@ -256,12 +195,10 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(
         "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED": "true",
         "BUSWAY_MEASUREMENTS": "*/2 * * * * *",
     }
-    with host(**settings) as running:
-        running.wait_until_ready()
-        send(broker, "orders", ServiceBusMessage("traced", application_properties=dict(TRACED)))
-        take(broker, "copies", 1)
+    with site.running_host(**settings) as running:
+        site.send("west/orders", ServiceBusMessage("traced", application_properties=dict(TRACED)))
+        site.take("east/copies", 1)
         running.wait_for(lambda: "busway.task.state" in str(collector.received))
-        assert running.stop() == 0
     data = [envelope["data"] for envelope in collector.envelopes()]
     requests = {each["baseData"]["name"]: each["baseData"] for each in data if each["baseType"] == "RequestData"}
     assert set(requests) == {"process orders", "process orders message"}
@@ -297,15 +234,11 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(
     assert {"busway.source.backlog", "busway.dead_letters"} <= set(named)
 
 
-def test_each_batch_has_a_log_line_with_text_and_fields(
-    broker: RunningBroker, host: Callable[..., HostProcess]
-) -> None:
-    with host() as running:
-        running.wait_until_ready()
-        send(broker, "orders", ServiceBusMessage("x", application_properties=dict(TRACED)))
-        take(broker, "copies", 1)
+def test_each_batch_has_a_log_line_with_text_and_fields(site: Site) -> None:
+    with site.running_host() as running:
+        site.send("west/orders", ServiceBusMessage("x", application_properties=dict(TRACED)))
+        site.take("east/copies", 1)
         running.wait_for(lambda: "busway.batch" in running.log())
-        assert running.stop() == 0
         log = running.log()
     line = re.search(r"INFO busway\.batch: orders: 1 messages in \d+ ms: 1 sent\. (\{.*\})$", log, re.MULTILINE)
     assert line, log[-2000:]
@@ -329,10 +262,8 @@ def test_each_batch_has_a_log_line_with_text_and_fields(
         ),
     ],
 )
-def test_an_invalid_setting_prevents_the_start(
-    host: Callable[..., HostProcess], settings: dict[str, str], problem: str
-) -> None:
-    with host(**settings) as running:
+def test_an_invalid_setting_prevents_the_start(site: Site, settings: dict[str, str], problem: str) -> None:
+    with site.host(**settings) as running:
         assert running._process.wait(SECONDS)
         log = running.log()
     assert problem in log

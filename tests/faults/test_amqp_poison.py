@@ -4,23 +4,17 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.config import QueueConfig
-from busway_broker.thread import RunningBroker
 from shared.line import rejection
 from shared.message.message import Message
 from tests.azurite import running_azurite
-from tests.end_to_end.journal_app import CONNECTIONS, EAST, WEST, App
+from tests.end_to_end.journal_app import JournalSite
 from tests.messages import ORIGIN
 from tests.wire.answering_broker import ACCEPTED, CLOSE, AnsweringBroker
-
-pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
@@ -38,6 +32,7 @@ def answering(broker: AnsweringBroker) -> Iterator[str]:
         loop.close()
 
 
+ENTITIES = "{west: {queues: {work: {requires_session: true}}}, east: {queues: [rejected]}}"
 TO_PLANT = """
 task: to-plant
 source: {connection: west, queue: work, sessions: true}
@@ -48,25 +43,21 @@ rejects: {connection: east, queue: rejected}
 
 def test_a_message_that_makes_an_amqp_broker_close_the_connection_is_rejected_alone(tmp_path: Path) -> None:
     plant = AnsweringBroker(lambda _number, content: CLOSE if b"poison" in content else ACCEPTED)
-    work = replace(WEST, queues=(QueueConfig(name="work", requires_session=True),))
-    with running_azurite(tmp_path) as storage, RunningBroker([work, EAST]) as broker, answering(plant) as url:
-        app = App(storage, tmp_path, broker)
-        (tmp_path / "tasks" / "all.yaml").write_text(TO_PLANT)
-        (tmp_path / "connections.yaml").write_text(CONNECTIONS + "plant: {kind: amqp, setting: PLANT}\n")
-        app.settings["PLANT"] = url
-        names = ["a0", "b0", "a1", "a-poison", "b1", "a2", "b2", "a3"]
-        app.send("work", *(ServiceBusMessage(name, message_id=name, session_id=name[0]) for name in names))
-        with app.client, app.host:
-            app.host.wait_until_ready()
-            decided = app.wait_for("to-plant", "target", len(names), observer="task")
-            app.host.wait_for(lambda: not broker.counts("west")["work"].active)
-            assert app.host.stop() == 0
-        assert broker.counts("west")["work"].dead_lettered == 0
+    names = ["a0", "b0", "a1", "a-poison", "b1", "a2", "b2", "a3"]
+    with running_azurite(tmp_path) as storage, answering(plant) as url:
+        more = "plant: {kind: amqp, setting: PLANT}"
         with (
-            ServiceBusClient.from_connection_string(app.settings["EAST"]) as client,
-            client.get_queue_receiver("rejected") as receiver,
+            JournalSite(tmp_path, storage, ENTITIES, TO_PLANT, more=more, settings={"PLANT": url}) as site,
+            site.blobs,
+            site.process,
         ):
-            (rejected,) = receiver.receive_messages(10, max_wait_time=20)
+            site.process.wait_until_ready()
+            site.send("west/work", *(ServiceBusMessage(name, message_id=name, session_id=name[0]) for name in names))
+            decided = site.wait_for("to-plant", "target", len(names), observer="task")
+            site.process.wait_for(lambda: not site.active("west/work"))
+            assert site.process.stop() == 0
+            assert site.broker.counts("west")["work"].dead_lettered == 0
+            (rejected,) = site.take("east/rejected", site.active("east/rejected"))
     assert rejected.message_id == "a-poison"
     found: dict[Any, Any] = rejected.application_properties or {}
     properties = {name.decode(): value.decode() for name, value in found.items()}

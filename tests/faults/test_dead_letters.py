@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from busway_broker.faults import Effect, Fault, Operation
-from busway_broker.thread import RunningBroker
 from shared.amqp.values import long
-from tests.end_to_end.dead_letter_site import EAST, WEST, Site, ids
+from tests.end_to_end.dead_letter_site import DeadLetterSite, ids
 from tests.faults.line import strikes
 from tests.impatience import impatient_clients
 from tests.messages import delivered
@@ -27,9 +26,9 @@ DEAD = "orders/$DeadLetterQueue"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with impatient_clients(), RunningBroker([WEST, EAST]) as broker:
-        yield Site(broker, tmp_path)
+def site(tmp_path: Path) -> Iterator[DeadLetterSite]:
+    with impatient_clients(), DeadLetterSite(tmp_path) as site:
+        yield site
 
 
 @pytest.mark.parametrize(
@@ -42,12 +41,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
     ids=["dead letters", "by rule", "by the service"],
 )
 def test_a_removal_that_is_killed_takes_only_what_is_selected_and_can_be_repeated(
-    site: Site, command: tuple[str, ...], entity: str
+    site: DeadLetterSite, command: tuple[str, ...], entity: str
 ) -> None:
     chance, total, killed = random.Random(22), 6_000, 0
     is_all = "--where" not in command
     contents = [delivered(n, named={"wanted": long(n % 3 and 1)}) for n in range(total)]
-    site.bury("orders", contents) if entity == DEAD else site.publish("orders", contents)
+    site.bury("orders", contents) if entity == DEAD else site.publish("west/orders", contents)
     kept = [] if is_all else [f"m-{n}" for n in range(0, total, 3)]
     faults = site.broker.faults("west")
     for _ in range(4):
@@ -63,7 +62,7 @@ def test_a_removal_that_is_killed_takes_only_what_is_selected_and_can_be_repeate
         process.communicate()
         faults.clear()
         killed += process.returncode == -signal.SIGKILL
-        found = ids(site.there(entity))
+        found = ids(site.there(f"west/{entity}"))
         assert max(Counter(found).values(), default=1) == 1
         assert {*kept} <= {*found}
         # As if the locks of the killed process had ended.
@@ -72,4 +71,4 @@ def test_a_removal_that_is_killed_takes_only_what_is_selected_and_can_be_repeate
     process = site.start(*command, "--wait", "30")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
-    assert ids(site.there(entity)) == kept
+    assert ids(site.there(f"west/{entity}")) == kept

@@ -14,11 +14,9 @@ from itertools import count
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_broker.admin.thread import RunningAdmin
-from busway_broker.thread import RunningBroker
 from cli.letters.ledger_file import LedgerFile
 from shared.resend import evidence
-from tests.end_to_end.evacuation_site import DUE, EAST, WEST, EvacuationSite, numbers_of
+from tests.end_to_end.evacuation_site import DUE, EvacuationSite, numbers_of
 from tests.impatience import impatient_clients
 
 pytestmark = pytest.mark.slow
@@ -28,8 +26,8 @@ COUNT = 4
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvacuationSite]:
-    with RunningBroker([WEST, EAST]) as broker, RunningAdmin(broker) as admin:
-        yield EvacuationSite(broker, admin, tmp_path_factory.mktemp("site"))
+    with EvacuationSite(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 class Killed(BaseException):
@@ -69,11 +67,11 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
                 monkeypatch.setattr(LedgerFile, "append", append)
             site.broker.faults("west").expire_locks(queue)
             again = site.evacuate(f"west/{queue}")
-            if again.returncode:
+            if again.exit_code:
                 # The first send of all has no evidence of earlier ones; nothing consumes here.
                 assert "unclear: an interrupted run may have sent it" in again.stdout, again.stdout + again.stderr
                 again = site.evacuate(f"west/{queue}", "east", "--unclear", "send")
-            assert again.returncode == 0, again.stdout + again.stderr
+            assert again.exit_code == 0, again.stdout + again.stderr
             assert_all_arrived(site, queue, COUNT)
             if next(left, None) is not None:
                 break
@@ -84,13 +82,24 @@ def test_processes_killed_at_random_moments_lose_and_double_nothing(site: Evacua
     chance, total = random.Random(22), 120
     site.broker.reset()
     site.fill("sessions", total, sessions=True)
-    command = ("evacuate", "west/sessions", "--to", "east", "--wait", "30", *site.admin, "--rate", "60", "--yes")
+    command = (
+        "evacuate",
+        "west/sessions",
+        "--to",
+        "east",
+        "--wait",
+        "30",
+        *site.admin_options,
+        "--rate",
+        "60",
+        "--yes",
+    )
     for number in range(5):
         process = site.start(*command, "--unclear", "send" if number % 2 else "leave")
-        before = len(site.names("sessions", "east")) + len(site.there("sessions/$DeadLetterQueue", site="east"))
+        before = len(site.names("sessions", "east")) + len(site.there("east/sessions/$DeadLetterQueue"))
         end = time.monotonic() + 30
         while process.poll() is None and time.monotonic() < end:
-            now = len(site.names("sessions", "east")) + len(site.there("sessions/$DeadLetterQueue", site="east"))
+            now = len(site.names("sessions", "east")) + len(site.there("east/sessions/$DeadLetterQueue"))
             if now > before + 40:
                 break
             time.sleep(0.02)
@@ -122,10 +131,9 @@ def test_a_scheduled_message_that_becomes_active_meanwhile_arrives_once(
     due = round(DUE.timestamp() * 1000)
     for name in ("west", "east"):
         site.broker.inspect(name, lambda each: each.queue("orders").incoming.advance(due))
-    with site.client() as client, client.get_queue_sender("orders") as sender:
-        sender.send_messages(ServiceBusMessage("another", message_id="active-9"))
+    site.send("west/orders", ServiceBusMessage("another", message_id="active-9"))
     again = site.evacuate("west/orders")
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.exit_code == 0, again.stdout + again.stderr
     names = site.names("orders", "east")
     assert Counter(names).most_common(1)[0][1] == 1, names
     assert {*numbers_of(names, "scheduled")} == {0, 1}
@@ -134,7 +142,7 @@ def test_a_scheduled_message_that_becomes_active_meanwhile_arrives_once(
 
 def assert_all_arrived(site: EvacuationSite, queue: str, total: int) -> None:
     """Assert that each message is at the target once, in its state, and in order per session."""
-    assert (site.names(queue, "west"), site.there(f"{queue}/$DeadLetterQueue")) == ([], [])
+    assert (site.names(queue, "west"), site.there(f"west/{queue}/$DeadLetterQueue")) == ([], [])
     names = site.names(queue, "east")
     assert Counter(names).most_common(1)[0][1] == 1, names
     dead = site.names(f"{queue}/$DeadLetterQueue", "east")
