@@ -53,7 +53,7 @@ spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster
 bench: installed java ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks
 
-faults: installed ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
+faults: installed ## every kind of fault with real parts: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
 	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py tests/faults/test_reconciled_kafka.py tests/faults/test_reconciled_queues.py tests/faults/test_forward.py tests/faults/test_stopped_forward.py tests/faults/test_losses.py tests/faults/test_amqp_poison.py tests/faults/test_repaired.py tests/faults/test_dead_letters.py tests/faults/test_evacuation.py tests/faults/test_replay.py tests/faults/test_upgrade.py tests/end_to_end/test_slow_pages.py tests/end_to_end/test_demo.py tests/end_to_end/test_pause.py tests/end_to_end/test_project.py tests/end_to_end/test_smoke.py
 

@@ -1,6 +1,5 @@
 """Microsoft's storage emulator as a process, in memory, on a free port."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +16,6 @@ ACCOUNT = (
     "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;"
     "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
 )
-_NAME_AND_KEY = re.compile("AccountName=(.*?);AccountKey=(.*?);")
 _PROGRAMS = AZURITE.parents[1]
 
 
@@ -26,15 +24,6 @@ def running_azurite(folder: Path, port: int = 0) -> Iterator[str]:
     """Run the blob service until the context ends; give its connection string."""
     with _running(folder, AZURITE, "successfully listens on", f"--blobPort={port}") as url:
         yield f"{ACCOUNT}BlobEndpoint={url}/devstoreaccount1;"
-
-
-@contextmanager
-def running_accounts(folder: Path, count: int) -> Iterator[list[str]]:
-    """Run the blob service with *count* accounts until the context ends; give their connection strings."""
-    accounts = [ACCOUNT.replace("devstoreaccount1", f"account{number}") for number in range(count)]
-    keys = {"AZURITE_ACCOUNTS": ";".join(":".join(_NAME_AND_KEY.findall(each)[0]) for each in accounts)}
-    with _running(folder, AZURITE, "successfully listens on", "--blobPort=0", **keys) as url:
-        yield [f"{each}BlobEndpoint={url}/account{number};" for number, each in enumerate(accounts)]
 
 
 @contextmanager
@@ -54,14 +43,13 @@ def running_tables(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _running(folder: Path, program: Path, listens: str, *ports: str, **settings: str) -> Iterator[str]:
+def _running(folder: Path, program: Path, listens: str, *ports: str) -> Iterator[str]:
     """Run a program of the emulator until the context ends; give the address behind the words *listens*."""
     node = shutil.which("node")
     if node is None or not program.exists():
         pytest.skip("needs node and the npm package azurite")
     command = [node, str(program), *ports, "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
-    environment = {**os.environ, **settings}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as azurite:  # noqa: S603 - our own package
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as azurite:  # noqa: S603 - our own package
         assert azurite.stdout is not None
         try:
             for line in azurite.stdout:

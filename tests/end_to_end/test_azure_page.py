@@ -4,12 +4,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
 from tests.bicep import ROOT, needs_compiler, snapshot
+from tests.end_to_end.shell import Shell
 
 PAGE = (ROOT / "docs/azure.md").read_text(encoding="utf-8")
 
@@ -18,14 +18,8 @@ def run_the_page(folder: Path) -> Path:
     """Run the first step of the tutorial in *folder*, and return the project."""
     found = re.search(r"<!-- run -->\n```sh\n(.*?)```\n", PAGE, re.DOTALL)
     assert found is not None
-    busway = folder / "bin/busway"
-    busway.parent.mkdir()
-    busway.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
-    )
-    busway.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{busway.parent}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-e", "-c", found[1]], cwd=folder, env=environment, check=True, capture_output=True)  # noqa: S603, S607 - the page's own commands
+    done = Shell(folder).run(found[1])
+    assert done.returncode == 0, done.stderr
     return folder / "my-replicator"
 
 

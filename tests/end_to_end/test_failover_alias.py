@@ -1,10 +1,6 @@
 """The drill with an alias on docs/failover.md: its commands print what the page shows."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +10,9 @@ import pytest
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config_file import load_config
 from busway_broker.thread import RunningBroker
-from tests.end_to_end.busway_process import PACKAGES, ROOT
+from tests.end_to_end.busway_process import ROOT
 from tests.end_to_end.host_process import HostProcess
+from tests.end_to_end.shell import Shell, assert_shown
 
 pytestmark = pytest.mark.long
 
@@ -29,31 +26,20 @@ _ADMIN = "http://localhost:5301"
 class Drill(NamedTuple):
     """The folder of the page's files, the broker, the settings of app and commands, and east's administration."""
 
-    folder: Path
+    shell: Shell
     broker: RunningBroker
     settings: dict[str, str]
     admin: str
 
     def host(self, name: str) -> HostProcess:
-        (self.folder / name).mkdir()
-        return HostProcess(str(ROOT), self.folder / name, self.settings)
+        folder = self.shell.folder / name
+        folder.mkdir()
+        return HostProcess(str(ROOT), folder, self.settings)
 
     def step(self, name: str, before: str = "") -> None:
         """Run the commands of a step, and *before* them others, and compare what is printed with the page."""
-        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        result = subprocess.run(  # noqa: S603 - the commands are the page's own
-            ["/bin/sh", "-e", "-c", before + STEPS[name].replace(_ADMIN, self.admin)],
-            cwd=self.folder,
-            env=os.environ | self.settings | {"PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        expected = ".*".join(map(re.escape, PRINTED[name].split("…")))
-        assert re.fullmatch(expected, result.stdout), (
-            f"expected:\n{PRINTED[name]}\ngot:\n{result.stdout}{result.stderr}"
-        )
+        result = self.shell.run(before + STEPS[name].replace(_ADMIN, self.admin), self.settings)
+        assert_shown(result.stdout, PRINTED[name])
 
 
 @pytest.fixture
@@ -61,13 +47,6 @@ def drill(tmp_path: Path) -> Iterator[Drill]:
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
-    command = tmp_path / "bin" / "busway"
-    command.parent.mkdir()
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n',
-        encoding="utf-8",
-    )
-    command.chmod(0o755)
     # Free ports, also for the alias.
     pair = tmp_path / "pair.json"
     pair.write_text(re.sub(r', "Port": \d+', "", pair.read_text(encoding="utf-8")), encoding="utf-8")
@@ -78,7 +57,7 @@ def drill(tmp_path: Path) -> Iterator[Drill]:
             "SITE": broker.connection_string("site"),
             "NORTH": broker.connection_string("north"),
         }
-        yield Drill(tmp_path, broker, settings, admin.address("east"))
+        yield Drill(Shell(tmp_path), broker, settings, admin.address("east"))
 
 
 def test_the_host_stays_at_the_old_primary_in_a_drill_and_reads_the_new_one_after_a_restart(drill: Drill) -> None:

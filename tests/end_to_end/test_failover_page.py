@@ -1,15 +1,9 @@
 """docs/failover.md, docs/failover-clients.md: what commands print, the example, the drill's report."""
 
 import json
-import os
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +15,7 @@ from cli.failover.drill.report import Objectives, report
 from shared.clock import SystemClock
 from shared.tasks.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
+from tests.end_to_end.shell import Shell, assert_shown
 
 pytestmark = pytest.mark.long
 
@@ -33,66 +28,48 @@ PAGE = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page i
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Give the repository's app a folder of its own, and the page's pattern one in it."""
     folder = tmp_path_factory.mktemp("app")
     for name in ("function_app.py", "host.json"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "build").mkdir()
     shutil.copytree(ROOT / PATTERN, folder / "build/try")
-    command = folder / "bin" / "busway"
-    command.parent.mkdir()
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
-    )
-    command.chmod(0o755)
-    return folder
+    return Shell(folder)
 
 
 @pytest.fixture(scope="module")
-def running(app: Path) -> Iterator[Any]:
-    with BuswayProcess("start", "build/try", "--port", "0", folder=app) as process:
+def running(shell: Shell) -> Iterator[BuswayProcess]:
+    with BuswayProcess("start", "build/try", "--port", "0", folder=shell.folder) as process:
         while "Press Ctrl-C to stop everything." not in process.lines(1):
             pass
         yield process
 
 
-def result_of(commands: Any, app: Path, **settings: Any) -> Any:
-    path = f"{app / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    result = subprocess.run(  # noqa: S603 - the commands are the page's own
-        ["/bin/sh", "-e", "-c", commands],
-        cwd=app,
-        env={**os.environ, "PATH": path, "PYTHONPATH": PACKAGES, **settings},
-        # As in a terminal.
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+def printed_by(shell: Shell, commands: str, **settings: str) -> str:
+    """Return what a terminal shows."""
+    result = shell.run(f"exec 2>&1\n{commands}", {"PYTHONPATH": PACKAGES, **settings})
     assert result.returncode == 0, result.stdout
     return result.stdout
 
 
 @pytest.mark.usefixtures("running")
-def test_commands_print_what_the_page_shows(app: Path) -> None:
+def test_commands_print_what_the_page_shows(shell: Shell) -> None:
     assert f"cp -r {PATTERN} build/try\nbusway start build/try\n" in PAGE
-    printed = result_of(COMMANDS, app)
-    expected = ".*".join(map(re.escape, PRINTED.split("…")))
-    assert re.fullmatch(expected, printed), f"expected:\n{PRINTED}\ngot:\n{printed}"
+    assert_shown(printed_by(shell, COMMANDS), PRINTED)
 
 
 @pytest.mark.usefixtures("running")
-def test_the_example_uses_the_site_in_the_document(app: Path) -> None:
-    file = app / "build/try/endpoints.json"
-    (app / "example.py").write_text(EXAMPLE)
-    run = f". build/start/settings\n{shlex.quote(sys.executable)} example.py"
+def test_the_example_uses_the_site_in_the_document(shell: Shell) -> None:
+    file = shell.folder / "build/try/endpoints.json"
+    (shell.folder / "example.py").write_text(EXAMPLE)
+    run = ". build/start/settings\npython example.py"
     document = json.loads(file.read_text())
     for site in ("west", "east"):
         document["active"] = {"send": site, "receive": site}
         document["serial"] += 1
         file.write_text(json.dumps(document))
-        lines = result_of(run, app, ENDPOINTS=str(file)).splitlines()
+        lines = printed_by(shell, run, ENDPOINTS=str(file)).splitlines()
         assert lines[0] == f"sent to {site}-example.servicebus.windows.net:5671"
         assert {f"received payment {number}" for number in range(3)} <= set(lines[1:])
 

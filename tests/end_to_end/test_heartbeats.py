@@ -26,26 +26,26 @@ source: {connection: west, topic: orders, subscription: replication, sessions: t
          rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
 editors: [{validate: {required_properties: [price]}}]
 routes: [{target: {connection: east, topic: orders}}]
-heartbeat: {every: PT2S}
+heartbeat: {every: PT5S}
 ---
 task: orders-east-to-west
 source: {connection: east, topic: orders, subscription: replication, sessions: true,
          rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
 routes: [{target: {connection: west, topic: orders}}]
-heartbeat: {every: PT2S}
+heartbeat: {every: PT5S}
 ---
 task: jobs
 source: {connection: west, queue: jobs}
 routes:
   - {when: "priority > 5", target: {connection: east, queue: urgent}}
   - {target: {connection: east, queue: jobs}}
-heartbeat: {every: PT2S}
+heartbeat: {every: PT5S}
 ---
 task: readings
 source: {connection: hubs, hub: readings, binary_properties: false}
 routes: [{target: {connection: hubs, hub: copies}}]
 rejects: {connection: west, queue: rejected}
-heartbeat: {every: PT2S, visible: true}
+heartbeat: {every: PT5S, visible: true}
 """
 TOPOLOGY = """
 west: {topics: {orders: {subscriptions: {application: {sessions: true}, expensive: {rule: {filter: "price > 10"}}}}}}
@@ -161,7 +161,7 @@ def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: 
     assert "orders-west-to-east misses heartbeats" in text
     # Its source is the same topic.
     assert "it cannot be sent to the source: east/orders: " in text
-    assert "no heartbeat has reached east/orders (one every 2.0 s): east/orders: " in text
+    assert "no heartbeat has reached east/orders (one every 5.0 s): east/orders: " in text
     assert max(map(len, result.stdout.splitlines())) <= 80
     site.set_status("east", "orders", "Active")
     site.until(lambda found: not any(each["missed"] for task in found.values() for each in task["heartbeats"]), code=0)

@@ -16,5 +16,5 @@ def test_commands_print_what_the_page_shows(pattern: str, commands: str, printed
     run_as_shown(pattern, commands, printed, own_app(tmp_path))
 
 
-def test_the_four_quick_runs_are_those_of_the_pages() -> None:
-    assert len(QUICK_RUNS) == 4
+def test_the_two_quick_runs_are_those_of_the_pages() -> None:
+    assert len(QUICK_RUNS) == 2

@@ -1,15 +1,13 @@
 """docs/topology.md: the commands from two empty namespaces to a pair print what the page shows."""
 
 import re
-import shlex
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 from shared.ends.service_bus.administration import EMULATOR_ADMINISTRATION_PORT, EMULATOR_PORT
 from tests.end_to_end.busway_process import ROOT
+from tests.end_to_end.shell import Shell
 
 PAGE = (ROOT / "docs/topology.md").read_text(encoding="utf-8")
 DISTANCE = EMULATOR_PORT - EMULATOR_ADMINISTRATION_PORT
@@ -41,18 +39,5 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
     )
     commands = commands.replace("--port ", f"--admin-port {port - DISTANCE} --port ")
     shutil.copytree(ROOT / "config/examples/all-active", tmp_path / "config/examples/all-active")
-    busway = tmp_path / "bin/busway"
-    busway.parent.mkdir()
-    busway.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
-    )
-    busway.chmod(0o755)
-    done = subprocess.run(  # noqa: S603 - the page's own commands
-        ["bash", "-e", "-c", f"trap 'kill %1 2> /dev/null || true' EXIT\nPATH={busway.parent}:$PATH\n{commands}"],  # noqa: S607
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = Shell(tmp_path).run(f"trap 'kill %1 2> /dev/null || true' EXIT\n{commands}")
     assert (done.stdout, done.returncode) == (printed, 0), done.stderr

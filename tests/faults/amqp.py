@@ -13,15 +13,12 @@ from tests.end_to_end.host_process import HostProcess
 from tests.faults.cuts import cut_at_each
 from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch, kill_repeatedly
 from tests.faults.line import Line, strikes
-from tests.faults.outages import lock_lost_while_waiting, outage, silence, throttling
+from tests.faults.outages import outage, silence, throttling
 from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_AMQP, QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES
 from tests.faults.scenario import Scenario
-from tests.faults.stops import IN_HAND, scale_in
 from tests.faults.virtual_time import VirtualLine
 
-_EVERY_ROUTE = (QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
-_LOCKING = (QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES)
 _SENDS = frozenset({Operation.SEND})
 # More than may be in flight over one connection before a second one is opened.
 _MANY_KEYS = 300
@@ -79,69 +76,46 @@ AMQP = [
         )
         for at in (1, 150, 700)
     ),
-    *(
-        Scenario("kill -9 between receive and send", route, partial(kill_at, site="east", fault=held(Operation.ATTACH)))
-        for route in _EVERY_ROUTE
+    Scenario(
+        "kill -9 between receive and send", HUB_TO_AMQP, partial(kill_at, site="east", fault=held(Operation.ATTACH))
     ),
     *(
-        Scenario(
-            "kill -9 between send and settle",
-            route,
-            partial(kill_at, site="east", fault=held(Operation.SEND)),
-            explains=SENT_BUT_UNSETTLED,
-            repeats=True,
+        Scenario(name, route, action, explains=SENT_BUT_UNSETTLED, repeats=repeats)
+        for name, route, action, repeats in (
+            (
+                "kill -9 between send and settle",
+                SESSIONS_TO_AMQP,
+                partial(kill_at, site="east", fault=held(Operation.SEND)),
+                True,
+            ),
+            (
+                "kill -9 while settling",
+                QUEUE_TO_AMQP,
+                partial(kill_at, site="west", fault=held(Operation.SETTLE)),
+                None,
+            ),
+            ("kill -9 mid-batch", HUB_TO_AMQP, kill_mid_batch, True),
+            ("kill -9 four times over", SESSIONS_TO_AMQP_IN_LANES, kill_repeatedly, True),
         )
-        for route in _EVERY_ROUTE
     ),
-    *(
-        Scenario(
-            "kill -9 while settling",
-            route,
-            partial(kill_at, site="west", fault=held(Operation.SETTLE)),
-            explains=SENT_BUT_UNSETTLED,
-            repeats=None,
-        )
-        for route in _LOCKING
+    Scenario(
+        "target cut at every operation",
+        HUB_TO_AMQP,
+        partial(cut_at_each, site="east", operations=frozenset(Operation), takes_effect=False),
+        explains="accepted beside the message that was cut, without an answer: sent again",
+        repeats=None,
     ),
-    *(
-        Scenario("kill -9 mid-batch", route, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True)
-        for route in (SESSIONS_TO_AMQP, HUB_TO_AMQP)
+    Scenario(
+        "acknowledgement of a send lost",
+        SESSIONS_TO_AMQP_IN_LANES,
+        partial(cut_at_each, site="east", operations=_SENDS, takes_effect=True),
+        explains="accepted, but the connection broke before the answer: sent again",
+        repeats=True,
     ),
+    Scenario("target down for 10 minutes", QUEUE_TO_AMQP, outage, line=VirtualLine),
+    Scenario("target throttles every other send", SESSIONS_TO_AMQP_IN_LANES, throttling, line=VirtualLine),
     *(
-        Scenario("kill -9 four times over", route, kill_repeatedly, explains=SENT_BUT_UNSETTLED, repeats=True)
-        for route in (SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
-    ),
-    *(
-        Scenario("scale-in with a batch in hand", route, scale_in, explains=IN_HAND, repeats=True)
-        for route in (QUEUE_TO_AMQP, SESSIONS_TO_AMQP)
-    ),
-    *(
-        Scenario(
-            "target cut at every operation",
-            route,
-            partial(cut_at_each, site="east", operations=frozenset(Operation), takes_effect=False),
-            explains="accepted beside the message that was cut, without an answer: sent again",
-            repeats=None,
-        )
-        for route in _EVERY_ROUTE
-    ),
-    *(
-        Scenario(
-            "acknowledgement of a send lost",
-            route,
-            partial(cut_at_each, site="east", operations=_SENDS, takes_effect=True),
-            explains="accepted, but the connection broke before the answer: sent again",
-            repeats=True,
-        )
-        for route in _EVERY_ROUTE
-    ),
-    *(Scenario("target down for 10 minutes", route, outage, line=VirtualLine) for route in _EVERY_ROUTE),
-    *(
-        Scenario("target throttles every other send", route, throttling, line=VirtualLine)
-        for route in (SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES, HUB_TO_AMQP)
-    ),
-    *(
-        Scenario(name, route, partial(_refused, fault=fault), line=VirtualLine)
+        Scenario(name, SESSIONS_TO_AMQP, partial(_refused, fault=fault), line=VirtualLine)
         for name, fault in (
             ("target is full", Fault(effect=Effect.FILL, operations=_SENDS, at=5, times=6)),
             ("target is disabled", Fault(effect=Effect.DISABLE, operations=_SENDS, at=5, times=6)),
@@ -150,22 +124,14 @@ AMQP = [
                 Fault(effect=Effect.CLOSE_LINK, condition=_STOLEN, operations=_SENDS, at=5, times=6),
             ),
         )
-        for route in (SESSIONS_TO_AMQP, HUB_TO_AMQP)
     ),
-    *(
-        Scenario(
-            "target never answers a send",
-            route,
-            silence,
-            explains="accepted but never answered: sent again",
-            repeats=True,
-            lock=timedelta(seconds=5),
-        )
-        for route in (QUEUE_TO_AMQP, SESSIONS_TO_AMQP)
-    ),
-    *(
-        Scenario("lock lost while the target is busy", route, lock_lost_while_waiting, line=VirtualLine)
-        for route in _LOCKING
+    Scenario(
+        "target never answers a send",
+        SESSIONS_TO_AMQP,
+        silence,
+        explains="accepted but never answered: sent again",
+        repeats=True,
+        lock=timedelta(seconds=5),
     ),
 ]
 

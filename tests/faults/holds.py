@@ -15,7 +15,6 @@ from tests.faults.outages import outage
 from tests.faults.parties import Draft, drafts, send
 from tests.faults.routes import (
     QUEUE_TO_HUB,
-    QUEUES,
     SESSION_QUEUES,
     SUBSCRIPTION_TO_TOPIC,
     TWIN,
@@ -106,19 +105,16 @@ def _twins(line: Line) -> None:
     assert first == [each.name for each in twins], f"the other task's messages arrived as {first}"
 
 
-_ROUTES = (SESSION_QUEUES, SUBSCRIPTION_TO_TOPIC, QUEUE_TO_HUB, QUEUES)
-
 HOLDS = [
     *(
         Scenario(
-            f"target away for {seconds // 60} minutes",
+            "target away for 40 minutes",
             route,
-            partial(outage, seconds=seconds),
-            most_failed=seconds // _HOLD_SECONDS,
+            partial(outage, seconds=_PAST_HOLDS_SECONDS),
+            most_failed=_PAST_HOLDS_SECONDS // _HOLD_SECONDS,
             line=VirtualLine,
         )
-        for seconds in (_PAST_LINK_IDLE_SECONDS, _PAST_HOLDS_SECONDS)
-        for route in _ROUTES
+        for route in (SESSION_QUEUES, SUBSCRIPTION_TO_TOPIC, QUEUE_TO_HUB)
     ),
     *(
         Scenario("renewals refused now and then", route, _refused, most_failed=0, line=VirtualLine)
@@ -141,15 +137,10 @@ HOLDS = [
             repeats=None,
             lock=_SHORT_LOCK,
         )
-        for ending in ("drain", "restart", "kill")
-        for route in (SESSION_QUEUES, SUBSCRIPTION_TO_TOPIC, QUEUE_TO_HUB)
+        for ending, route in (("drain", SESSION_QUEUES), ("restart", SUBSCRIPTION_TO_TOPIC), ("kill", QUEUE_TO_HUB))
     ),
     Scenario("two functions hold sessions of one id", SESSION_QUEUES, _twins, line=_TwinLine),
 ]
 
-SHORT = [
-    each
-    for each in HOLDS
-    if each.line is not Line and each.route in (SESSION_QUEUES, QUEUE_TO_HUB) and " 11 minutes" not in each.name
-]
+SHORT = [each for each in HOLDS if " 40 minutes" in each.name and each.route is SESSION_QUEUES]
 """What also runs with all other tests."""

@@ -46,8 +46,6 @@ class Route:
     """The name of the source with sessions, if that is a queue."""
     to_topic: bool = False
     """Whether the target with sessions is a topic; the copies are read from its subscription."""
-    has_several: bool = False
-    """Whether each message has three targets."""
 
     def __str__(self) -> str:
         """Return the text in the table."""
@@ -57,8 +55,6 @@ class Route:
             return f"{self.source} → Event Grid → {self.target}"
         if self.has_carrier:
             return f"{self.source} → envelopes → {self.target}"
-        if self.has_several:
-            return f"{self.source} → three targets"
         how = ", single dispatch" if self.is_single else f", {self.lanes} lanes" if self.lanes > 1 else ""
         if self.is_amqp:
             return f"{self.source} → AMQP {self.target}{how}"
@@ -77,8 +73,7 @@ class Route:
         """Return the size of a body that the source accepts and the target refuses; a hub refuses none."""
         if self.has_grid:
             return GRID_LIMIT
-        # With several targets each kill would add a reject: nothing is settled while one of them is away.
-        return None if self.has_several or self.target in {Kind.HUB, Kind.TOPIC} else EAST_LIMIT + 5_000
+        return None if self.target in {Kind.HUB, Kind.TOPIC} else EAST_LIMIT + 5_000
 
     @property
     def source_path(self) -> str:
@@ -109,8 +104,6 @@ class Route:
             return _THROUGH_STORAGE
         if self.has_grid:
             return _THROUGH_GRID
-        if self.has_several:
-            return _TO_SEVERAL
         target = {
             Kind.HUB: "{connection: hub-east, hub: stream}",
             Kind.TOPIC: "{connection: stream, topic: stream}",
@@ -177,18 +170,6 @@ routes: [{{target: {{connection: east, queue: jobs}}}}]
 rejects: {{connection: west, queue: {REJECTED}}}
 """
 
-_TO_SEVERAL = f"""
-task: carry
-source: {{connection: west, queue: fans, sessions: true}}
-routes:
-  - when: skip IS NULL
-    target:
-      - {{connection: east, queue: orders}}
-      - {{connection: east, queue: twins}}
-      - {{connection: north, queue: orders}}
-rejects: {{connection: west, queue: {REJECTED}}}
-"""
-
 TWIN = """
 task: twin
 source: {connection: west, queue: twins, sessions: true}
@@ -200,13 +181,9 @@ THROUGH_GRID = Route(Kind.QUEUE, Kind.QUEUE, has_grid=True)
 THROUGH_STORAGE = Route(Kind.QUEUE, Kind.QUEUE, has_storage=True)
 ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
 QUEUES = Route(Kind.QUEUE, Kind.QUEUE)
-THREE_TARGETS = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="fans", has_several=True)
 SESSIONS = Route(Kind.SESSIONS, Kind.SESSIONS)
-QUEUES_IN_LANES = Route(Kind.QUEUE, Kind.QUEUE, lanes=4)
 SESSIONS_IN_LANES = Route(Kind.SESSIONS, Kind.SESSIONS, lanes=4)
-QUEUES_ONE_BY_ONE = Route(Kind.QUEUE, Kind.QUEUE, is_single=True)
 SESSIONS_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.SESSIONS, is_single=True)
-SESSIONS_TO_HUB_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.HUB, is_single=True)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
 SESSION_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="cases")
 TWIN_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="twins")

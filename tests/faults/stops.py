@@ -7,7 +7,7 @@ What it had in hand comes again; what it had sent by then and not settled is dup
 from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_SESSIONS, QUEUES, SESSIONS, SESSIONS_TO_HUB
+from tests.faults.routes import HUB_TO_SESSIONS, SESSIONS, SESSIONS_TO_HUB
 from tests.faults.scenario import Scenario
 
 # Longer than the grace, a function timeout with all that follows, and the scenario.
@@ -74,16 +74,10 @@ def _time_out(line: Line) -> None:
 
 
 STOPS = [
-    *(
-        Scenario("scale-in with a batch in hand", route, scale_in, explains=IN_HAND, repeats=True)
-        for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS)
-    ),
-    *(
-        Scenario("scale-in under load", route, _scale_in_under_load, explains=IN_HAND, repeats=None)
-        for route in (QUEUES, SESSIONS_TO_HUB)
-    ),
-    *(
-        Scenario("function timeout", route, _time_out, explains=IN_HAND, repeats=True)
-        for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS)
-    ),
+    Scenario(name, route, action, explains=IN_HAND, repeats=repeats)
+    for name, route, action, repeats in (
+        ("scale-in with a batch in hand", HUB_TO_SESSIONS, scale_in, True),
+        ("scale-in under load", SESSIONS_TO_HUB, _scale_in_under_load, None),
+        ("function timeout", SESSIONS, _time_out, True),
+    )
 ]

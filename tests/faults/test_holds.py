@@ -11,7 +11,3 @@ pytestmark = pytest.mark.long
 @pytest.mark.parametrize("scenario", SHORT, ids=str)
 def test_no_message_is_lost_and_every_duplicate_is_explained(scenario: Scenario, rows: dict[str, Future[Row]]) -> None:
     assert rows[str(scenario)].result().objections() == []
-
-
-def test_the_tests_run_five_scenarios() -> None:
-    assert len(SHORT) == 5

@@ -9,21 +9,21 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner
 
 from busway_broker.faults import Effect, Fault, Operation
 from cli.main import app
-from cli.spark import check_spark, run_job
+from cli.spark import check_spark
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at
 from tests.faults.line import Line
+from tests.faults.night import reconciled
 from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, Kind, Route
 from tests.faults.scenario import Row, Scenario
@@ -171,16 +171,9 @@ def test_the_reconciliation_reads_a_journal_of_both(code: Path, tmp_path: Path) 
     with UpgradedLine(SESSIONS, tmp_path / "line", older=FIRST, code=code) as line:
         kill_at(line, "east", held(Operation.SEND))
         assert line.hosts[-1].stop(40) == 0
-        start = begun.replace(minute=0, second=0, microsecond=0)
-        end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        hours = ["--start", start.strftime("%Y-%m-%dT%H"), "--end", end.strftime("%Y-%m-%dT%H")]
-        url = ContainerClient.from_connection_string(line.storage, "journal").url
-        out = tmp_path / "out"
-        options = [*hours, "--grace-minutes", "0", "--writers-stopped", "--memory", "1g"]
-        code_of_job = run_job(url, out, options, line.storage)
+        code_of_job, summary = reconciled(line.storage, tmp_path / "out", begun)
         accepted = len(line.accepted)
         traced = line.trace("k0-0")
-    (summary,) = (json.loads(path.read_text()) for path in out.glob("runs/*/summary.json"))
     (task,) = summary["tasks"]
     assert sum(task["verdicts"].values()) == accepted, summary
     assert (code_of_job, summary["verdict"]) == (0, "clean"), summary["sentence"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.pattern_pages import PAGE, RUN_WITH_BROKERS, own_app, run_as_shown, with_commands
+from tests.end_to_end.pattern_pages import PAGE, RUN_WITH_BROKERS, own_app, run_as_shown
 from tests.other_brokers.__main__ import KINDS, SETTINGS
 
 pytestmark = pytest.mark.slow
@@ -20,16 +20,20 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path, monkeypatch: pyt
     (block,) = re.findall(r"<!-- brokers -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
     fetch, start = block.splitlines()
     assert fetch == "tools/other-brokers"
-    app = own_app(tmp_path)
+    shell = own_app(tmp_path)
     brokers = subprocess.Popen(  # noqa: S603 - the command is the page's own
-        ["/bin/sh", "-c", f"exec {start}"], cwd=app, env=with_commands(app), stdout=subprocess.PIPE, text=True
+        ["/bin/sh", "-c", f"exec {start}"],
+        cwd=shell.folder,
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert brokers.stdout is not None
         assert str(SETTINGS) in brokers.stdout.readline()
-        for line in (app / SETTINGS).read_text().splitlines():
+        for line in (shell.folder / SETTINGS).read_text().splitlines():
             monkeypatch.setenv(*shlex.split(line)[1].split("=", 1))
-        run_as_shown(*RUN_WITH_BROKERS, app)
+        run_as_shown(*RUN_WITH_BROKERS, shell)
     finally:
         brokers.terminate()
         brokers.communicate(timeout=60)
