@@ -32,9 +32,9 @@ east:
     impatient: {max_delivery_count: 2}
     once: {requires_duplicate_detection: true}
     large: {max_message_size: 262144}
-    parts: {lock_duration: 5, enable_partitioning: true, max_size: 1}
+    parts: {lock_duration: 5, enable_partitioning: true}
     parts-once: {enable_partitioning: true, requires_duplicate_detection: true}
-    parts-sessions: {lock_duration: 5, enable_partitioning: true, requires_session: true, max_size: 1}
+    parts-sessions: {lock_duration: 5, enable_partitioning: true, requires_session: true}
   topics: {news: {subscriptions: {app: {rule: {filter: replication IS NULL, action: SET replication = 1}}, b: }}}
 """
 DUE = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2)

@@ -50,13 +50,12 @@ def delivery_counts(line: WireLine) -> set[int]:
     return {message.delivery_count for message in line.stored("west")}
 
 
-@pytest.mark.parametrize("queue", ["plain", "sessions"])
 @pytest.mark.parametrize(
-    "fault",
+    ("queue", "fault"),
     [
-        Fault(effect=Effect.THROTTLE, operations=SEND),
-        Fault(effect=Effect.FILL, operations=SEND),
-        Fault(effect=Effect.DISABLE),
+        ("plain", Fault(effect=Effect.THROTTLE, operations=SEND)),
+        ("sessions", Fault(effect=Effect.FILL, operations=SEND)),
+        ("sessions", Fault(effect=Effect.DISABLE)),
     ],
     ids=["throttled", "full", "disabled"],
 )

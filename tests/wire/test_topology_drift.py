@@ -1,0 +1,232 @@
+"""What `busway plan`, `apply` and `export` say of entities that others have made or changed."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.management import ServiceBusAdministrationClient
+from typer.testing import CliRunner
+
+from busway_broker.admin.thread import RunningAdmin
+from busway_broker.config import NamespaceConfig, SharedAccessKey
+from busway_broker.config_file import load_config
+from busway_broker.thread import RunningBroker
+from cli.main import app
+from tests.wire.topology_pair import ROOT, SITES, Pair, pair, running
+
+__all__ = ["pair", "running"]
+
+# azure-servicebus tests the truth value of XML elements.
+pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
+
+
+def test_apply_without_yes_is_a_plan(pair: Pair) -> None:
+    shown = pair.run("apply")
+    assert (shown.exit_code, shown.stderr) == (3, "Nothing was changed: --yes does it.\n")
+    assert shown.stdout in pair.run("plan").stdout
+    assert list(pair.client("west").list_queues()) == []
+
+
+def test_drift_on_one_twin_is_found_and_what_the_tasks_decide_is_put_right(pair: Pair) -> None:
+    pair.run("apply", "--yes")
+    client = pair.client("east")
+    topic = client.get_topic("orders")
+    topic.default_message_time_to_live = timedelta(days=1)
+    client.update_topic(topic)
+    subscription = client.get_subscription("orders", "replication")
+    subscription.max_delivery_count = 3
+    client.update_subscription("orders", subscription)
+    client.create_subscription("orders", "audit")
+    # topology.yaml decides this for both sites, so it is an obstacle of one and no drift.
+    client.delete_subscription("orders", "application")
+    client.create_subscription("orders", "application", requires_session=False, max_delivery_count=20)
+
+    plan = json.loads(pair.run("plan", "--json").output)
+    [step] = plan["sites"]["east"]["steps"]
+    assert (step["entity"], step["settings"]) == ("subscription orders/replication", {"max_delivery_count": 4320})
+    assert [each["entity"] for each in plan["sites"]["east"]["cannot_change"]] == ["subscription orders/application"]
+    assert [(each["entity"], each["what"]) for each in plan["drift"]] == [
+        ("topic orders", "default_message_time_to_live"),
+        ("subscription orders/audit", "exists on one side"),
+    ]
+    assert pair.run("apply", "--yes").exit_code == 4
+    assert client.get_subscription("orders", "replication").max_delivery_count == 4320
+
+
+def test_export_of_what_apply_made_has_no_difference_and_runs_on_the_broker(pair: Pair) -> None:
+    pair.run("apply", "--yes")
+    client = pair.client("west")
+    queue = client.create_queue("shop", enable_partitioning=True, max_size_in_megabytes=2048)
+    queue.status = "SendDisabled"
+    queue.forward_dead_lettered_messages_to = "orders-rejected"
+    client.update_queue(queue)
+    entities = pair.folder / "entities"
+    for site in SITES:
+        result = pair.run("export", site, "--output", str(entities / f"{site}.json"))
+        assert result.exit_code == 0, result.output
+    files = [argument for site in SITES for argument in ("--entities", str(entities / f"{site}.json"))]
+    offline = CliRunner(env={}).invoke(app, ["plan", "--config", str(pair.folder), *files])
+    assert (offline.exit_code, offline.output.splitlines()[0]) == (0, "Every entity is as the tasks need it.")
+    checked = CliRunner().invoke(app, ["check", str(pair.folder)])
+    assert checked.exit_code == 0, checked.output
+    assert "warning" not in checked.output
+
+    [exported] = load_config([entities / "west.json"])
+    [shop] = [each for each in exported.queues if each.name == "shop"]
+    assert (shop.status, shop.enable_partitioning, shop.max_size) == ("SendDisabled", True, 2048)
+    assert shop.forward_dead_lettered_messages_to == "orders-rejected"
+    # The broker that runs the export exports the same.
+    with RunningBroker([exported]) as broker, RunningAdmin(broker) as admin:
+        options = ["--config", str(pair.folder), "--admin", f"west={admin.address('sbemulatorns')}"]
+        environment = {"WEST": broker.connection_string("sbemulatorns")}
+        again = CliRunner(env=environment).invoke(app, ["export", "west", *options])
+    assert again.output == (entities / "west.json").read_text(encoding="utf-8")
+
+
+def test_prune_deletes_only_what_apply_has_created_and_only_if_it_is_empty(pair: Pair) -> None:
+    pair.run("apply", "--yes")
+    client = pair.client("west")
+    client.create_queue("theirs")
+    for name in ("empty", "full"):
+        client.create_queue(name, user_metadata="busway: a task of yesterday")
+    with (
+        ServiceBusClient.from_connection_string(pair.settings["WEST"]) as service_bus,
+        service_bus.get_queue_sender("full") as sender,
+    ):
+        # The counts of the administration do not have it yet.
+        sender.send_messages(ServiceBusMessage(b"x"))
+    assert client.get_queue_runtime_properties("full").total_message_count == 0
+    kept = pair.run("plan")
+    assert (kept.exit_code, "2 to delete with --prune" in kept.output) == (0, True)
+    pruned = pair.run("apply", "--prune", "--yes")
+    assert pruned.exit_code == 1
+    assert "queue full: holds messages" in pruned.output
+    assert {queue.name for queue in client.list_queues()} == {"orders-rejected", "theirs", "full"}
+
+
+def test_a_namespace_that_may_not_be_read_does_not_hide_the_other(pair: Pair) -> None:
+    guarded = NamespaceConfig(name="east", shared_access_keys=(SharedAccessKey(name="owner", key="k" * 40),))
+    with RunningBroker([guarded]) as broker, RunningAdmin(broker) as admin:
+        pair.settings["EAST"] = broker.connection_string("east").replace("k" * 40, "w" * 40)
+        options = [*pair.options[:4], "--admin", f"east={admin.address('east')}"]
+        result = CliRunner(env=pair.settings).invoke(app, ["plan", *options])
+    assert result.exit_code == 1
+    assert result.output.startswith("Not read: east; elsewhere 4 steps to take.\n")
+    assert "does not know this key or identity" in result.output
+    assert "the role Azure Service Bus Data Owner" in result.output
+    assert "w" * 40 not in result.output
+
+
+def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_path: Path) -> None:
+    target = tmp_path / "emulators"
+    result = pair.run("plan", "--config-json", str(target))
+    assert result.exit_code == 0, result.output
+    assert "max_delivery_count 10 instead of 4320" in result.output
+    for site in SITES:
+        [namespace] = load_config([target / f"{site}.json"], is_strict=True)
+        assert [topic.name for topic in namespace.topics] == ["orders"]
+        [rule] = namespace.topics[0].subscriptions[1].rules
+        assert str(rule.filter) == "replication IS NULL"
+    services = yaml.safe_load((target / "compose.yaml").read_text())["services"]
+    assert {each: services[each]["ports"][0] for each in SITES} == {
+        "west": "127.0.0.1:5672:5672",
+        "east": "127.0.0.1:5673:5672",
+    }
+    for each in SITES:
+        assert services[each]["volumes"] == [f"./{each}.json:/ServiceBus_Emulator/ConfigFiles/Config.json:ro"]
+    repository = yaml.safe_load((ROOT / "infra/emulators/compose.yaml").read_text())["services"]
+    images = {each["image"] for each in repository.values()}
+    assert {each["image"] for each in services.values()} <= images
+    assert not [each for each in images if each.endswith("latest")]
+
+
+def test_config_json_keeps_what_a_file_has_besides(pair: Pair, tmp_path: Path) -> None:
+    own = {"Name": "by-hand", "Properties": {"LockDuration": "PT30S"}, "Rules": []}
+    orders = {"Name": "ORDERS", "Properties": {"DefaultMessageTimeToLive": "PT5M"}, "Subscriptions": [own]}
+    queue = {"Name": "mine", "Properties": {}}
+    namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": [orders], "MaxMessageSizeInKilobytes": 512}
+    document = json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "File"}}})
+    (tmp_path / "west.json").write_text(f"// by hand\n{document}")
+    before = None
+    for _ in range(2):
+        result = pair.run("plan", "--config-json", str(tmp_path))
+        assert result.exit_code == 0, result.output
+        assert "west.json: 4 entities, beside those that it had\n" in result.stdout
+        (read,) = load_config([tmp_path / "west.json"])
+        assert [each.name for each in read.queues] == ["mine", "orders-rejected"]
+        (topic,) = read.topics
+        assert (topic.name, topic.default_message_time_to_live) == ("ORDERS", timedelta(minutes=5))
+        names = [each.name for each in topic.subscriptions]
+        assert names[0] == "by-hand"
+        assert len(names) == 3
+        assert str(topic.subscriptions[-1].rules[0].filter) == "replication IS NULL"
+        assert read.max_message_size == 512 * 1024
+        assert before in (None, (tmp_path / "west.json").read_text())
+        before = (tmp_path / "west.json").read_text()
+
+
+def test_a_hundred_tasks_get_their_entities(pair: Pair) -> None:
+    document = "\n---\n".join(
+        f"task: t{number}\nsource: {{connection: west, queue: q{number}}}\n"
+        f"routes: [{{target: {{connection: east, queue: q{number}}}}}]"
+        for number in range(100)
+    )
+    (pair.folder / "tasks/orders.yaml").write_text(document)
+    (pair.folder / "topology.yaml").unlink()
+    applied = pair.run("apply", "--yes")
+    assert applied.exit_code == 0, applied.output[-500:]
+    assert "200 steps taken." in applied.output
+
+
+type Administer = Callable[[ServiceBusAdministrationClient], object]
+
+
+@pytest.mark.parametrize(
+    ("administer", "expected"),
+    [
+        (lambda client: client.create_queue("orders"), "is a queue in the namespace, and the tasks need a topic"),
+        (
+            lambda client: client.create_queue("orders-rejected", requires_session=True),
+            "cannot change in place: has requires_session true, needs false",
+        ),
+    ],
+)
+def test_what_cannot_change_in_place_has_a_way_round(pair: Pair, administer: Administer, expected: str) -> None:
+    administer(pair.client("west"))
+    result = pair.run("plan", "west")
+    assert expected in result.output
+    assert "way round: " in result.output
+    assert pair.run("apply", "--yes").exit_code in {1, 4}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"enable_partitioning": True, "requires_duplicate_detection": True}, "Such an entity takes no batches"),
+        ({"enable_partitioning": True}, "west/orders: does not detect duplicates, because it is partitioned"),
+        ({"support_ordering": False}, "west/orders: The topic does not support ordering"),
+        ({"requires_duplicate_detection": True}, ""),
+    ],
+)
+def test_plan_warns_of_a_topic_that_takes_no_batches_or_keeps_no_order(
+    pair: Pair, settings: dict[str, Any], expected: str
+) -> None:
+    pair.client("west").create_topic("orders", **settings)
+    lines = [line for line in pair.run("plan", "west").output.splitlines() if line.startswith("  ! west/")]
+    assert len(lines) == bool(expected)
+    assert expected in "".join(lines)
+
+
+def test_plan_warns_of_what_topology_makes_partitioned_before_it_is_created(pair: Pair) -> None:
+    topic = pair.folder / "topology.yaml"
+    topic.write_text("west: {topics: {orders: {partitioned: true, duplicate_detection: true}}}")
+    assert "west/orders: The target is partitioned and detects duplicates." in pair.run("plan", "west").output
+    topic.write_text("west: {topics: {orders: {partitioned: true}}}")
+    pair.run("apply", "--yes")
+    created = pair.client("west").get_topic("orders")
+    assert (created.enable_partitioning, created.requires_duplicate_detection) == (True, False)
