@@ -1,15 +1,19 @@
 """A site with dead letters, and the commands that work on them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from busway_broker.config import NamespaceConfig
 from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
-from shared.amqp.values import string
+from shared.amqp.values import long, string
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.resend import evidence
+from tests.messages import delivered
 from tests.site import Site
 
 ENTITIES = """
@@ -77,3 +81,16 @@ def property_of(message: Message, name: str) -> Any:
 def ids(messages: Sequence[Message]) -> list[Any]:
     """Return the message ids."""
     return [None if each.message_id is None else each.message_id.payload for each in messages]
+
+
+def many(count: int, *, sessions: int = 3, **options: Any) -> list[bytes]:
+    """Return messages with the property `n`, in turn of *sessions* sessions."""
+    return [delivered(n, session_id=f"s-{n % sessions}", named={"n": long(n)}, **options) for n in range(count)]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadLetterSite]:
+    """Return a site on which no process is killed while it sends."""
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    with DeadLetterSite(tmp_path) as site:
+        yield site

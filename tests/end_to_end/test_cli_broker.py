@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from typer.testing import CliRunner
 
+from cli.main import app
 from tests.end_to_end.busway_process import ROOT, BuswayProcess
 
 OTHER_PORT = "choose another port; --port 0 picks free ones"
@@ -78,15 +80,14 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with broker(written(tmp_path, Name="one"), port=port) as process:
-            code, out, err = process.result()
-    assert (code, out) == (1, "")
-    assert err == f"port {port}: cannot listen for one, Address already in use; {OTHER_PORT}\n"
+        result = CliRunner().invoke(app, ["broker", f"--config={written(tmp_path, Name='one')}", f"--port={port}"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"port {port}: cannot listen for one, Address already in use; {OTHER_PORT}\n"
 
 
 def test_every_problem_of_every_file_is_reported(tmp_path: Path) -> None:
     bad = written(tmp_path, Name="bad", Queues=[{"Name": "q", "Properties": {"MaxDeliveryCount": 0, "Foo": 1}}])
-    with broker(bad, tmp_path / "absent.json") as process:
-        code, out, err = process.result()
-    assert (code, out) == (1, "")
-    assert [text for text in ("MaxDeliveryCount", "Foo", "absent.json: cannot be read") if text not in err] == []
+    result = CliRunner().invoke(app, ["broker", f"--config={bad}", f"--config={tmp_path / 'absent.json'}", "--port=0"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    found = [text for text in ("MaxDeliveryCount", "Foo", "absent.json: cannot be read") if text not in result.stderr]
+    assert found == []

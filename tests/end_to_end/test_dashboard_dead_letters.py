@@ -2,41 +2,29 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from azure.storage.blob import BlobLeaseClient, ContainerClient
 
-from shared.amqp.values import long
 from shared.assembly.status import open_status_container
 from shared.errors import ConfigError
-from shared.resend import evidence, step
+from shared.resend import step
 from shared.resend.delivery import Attempt, PreparedMessage, TargetDelivery
 from shared.resend.ledger import Ledger
 from shared.resend.ledger_blob import LedgerBlob
 from shared.resend.places import dead_letter_queue
 from shared.stores.leased_blob import BlobInUse
 from tests.end_to_end.dashboard_requests import BROKEN, ORDERS, Dashboard, resent_in_steps
-from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, property_of
+from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, many, property_of, site
 from tests.messages import delivered
 
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadLetterSite]:
-    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # no process is killed here
-    with DeadLetterSite(tmp_path) as site:
-        yield site
+__all__ = ["site"]
 
 
 @pytest.fixture
 def dashboard(site: DeadLetterSite, storage: str) -> Dashboard:
     return Dashboard(site, storage, BUSWAY_DASHBOARD_RESEND="on")
-
-
-def many(count: int, **options: Any) -> list[bytes]:
-    return [delivered(n, session_id=f"s-{n % 2}", named={"n": long(n)}, **options) for n in range(count)]
 
 
 def test_groups_lists_and_one_message_with_types(site: DeadLetterSite, storage: str) -> None:

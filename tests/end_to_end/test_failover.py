@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from cli.main import app
 from shared.clock import SystemClock
 from tests.clients.endpoints.zones import ZONE
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
-from tests.impatience import impatient_clients
 
 pytest_plugins = "broker.tests.broker_of_a_module"
 
@@ -30,12 +28,6 @@ pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::pytest.Pytes
 PATTERN = EXAMPLES / "active-passive"
 ENTITY = "payments/Subscriptions/application"
 LONG_AGO = timedelta(hours=1)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def hasty_clients() -> Iterator[Any]:
-    with impatient_clients():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`busway plan` and `apply` with the local broker, over the API that the SDKs use: under traffic, interrupted, killed."""
+"""`busway plan` and `apply` with the local broker, over the API of the SDKs: under traffic, interrupted and killed."""
 
 import os
 import signal
