@@ -44,6 +44,6 @@ class Shell:
 
 
 def assert_shown(printed: str, page: str) -> None:
-    """Assert that *printed* is what the page shows, where `…` stands for any text."""
+    """Assert that *printed* is what the page shows, where `…` is any text."""
     expected = ".*".join(map(re.escape, page.split("…")))
     assert re.fullmatch(expected, printed), f"expected:\n{page}\ngot:\n{printed}"

@@ -1,4 +1,4 @@
-"""What `busway plan`, `apply` and `export` say of entities that others have made or changed."""
+"""What `busway plan`, `apply` and `export` report about entities that others have made or changed."""
 
 import json
 from collections.abc import Callable
