@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import HostProcess
 from tests.site import Site
 
@@ -113,15 +112,6 @@ def test_binary_body_goes_to_rejects(site: Site) -> None:
     assert [b"".join(message.body) for message in take(site, "notes", 1)] == [b"text"]
     (rejected,) = take(site, "rejected", 1)
     assert (rejected.message_id, b"".join(rejected.body)) == ("binary", b"\xff\xfe")
-
-
-def test_output_that_fails_brings_the_batch_back_and_nothing_is_lost(site: Site, host: HostProcess) -> None:
-    fault = Fault(effect=Effect.FILL, entity="carrier", operations=frozenset((Operation.SEND,)), times=3)
-    site.broker.faults("east").add(fault)
-    site.send("west/orders", *(order(number) for number in range(5)))
-    taken = take(site, "orders", 5)
-    assert sorted(str(message.message_id) for message in taken) == [f"order-{number}" for number in range(5)]
-    assert "invocation failed: output output_0: " in host.log()
 
 
 def test_own_function_is_warned_of_forms_that_azure_rewrites(tmp_path: Path) -> None:
