@@ -8,35 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.eventhub import EventData, EventHubProducerClient
+from azure.eventhub import EventData
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from busway_broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
 from tests.end_to_end.host_process import HostProcess
+from tests.site import Site
 
-NAMESPACE = NamespaceConfig(
-    name="ns",
-    queues=(
-        *(QueueConfig(name=name) for name in ("raw", "raw-single")),
-        QueueConfig(name="session-single", requires_session=True),
-    ),
-    topics=(TopicConfig(name="sessions", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
-    hubs=(HubConfig(name="hub", partition_count=2, consumer_groups=("single",)),),
-)
+ENTITIES = """
+ns:
+  queues: {raw: , raw-single: , session-single: {requires_session: true}}
+  topics: {sessions: {subscriptions: {all: {requires_session: true}}}}
+  hubs: {hub: {partition_count: 2, consumer_groups: [single]}}
+"""
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker([NAMESPACE]) as running:
-        yield running
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("site"), ENTITIES) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
-def settings(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    address = broker.connection_string("ns")
-    checkpoints = tmp_path_factory.mktemp("checkpoints") / "checkpoints.json"
+def settings(site: Site) -> dict[str, str]:
+    address, checkpoints = site.settings["NS"], site.folder / "checkpoints.json"
     return {"SB": address, "EH": address, "RAW_QUEUE": "raw", "BUSWAY_CHECKPOINTS": str(checkpoints)}
 
 
@@ -48,20 +43,16 @@ def host(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
         assert process.stop() == 0
 
 
-def send(broker: RunningBroker, *bodies: str, **where: Any) -> None:
-    address = broker.connection_string("ns")
-    with EventHubProducerClient.from_connection_string(address, eventhub_name="hub") as producer:
-        batch = producer.create_batch(**where)
-        for body in bodies:
-            event = EventData(body)
-            event.properties = {"number": 5}
-            batch.add(event)
-        producer.send_batch(batch)
+def send(site: Site, *bodies: str, **where: Any) -> None:
+    events = [EventData(body) for body in bodies]
+    for event in events:
+        event.properties = {"number": 5}
+    site.publish_events("ns/hub", *events, **where)
 
 
-def test_events_arrive_in_batches_per_partition_in_order(host: HostProcess, broker: RunningBroker) -> None:
+def test_events_arrive_in_batches_per_partition_in_order(host: HostProcess, site: Site) -> None:
     for partition in ("0", "1"):
-        send(broker, *(f"in order {partition} {index}" for index in range(25)), partition_id=partition)
+        send(site, *(f"in order {partition} {index}" for index in range(25)), partition_id=partition)
     host.wait_for(lambda: len([body for body in host.bodies("raw_events") if "in order" in body]) == 50)
     for partition in ("0", "1"):
         bodies = [body for body in host.bodies("raw_events") if body.startswith(f"in order {partition}")]
@@ -69,8 +60,8 @@ def test_events_arrive_in_batches_per_partition_in_order(host: HostProcess, brok
     assert max(len(messages) for messages in host.invocations("raw_events")) == 10
 
 
-def test_sdk_type_of_an_event_has_no_lock_token(host: HostProcess, broker: RunningBroker) -> None:
-    send(broker, "annotated", partition_key="key")
+def test_sdk_type_of_an_event_has_no_lock_token(host: HostProcess, site: Site) -> None:
+    send(site, "annotated", partition_key="key")
     host.wait_for(lambda: "annotated" in host.bodies("raw_events"))
     (message,) = [message for message in host.messages("raw_events") if message["body"] == "annotated"]
     split = sections.split(bytes.fromhex(message["amqp"]))
@@ -78,15 +69,15 @@ def test_sdk_type_of_an_event_has_no_lock_token(host: HostProcess, broker: Runni
     assert "'x-opt-partition-key': 'key'" in str(plain(decode_all(split.message_annotations)))
 
 
-def test_function_that_takes_one_event_is_invoked_for_each(host: HostProcess, broker: RunningBroker) -> None:
-    send(broker, "each 1", "each 2", partition_key="key")
+def test_function_that_takes_one_event_is_invoked_for_each(host: HostProcess, site: Site) -> None:
+    send(site, "each 1", "each 2", partition_key="key")
     host.wait_for(lambda: {"each 1", "each 2"} <= set(host.bodies("raw_event")))
     assert {len(messages) for messages in host.invocations("raw_event")} == {1}
 
 
-def test_failing_events_are_retried_by_the_policy_and_then_skipped(host: HostProcess, broker: RunningBroker) -> None:
-    send(broker, "fail forever", partition_id="0")
-    send(broker, "after the failure", partition_id="0")
+def test_failing_events_are_retried_by_the_policy_and_then_skipped(host: HostProcess, site: Site) -> None:
+    send(site, "fail forever", partition_id="0")
+    send(site, "after the failure", partition_id="0")
     host.wait_for(lambda: "after the failure" in host.bodies("raw_events"))
     assert host.bodies("raw_events").count("fail forever") == 3
 
@@ -119,14 +110,14 @@ def test_other_requests_are_refused(host: HostProcess, path: str, method: str, s
 
 
 def test_restarted_host_continues_after_the_checkpoints(
-    host: HostProcess, broker: RunningBroker, settings: dict[str, str], tmp_path: Path
+    host: HostProcess, site: Site, settings: dict[str, str], tmp_path: Path
 ) -> None:
     for partition in ("0", "1"):
-        send(broker, f"before the restart {partition}", partition_id=partition)
+        send(site, f"before the restart {partition}", partition_id=partition)
     expected = {f"before the restart {partition}" for partition in ("0", "1")}
     host.wait_for(lambda: all(expected <= set(host.bodies(name)) for name in ("raw_events", "raw_event")))
     assert host.stop() == 0
-    send(broker, "after the restart", partition_id="1")
+    send(site, "after the restart", partition_id="1")
     with HostProcess("noting", tmp_path, settings) as again:
         again.wait_until_ready()
         again.wait_for(lambda: bool(again.bodies("raw_events") and again.bodies("raw_event")))

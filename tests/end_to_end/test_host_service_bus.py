@@ -1,6 +1,5 @@
 """The host on the local broker: what functions receive, and how their messages are settled."""
 
-import itertools
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,56 +7,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.namespace import Namespace
-from busway_broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
 from tests.end_to_end.host_process import HostProcess
+from tests.site import Site
 
-NAMESPACE = NamespaceConfig(
-    name="sb",
-    queues=(
-        QueueConfig(name="raw", max_delivery_count=3, lock_duration=timedelta(seconds=5)),
-        QueueConfig(name="raw-single", lock_duration=timedelta(seconds=5), max_delivery_count=3),
-        QueueConfig(name="session-single", requires_session=True, lock_duration=timedelta(seconds=5)),
-        QueueConfig(name="session-pairs", requires_session=True, lock_duration=timedelta(seconds=5)),
-    ),
-    topics=(TopicConfig(name="sessions", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
-    hubs=(HubConfig(name="hub", consumer_groups=("single",)),),
-)
+ENTITIES = """
+sb:
+  queues:
+    raw: {max_delivery_count: 3, lock_duration: 5}
+    raw-single: {lock_duration: 5, max_delivery_count: 3}
+    session-single: {requires_session: true, lock_duration: 5}
+    session-pairs: {requires_session: true, lock_duration: 5}
+  topics: {sessions: {subscriptions: {all: {requires_session: true}}}}
+  hubs: {hub: {consumer_groups: [single]}}
+"""
 """One broker and one host for all tests here; each test tells its messages by a word of its own in the body."""
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker([NAMESPACE]) as running:
-        yield running
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("site"), ENTITIES) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
-def host(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
-    address = broker.connection_string("sb")
-    settings = {"SB": address, "EH": address, "RAW_QUEUE": "raw"}
-    with HostProcess("noting", tmp_path_factory.mktemp("host"), settings) as process:
+def host(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    address = site.settings["SB"]
+    with HostProcess(
+        "noting", tmp_path_factory.mktemp("host"), {"SB": address, "EH": address, "RAW_QUEUE": "raw"}
+    ) as process:
         process.wait_until_ready()
         yield process
         assert process.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
-    with ServiceBusClient.from_connection_string(broker.connection_string("sb")) as opened:
-        yield opened
-
-
-def send(client: ServiceBusClient, queue: str, *messages: ServiceBusMessage) -> None:
-    sender = client.get_topic_sender(queue) if queue == "sessions" else client.get_queue_sender(queue)
-    with sender:
-        for chunk in itertools.batched(messages, 50, strict=False):
-            sender.send_messages(list(chunk))
 
 
 def received(host: HostProcess, function: str, word: str) -> list[dict[str, Any]]:
@@ -68,8 +53,8 @@ def section(message: Any, name: str) -> Any:
     return plain(decode_all(getattr(sections.split(bytes.fromhex(message["amqp"])), name)))
 
 
-def test_batches_of_an_sdk_type_have_at_most_the_configured_size(host: HostProcess, client: ServiceBusClient) -> None:
-    send(client, "raw", *(ServiceBusMessage(f"batched {index}") for index in range(50)))
+def test_batches_of_an_sdk_type_have_at_most_the_configured_size(host: HostProcess, site: Site) -> None:
+    site.send("sb/raw", *(ServiceBusMessage(f"batched {index}") for index in range(50)))
     host.wait_for(lambda: len(received(host, "raw_batch", "batched")) == 50)
     assert [message["body"] for message in received(host, "raw_batch", "batched")] == [
         f"batched {i}" for i in range(50)
@@ -77,8 +62,8 @@ def test_batches_of_an_sdk_type_have_at_most_the_configured_size(host: HostProce
     assert max(len(messages) for messages in host.invocations("raw_batch")) == 20
 
 
-def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host: HostProcess, client: ServiceBusClient) -> None:
-    send(client, "raw", ServiceBusMessage("encoded", time_to_live=timedelta(minutes=2), subject="s", message_id="m"))
+def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host: HostProcess, site: Site) -> None:
+    site.send("sb/raw", ServiceBusMessage("encoded", time_to_live=timedelta(minutes=2), subject="s", message_id="m"))
     host.wait_for(lambda: bool(received(host, "raw_batch", "encoded")))
     (message,) = received(host, "raw_batch", "encoded")
     header, properties = section(message, "header"), section(message, "properties")
@@ -90,35 +75,33 @@ def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host: HostProcess, 
     assert section(message, "message_annotations")["x-opt-sequence-number"] > 0
 
 
-def test_failed_batch_is_abandoned_as_a_whole_and_finally_dead_lettered(
-    host: HostProcess, client: ServiceBusClient
-) -> None:
-    send(client, "raw", ServiceBusMessage("fail dead"), ServiceBusMessage("neighbour dead"))
+def test_failed_batch_is_abandoned_as_a_whole_and_finally_dead_lettered(host: HostProcess, site: Site) -> None:
+    site.send("sb/raw", ServiceBusMessage("fail dead"), ServiceBusMessage("neighbour dead"))
     host.wait_for(lambda: len(received(host, "dead_letters", "dead")) == 2)
     counts = [section(message, "header")[4] for message in received(host, "raw_batch", "fail dead")]
     assert counts == [1, 2, 3]
 
 
-def test_large_message_arrives_complete(host: HostProcess, client: ServiceBusClient) -> None:
-    send(client, "raw", ServiceBusMessage("large " + "x" * 200_000))
+def test_large_message_arrives_complete(host: HostProcess, site: Site) -> None:
+    site.send("sb/raw", ServiceBusMessage("large " + "x" * 200_000))
     host.wait_for(lambda: bool(received(host, "raw_batch", "large")))
     assert received(host, "raw_batch", "large")[0]["size"] == 200_006
 
 
-def test_single_messages_run_concurrently_and_keep_their_locks(host: HostProcess, client: ServiceBusClient) -> None:
-    send(client, "raw-single", *(ServiceBusMessage(f"sleep 7 {index}") for index in range(4)))
+def test_single_messages_run_concurrently_and_keep_their_locks(host: HostProcess, site: Site) -> None:
+    site.send("sb/raw-single", *(ServiceBusMessage(f"sleep 7 {index}") for index in range(4)))
     started = time.monotonic()
     host.wait_for(lambda: len(host.bodies("raw_single")) >= 4)
     assert time.monotonic() - started < 6
-    send(client, "raw-single", ServiceBusMessage("after"))
+    site.send("sb/raw-single", ServiceBusMessage("after"))
     host.wait_for(lambda: "after" in host.bodies("raw_single"), 30)
     time.sleep(0.5)
     assert len([body for body in host.bodies("raw_single") if body.startswith("sleep 7")]) == 4
 
 
-def test_sessions_are_delivered_one_after_the_other_in_order(host: HostProcess, client: ServiceBusClient) -> None:
+def test_sessions_are_delivered_one_after_the_other_in_order(host: HostProcess, site: Site) -> None:
     messages = [ServiceBusMessage(f"{index % 5} {index}", session_id=f"s{index % 5}") for index in range(100)]
-    send(client, "sessions", *messages)
+    site.send("sb/sessions", *messages)
     host.wait_for(lambda: len(host.messages("session_batch")) == 100)
     for invocation in host.invocations("session_batch"):
         assert len({message["body"].split()[0] for message in invocation}) == 1
@@ -128,20 +111,16 @@ def test_sessions_are_delivered_one_after_the_other_in_order(host: HostProcess, 
         assert len(numbers) == 20
 
 
-def test_session_of_a_single_function_keeps_order_through_a_failure(
-    host: HostProcess, client: ServiceBusClient
-) -> None:
+def test_session_of_a_single_function_keeps_order_through_a_failure(host: HostProcess, site: Site) -> None:
     bodies = ["a 0", "sleep 0.01 1", "a 2"]
-    send(client, "session-single", *(ServiceBusMessage(body, session_id="only") for body in bodies))
+    site.send("sb/session-single", *(ServiceBusMessage(body, session_id="only") for body in bodies))
     host.wait_for(lambda: len(host.bodies("session_single")) == 3)
     assert host.bodies("session_single") == bodies
 
 
-def test_sessions_of_a_single_function_run_side_by_side_and_keep_their_locks(
-    host: HostProcess, client: ServiceBusClient
-) -> None:
+def test_sessions_of_a_single_function_run_side_by_side_and_keep_their_locks(host: HostProcess, site: Site) -> None:
     bodies = [f"sleep {seconds} beside {session}" for session in "xyz" for seconds in (6, 0)]
-    send(client, "session-single", *(ServiceBusMessage(body, session_id=body[-1]) for body in bodies))
+    site.send("sb/session-single", *(ServiceBusMessage(body, session_id=body[-1]) for body in bodies))
     started = time.monotonic()
     host.wait_for(lambda: len(received(host, "session_single", "sleep 0 beside")) == 3, 20)
     assert time.monotonic() - started < 12, "the sessions ran one after the other"
@@ -149,17 +128,14 @@ def test_sessions_of_a_single_function_run_side_by_side_and_keep_their_locks(
     assert len(received(host, "session_single", "beside")) == 6
 
 
-def test_calls_of_one_session_run_side_by_side_if_host_json_says_so(
-    broker: RunningBroker, client: ServiceBusClient, tmp_path: Path
-) -> None:
-    address = broker.connection_string("sb")
+def test_calls_of_one_session_run_side_by_side_if_host_json_says_so(site: Site, tmp_path: Path) -> None:
     settings = {
-        "SB": address,
+        "SB": site.settings["SB"],
         "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCallsPerSession": "2",
         "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions": "1",
     }
     messages = [ServiceBusMessage(f"sleep 2 {n} {session}", session_id=session) for session in "pq" for n in range(2)]
-    send(client, "session-pairs", *messages)
+    site.send("sb/session-pairs", *messages)
     with HostProcess("pairing", tmp_path, settings) as pairing:
         pairing.wait_until_ready()
         started = time.monotonic()
@@ -171,11 +147,11 @@ def test_calls_of_one_session_run_side_by_side_if_host_json_says_so(
         assert pairing.stop() == 0
 
 
-def test_every_message_is_settled_in_the_end(host: HostProcess, broker: RunningBroker) -> None:
+def test_every_message_is_settled_in_the_end(host: HostProcess, site: Site) -> None:
     paths = ("raw", "raw/$DeadLetterQueue", "raw-single", "sessions/Subscriptions/all", "session-single")
 
     def left(namespace: Namespace) -> Any:
         return [path for path in paths if list(namespace.store(path).peek(0))]
 
-    host.wait_for(lambda: broker.inspect("sb", left) == [])
+    host.wait_for(lambda: site.broker.inspect("sb", left) == [])
     assert "not settled" not in host.log()
