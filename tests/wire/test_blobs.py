@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,12 @@ from shared.stores.blobs import Blob, Blobs, Tail, TooLarge, Unchanged
 from shared.stores.container import BlobContainer
 from shared.stores.sqlite_stores import FileBlobs
 from shared.stores.storage_account import open_container
-from tests.azurite import running_azurite
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import delivered, message
 
 type OpenBlobs = Callable[[], Blobs]
 
 ORIGIN = Origin("west", "orders")
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
 
 
 @pytest.fixture(params=["account", "file"])

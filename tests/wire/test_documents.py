@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,21 +12,14 @@ from shared.stores.container import ContainerDocuments
 from shared.stores.documents import Changed, Document, Documents
 from shared.stores.settings import open_documents, store_problem
 from shared.stores.storage_account import open_container
-from tests.azurite import running_azurite
 
 type OpenDocuments = Callable[[], Documents]
 
 
-@pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
-
-
 @pytest.fixture(params=["blobs", "file"])
-def opening(request: pytest.FixtureRequest, account: str, tmp_path: Path) -> OpenDocuments:
+def opening(request: pytest.FixtureRequest, storage: str, tmp_path: Path) -> OpenDocuments:
     container = request.node.name.replace("_", "-").replace("[", "-").replace("]", "").lower()[-40:].strip("-")
-    settings = {"STATE": account if request.param == "blobs" else f"file:{tmp_path / 'state.db'}"}
+    settings = {"STATE": storage if request.param == "blobs" else f"file:{tmp_path / 'state.db'}"}
     assert store_problem("STATE", settings) is None
     return lambda: open_documents("STATE", settings, container)
 
@@ -82,7 +75,7 @@ def test_one_of_many_concurrent_writers_succeeds(opening: OpenDocuments) -> None
     run(opening, work)
 
 
-def test_an_unavailable_account_and_a_refusing_one_are_distinguished(account: str) -> None:
+def test_an_unavailable_account_and_a_refusing_one_are_distinguished(storage: str) -> None:
     async def asked(text: str) -> None:
         documents = ContainerDocuments(open_container("STATE", {"STATE": text}, "states", errors_name="document "))
         try:
@@ -95,7 +88,7 @@ def test_an_unavailable_account_and_a_refusing_one_are_distinguished(account: st
             asked("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://127.0.0.1:9/a;")
         )
     with pytest.raises(TargetRefused, match=r"answers 403 .*Storage Blob Data Contributor") as raised:
-        asyncio.run(asked(account.replace("AccountKey=Eby8", "AccountKey=Abcd")))
+        asyncio.run(asked(storage.replace("AccountKey=Eby8", "AccountKey=Abcd")))
     assert "Abcd" not in str(raised.value)
 
 

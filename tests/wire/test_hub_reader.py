@@ -19,15 +19,8 @@ from shared.line.shutdown import Shutdown
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.stores.host_checkpoints import CONTAINER, HostCheckpoints
-from tests.azurite import running_azurite
 
 SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("storage")) as connection_string:
-        yield connection_string
 
 
 @pytest.fixture

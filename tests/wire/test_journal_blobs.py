@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,6 @@ from shared.journal.record import Role
 from shared.journal.sink import Stream
 from shared.stores.container import BlobContainer
 from shared.stores.storage_account import open_container
-from tests.azurite import running_azurite
 
 type Step = Callable[[], Awaitable[object]]
 
@@ -36,12 +35,6 @@ READ_MEANWHILE = (
 
 def member(text: str) -> bytes:
     return gzip.compress(text.encode() + b"\n", mtime=0)
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
 
 
 class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 import pytest
 from azure.storage.blob import ContainerClient
 
-from tests.azurite import running_azurite
 from tests.management import Management
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as address:
-        yield address
 
 
 @pytest.fixture
