@@ -24,6 +24,8 @@ from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, many, propert
 from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
 
+pytestmark = pytest.mark.long
+
 __all__ = ["site"]
 
 

@@ -13,6 +13,8 @@ from shared.message.message import Message
 from shared.stores.host_checkpoints import CONTAINER
 from tests.site import Site
 
+pytestmark = pytest.mark.long
+
 ENTITIES = """
 plant: {hubs: {Raw: {partition_count: 4}, rejected: {partition_count: 1}}}
 office: {hubs: {raw: {partition_count: 4}}}

@@ -11,6 +11,8 @@ from typer.testing import Result
 from busway_broker.thread import RunningBroker
 from tests.site import Site
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 ENTITIES = """
 west:
   queues: [payments, here, strict, refused, rejected]
@@ -116,6 +118,7 @@ def test_without_yes_nothing_is_sent_and_the_messages_are_shown(smoke: Smoke, br
     assert waiting(broker) == {}
 
 
+@pytest.mark.always
 def test_messages_arrive_through_rules_sessions_topics_and_hubs_and_are_removed(
     smoke: Smoke, broker: RunningBroker
 ) -> None:

@@ -17,6 +17,8 @@ from typer.testing import Result
 from cli.commands.schema import text
 from tests.site import Site
 
+pytestmark = pytest.mark.long
+
 ENTITIES = """
 west: {queues: {orders: {requires_session: true}, payments: , rejected: }}
 east: {queues: {orders: {requires_session: true}, payments: {status: SendDisabled}, telemetry: }}

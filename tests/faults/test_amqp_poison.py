@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.servicebus import ServiceBusMessage
 
 from shared.line import rejection
@@ -15,6 +16,8 @@ from tests.azurite import running_azurite
 from tests.end_to_end.journal_app import JournalSite
 from tests.messages import ORIGIN
 from tests.wire.answering_broker import ACCEPTED, CLOSE, AnsweringBroker
+
+pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager

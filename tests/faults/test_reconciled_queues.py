@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.storage.queue import QueueServiceClient
 
@@ -21,6 +22,8 @@ from tests.event_grid_thread import RunningGrid
 from tests.faults.night import reconciled
 from tests.site import Site
 from tests.vault import Vault
+
+pytestmark = pytest.mark.slow
 
 MESSAGES = 100
 ENTITIES = "{west: {queues: [orders, alarms, rejected]}, east: {queues: [orders, alarms, rejected]}}"

@@ -4,7 +4,6 @@ Messages are lost, the nightly job finds them, `busway repair` sends them, and t
 Host, broker, storage, command and job are those of the product. The test takes minutes, so only `make faults` runs it.
 """
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -10,9 +10,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from azure.eventhub import EventData
 
 from tests.end_to_end.repair_site import RepairSite
+
+pytestmark = pytest.mark.slow
 
 COUNT, KILLS = 3_000, 5
 

@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on, us
 from tests.jobs.losing import AT, HOUR, MINUTE, SECOND, of_task, running
 from tests.jobs.results import run, verdicts
+
+pytestmark = pytest.mark.slow
 
 Plan = Mapping[str, Mapping[int, str]]
 """By task, the verdict of each message that did not simply arrive."""
@@ -219,6 +222,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
 )
 
 
+@pytest.mark.always
 def test_a_loss_that_other_records_seem_to_explain_is_found(spark: SparkSession, tmp_path: Path) -> None:
     plan: dict[str, Mapping[int, str]] = {}
     for write in WRITERS:

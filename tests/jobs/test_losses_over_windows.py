@@ -1,6 +1,5 @@
 """Losses that the records of another window seem to explain: each is a finding, or undecided, and no run is clean."""
 
-import os
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,8 +13,7 @@ from tests.jobs.journals import AWAKE, START, Journals, Record, content_of, pass
 from tests.jobs.losing import AT, HOUR, MINUTE, SECOND, of_task, running
 from tests.jobs.results import inputs, run, verdicts
 
-# `make spark` runs them.
-pytestmark = pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="takes minutes; make spark runs it")
+pytestmark = pytest.mark.slow
 
 
 def enter(journals: Journals, seq: int, at: datetime, *, seen: timedelta | None, **more: Any) -> None:
